@@ -27,9 +27,9 @@ from isobench.common.files import (
 )
 from isobench.common.terminal import make_console, print_note
 from isobench.config.schema import Experiment
+from isobench.data.availability import probe_hub_if_needed
 from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import Run
-from isobench.training.execute import probe_hub_if_needed
 
 if TYPE_CHECKING:  # importing them takes seconds
     import pyarrow

@@ -21,6 +21,7 @@ from isobench.common.files import refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
+from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
@@ -33,13 +34,10 @@ from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
-    ask_hub_early,
     check_export_folder,
     choose_exit_code,
     execute_run,
     print_missing_exports,
-    require_hub_files_of_some,
-    require_metric_packages,
 )
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
-from isobench.common.packages import require_package
 from isobench.common.terminal import format_count, print_note, replace_control_characters
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
-from isobench.data import hub, sources, weights
+from isobench.data.availability import require_hub_files, require_metric_packages
 from isobench.data.own_task import check_own_files, complete_config
 from isobench.runs.folder import EXPORT_FILE, RunFolder, find_export_folder, runs_folder
 from isobench.runs.identity import identify
@@ -70,7 +69,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
         row.folder.remove_leftovers(row.record)
         return row, True
     require_metric_packages(cfg)
-    _require_hub_files(cfg)
+    require_hub_files(cfg)
     check_own_files([cfg])
     check_export_folder(cfg)
     from isobench.training.train import train
@@ -87,60 +86,6 @@ def check_export_folder(cfg: Config) -> None:
     refuse_file("checkpoint.export", folder)
     if folder.resolve() == runs_folder(cfg.output_dir).resolve():
         raise UserError(f"checkpoint.export={folder} is where the runs' own folders are: name another folder")
-
-
-def require_metric_packages(cfg: Config) -> None:
-    """Raise UserError if a package that computes one of the task's metrics is not installed."""
-    if cfg.task.generation:
-        for name in cfg.task.metrics:
-            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
-            require_package(package, "generation", f"task={cfg.task.name}")
-
-
-def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
-    if _needs_hub(configs):
-        hub.is_reachable()
-
-
-def ask_hub_early(configs: Iterable[Config]) -> None:
-    """Start asking whether the hub is reachable, if one of these configs needs it; don't wait for the answer."""
-    if _needs_hub(configs) and not hub.is_offline():
-        hub.start_asking()
-
-
-def _needs_hub(configs: Iterable[Config]) -> bool:
-    """Return True if one of these configs takes its data or its encoder from the hub."""
-    return any(
-        "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
-        for cfg in configs
-    )
-
-
-def _require_hub_files(cfg: Config) -> None:
-    """Raise UserError if a run needs data or weights of the hub that can't be had; imports no large library."""
-    task, encoder = cfg.task, cfg.encoder
-    needs_data = sources.find_data_source(task, cfg.data) == "hub"
-    if needs_data and not hub.is_reachable() and hub.is_absent("datasets", str(task.hub)):
-        name = f"{task.hub}/{task.subset}" if task.subset else str(task.hub)
-        raise hub.make_absence_error(f"task={task.name}", name, sources.advise_without_hub(task))
-    needs_weights = weights.find_encoder_source(encoder) == "hub"
-    if needs_weights and not hub.is_reachable() and hub.is_absent("models", str(encoder.hub)):
-        raise weights.make_absence_error(encoder, "bart-scratch" if task.generation else "minilm")
-
-
-def require_hub_files_of_some(configs: Iterable[Config]) -> None:
-    """Raise UserError if none of these runs can have what it needs of the hub; the error is that of the first."""
-    first: UserError | None = None
-    for cfg in configs:
-        try:
-            _require_hub_files(cfg)
-        except UserError as error:
-            first = first or error
-        else:
-            return
-    if first:
-        raise first
 
 
 def format_outcome(row: Run, known: bool) -> str:

@@ -104,7 +104,7 @@ def test_only_what_the_caches_surely_lack_is_absent(monkeypatch, tmp_path):
 
 
 def test_a_sweep_goes_on_if_one_of_its_runs_needs_nothing_of_the_hub(monkeypatch, tmp_path):
-    from isobench.training.execute import require_hub_files_of_some
+    from isobench.data.availability import require_hub_files_of_some
 
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
     far, near = make_config("task=rte", "data.root=null"), make_config("task=rotten_tomatoes")
