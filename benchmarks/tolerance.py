@@ -7,7 +7,7 @@ with two threads, and once with each of two older instruction sets, which the sw
 (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, MKL_ENABLE_INSTRUCTIONS). Each time is a command of its own with a cache of
 its own. Prints for each variant how many runs have the predictions of the first one to the bit, the largest
 difference of score (a fraction), and the largest root mean square difference of logits. The largest of all variants
-is what isobench/verification/retrain.py must allow. The repetition with one thread must be equal to the bit.
+is what isobench/verification/reproduction.py must allow. The repetition with one thread must be equal to the bit.
 """
 
 import argparse

@@ -29,8 +29,9 @@ from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.record import RunRecord
 from isobench.training.predictions import write_predictions
-from isobench.verification.outcomes import UNCHECKED
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import UNCHECKED
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import verify
 
 SMALL = ["task.train_samples=32", "tracking=none", "trainer.threads=1", "optimization.patience=null"]
 

@@ -242,7 +242,7 @@ def use_torch_dropout(monkeypatch) -> None:
 
 def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
     """Load the analysis of an experiment with some of its settings changed."""
-    from isobench.analyses.analysis import load_analysis
+    from isobench.analyses.runner import load_analysis
     from isobench.papers.folders import find_config
 
     file = find_config("experiment", experiment)
@@ -252,7 +252,7 @@ def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
 
 def read_analysis_rows(output_dir: Path, experiment: str) -> dict[str, list[dict[str, Any]]]:
     """Read the rows that an experiment's analysis wrote."""
-    from isobench.analyses.runner import read_rows
+    from isobench.analyses.rows import read_rows
     from isobench.runs.folder import report_folder
 
     return read_rows(report_folder(str(output_dir), experiment))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from helpers import make_config, record_content, review_columns, write_parquet
 
-from isobench.bundles.export import export_bundle
+from isobench.bundles.transfer import export_bundle
 from isobench.common.environment import read_git_state, read_package_version
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant

@@ -17,8 +17,9 @@ from bundle_tools import write_signed_json
 
 from isobench.common.files import add_text_checksum, check_text_checksum, sha256_file
 from isobench.runs.record import format_record
-from isobench.verification.outcomes import FAILS
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import FAILS
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import verify
 
 Way = Callable[[random.Random, Path, bool], None]
 DECIDING = ("optimization.lr", "optimization.batch_size", "optimization.warmup", "seed", "task.max_length")

@@ -1,7 +1,22 @@
-"""Pick rows and values out of tidy rows: lists of dicts from column to value, one dict an observation."""
+"""The rows of an analysis: lists of dicts from column to value, one dict an observation.
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+They are named after subjects. A subject is one run as an analysis sees it: an encoder on a task under a method.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from isobench.analyses.shown import Rows
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
+from isobench.runs.folder import ABOUT_FILE
+from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
+from isobench.runs.run import Run
+
+if TYPE_CHECKING:  # importing it takes time
+    import pyarrow
 
 TidyRow = dict[str, Any]
 
@@ -24,3 +39,86 @@ def name_panel(row: TidyRow) -> str:
 def select_subject(rows: Iterable[TidyRow], subject: TidyRow) -> list[TidyRow]:
     """Return the rows with a row's encoder and task."""
     return select_rows(rows, {"encoder": subject["encoder"], "task": subject["task"]})
+
+
+class SubjectNames(NamedTuple):
+    """The names of a subject's encoder, task and method in tables and figures."""
+
+    encoder: str
+    task: str
+    method: str
+
+
+def needs_training(analysis: dict[str, Any]) -> bool:
+    """True if an analysis reads trained runs."""
+    return bool(analysis.get("trains", False))
+
+
+def name_subjects(rows: Sequence[Run]) -> list[SubjectNames]:
+    """Name each run's encoder, task and method, in the order of ``rows``.
+
+    Append the settings in which runs of the same task, encoder and method differ: those of encoder and calibration to
+    their own name, all others to the task's.
+
+    Raises:
+        UserError: two runs of an analysis without training get the same names, as runs do that differ in seeds only.
+    """
+    varying = find_varying_settings(list(rows))
+    subject_names = []
+    for row in rows:
+        names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
+        for setting, value in zip(varying, list_setting_values(row, varying), strict=True):
+            section, _, key = setting.partition(".")
+            named = section if section in names else "task"
+            names[named] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
+        subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
+    if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
+        raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
+    return subject_names
+
+
+def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":
+    """Make the tables that are written as Parquet: name -> table.
+
+    Raises:
+        UserError: a column has values of several kinds.
+    """
+    import pyarrow
+
+    from isobench.common.tidy import list_columns, make_table
+
+    tables = {}
+    for name, own in rows.items():
+        try:
+            tables[name] = make_table(list_columns(own))
+        except pyarrow.ArrowException as error:
+            raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
+    return tables
+
+
+def read_rows(folder: Path, names: Iterable[str] | None = None) -> Rows:
+    """Read the rows that an analysis wrote, some of them or all.
+
+    Raises:
+        OSError: about.json or a file is missing.
+        ValueError: one is damaged, or has other bytes than the analysis wrote.
+    """
+    import pyarrow.parquet
+
+    digests = read_json(folder / ABOUT_FILE, RECORD_LIMIT)["sha256"]
+    rows = {}
+    for name in names or [Path(file).stem for file in digests if file.endswith(".parquet")]:
+        content = read_bounded(folder / f"{name}.parquet", RECORD_LIMIT)
+        if hashlib.sha256(content).hexdigest() != digests.get(f"{name}.parquet"):
+            raise ValueError(f"{name}.parquet was changed after the analysis wrote it")
+        rows[name] = pyarrow.parquet.read_table(pyarrow.BufferReader(content)).to_pylist()
+    return rows
+
+
+def read_about(folder: Path) -> dict[str, Any] | None:
+    """Read a folder's about.json; None if it is absent, damaged or changed."""
+    try:
+        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
+    except (OSError, ValueError):
+        return None
+    return about if isinstance(about, dict) else None

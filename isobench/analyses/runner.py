@@ -1,24 +1,26 @@
-"""Carry out an experiment's analysis: compute its rows, write them, and show them."""
+"""Carry out an experiment's analysis: compute its rows, write them, and show them.
 
-import hashlib
+An analysis is a module with ``compute(subjects, **settings)``, which returns rows, and ``show(rows)``.
+"""
+
+import importlib
+import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
 from rich.table import Table
 
-from isobench.analyses.analysis import OLD_ENDING, load_analysis
-from isobench.analyses.names import SubjectNames, name_subjects, needs_training
+from isobench.analyses.rows import SubjectNames, make_tables, name_subjects, needs_training, read_about, read_rows
+from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
-    RECORD_LIMIT,
     add_json_checksum,
     make_storage_error,
-    read_bounded,
-    read_json,
     replace_non_finite,
     require_writable,
     sha256_file,
@@ -26,19 +28,24 @@ from isobench.common.files import (
     write_whole,
 )
 from isobench.common.terminal import make_console, print_note
+from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment
 from isobench.data.availability import probe_hub_if_needed
+from isobench.papers.folders import find_config
 from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import Run
 
 if TYPE_CHECKING:  # importing them takes seconds
     import pyarrow
 
-    from isobench.analyses.shown import Rows, Shown
     from isobench.analyses.subject import Subject
 
+RUNNER_SETTINGS = ("_target_", "trains", "unfinished")  # of an analysis; compute takes the other ones
+OLD_ENDING = ".analyse"  # of the targets in the shipped plan of isobn_ev: an analysis was a function then
+GUIDE = "an analysis is a module with compute and show (docs/how-to/analyses.md)"
 
-def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> "Shown":
+
+def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     """Carry out the analysis in these runs' config: write its rows, print its tables and draw its figures.
 
     Args:
@@ -77,7 +84,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> "Shown":
     return shown
 
 
-def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> "Shown | None":
+def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> Shown | None:
     """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
 
     Without a finished run, print a line that says so, and return None. Arguments and errors as of ``run_analysis``.
@@ -89,7 +96,7 @@ def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> "Shown 
     return None
 
 
-def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path) -> "Shown":
+def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path) -> Shown:
     """Show an analysis by the rows that are stored, and draw its figures; compute nothing.
 
     Args:
@@ -119,7 +126,7 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
     return shown
 
 
-def compute_rows(settings: Mapping[str, Any], runs: Sequence[Run]) -> "Rows":
+def compute_rows(settings: Mapping[str, Any], runs: Sequence[Run]) -> Rows:
     """Compute the rows of an analysis; of trained runs this takes their records and predictions alone.
 
     Args:
@@ -132,7 +139,7 @@ def compute_rows(settings: Mapping[str, Any], runs: Sequence[Run]) -> "Rows":
     return load_analysis(settings).compute(make_subjects(runs))
 
 
-def show_rows(about: Mapping[str, Any], rows: "Rows") -> "Shown":
+def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
     """Show the rows of an analysis, with a note on how its setting differs from the paper's.
 
     Args:
@@ -163,45 +170,7 @@ def make_subjects(runs: Sequence[Run]) -> "list[Subject]":
     return [Subject(run, names) for run, names in zip(runs, name_subjects(runs), strict=True)]
 
 
-def read_rows(folder: Path, names: Iterable[str] | None = None) -> "Rows":
-    """Read the rows that an analysis wrote, some of them or all.
-
-    Raises:
-        OSError: about.json or a file is missing.
-        ValueError: one is damaged, or has other bytes than the analysis wrote.
-    """
-    import pyarrow.parquet
-
-    digests = read_json(folder / ABOUT_FILE, RECORD_LIMIT)["sha256"]
-    rows = {}
-    for name in names or [Path(file).stem for file in digests if file.endswith(".parquet")]:
-        content = read_bounded(folder / f"{name}.parquet", RECORD_LIMIT)
-        if hashlib.sha256(content).hexdigest() != digests.get(f"{name}.parquet"):
-            raise ValueError(f"{name}.parquet was changed after the analysis wrote it")
-        rows[name] = pyarrow.parquet.read_table(pyarrow.BufferReader(content)).to_pylist()
-    return rows
-
-
-def make_tables(rows: "Rows") -> "dict[str, pyarrow.Table]":
-    """Make the tables that are written as Parquet: name -> table.
-
-    Raises:
-        UserError: a column has values of several kinds.
-    """
-    import pyarrow
-
-    from isobench.common.tidy import list_columns, make_table
-
-    tables = {}
-    for name, own in rows.items():
-        try:
-            tables[name] = make_table(list_columns(own))
-        except pyarrow.ArrowException as error:
-            raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
-    return tables
-
-
-def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow.Table]", shown: "Shown") -> None:
+def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow.Table]", shown: Shown) -> None:
     """Write rows, about.json and figures, each file whole or not at all; remove what an earlier outcome left."""
     import pyarrow.parquet
 
@@ -229,11 +198,7 @@ def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow
 
 def list_analysis_inputs(runs: Sequence[Run]) -> dict[str, Any]:
     """List what decides an outcome: the analysis with its settings, and the keys of the runs."""
-    analysis = runs[0].cfg.analysis
-    target = str(analysis.get("_target_")).removesuffix(
-        OLD_ENDING
-    )  # an analysis that was planned by an earlier version
-    return {"analysis": analysis | {"_target_": target}, "keys": [run.folder.key for run in runs]}
+    return {"analysis": runs[0].cfg.analysis, "keys": [run.folder.key for run in runs]}
 
 
 def _list_earlier_files(folder: Path) -> set[str]:
@@ -244,15 +209,6 @@ def _list_earlier_files(folder: Path) -> set[str]:
     names = (read_about(folder) or {}).get("files")
     plain = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     return {name for name in plain if name == Path(name).name and name not in ("", "..")}
-
-
-def read_about(folder: Path) -> dict[str, Any] | None:
-    """Read a folder's about.json; None if it is absent, damaged or changed."""
-    try:
-        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
-    except (OSError, ValueError):
-        return None
-    return about if isinstance(about, dict) else None
 
 
 def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
@@ -272,3 +228,114 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
     out = make_console()
     out.print(table)
     out.print(f"An analysis of these, without training; {state}", highlight=False, markup=False)
+
+
+def find_analysis(experiment: str) -> dict[str, Any]:
+    """Return the settings of the analysis that isobench has for an experiment of this name.
+
+    Raises:
+        UserError: it has none.
+    """
+    file = find_config("experiment", experiment)
+    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
+    if not analysis:
+        raise UserError(f"isobench has no analysis of an experiment {experiment}")
+    return dict(analysis)
+
+
+class Analysis(NamedTuple):
+    """An analysis with its settings.
+
+    Attributes:
+        module: has ``compute``, and may have ``show`` and ``describe_differences``.
+        settings: those of ``compute``.
+    """
+
+    module: Any
+    settings: dict[str, Any]
+
+    def compute(self, subjects: Sequence["Subject"]) -> Rows:
+        """Compute the rows of subjects.
+
+        Raises:
+            UserError: what ``compute`` returned is no rows by name, or ``compute`` raises it.
+        """
+        rows = self.module.compute(list(subjects), **self.settings)
+        _check_rows(rows)
+        return {name: list(map(dict, own)) for name, own in rows.items()}
+
+    def show(self, rows: Rows) -> Shown:
+        """Show rows; ``show`` takes the settings that it has parameters for."""
+        function = getattr(self.module, "show", None)
+        return show_all(rows) if function is None else function(rows, **self._pick_settings(function))
+
+    def describe_differences(self, subjects: Sequence["Subject"], rows: Rows) -> list[str]:
+        """Describe how the setting differs from the paper's; if the module does not, how encoders and tasks do."""
+        from isobench.analyses.subject import collect_scale_notes
+
+        function = getattr(self.module, "describe_differences", None)
+        own = (
+            collect_scale_notes(subjects, "encoder", "task")
+            if function is None
+            else function(subjects, rows, **self._pick_settings(function))
+        )
+        warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
+        return list(dict.fromkeys([*own, *warnings]))
+
+    def _pick_settings(self, function: Callable[..., Any]) -> dict[str, Any]:
+        wanted = inspect.signature(function).parameters
+        return {name: value for name, value in self.settings.items() if name in wanted}
+
+
+def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
+    """Import the module that ``analysis._target_`` names, and check the settings beside it.
+
+    Raises:
+        UserError: there is no such module, or its ``compute`` can't take these settings.
+    """
+    target = str(analysis.get("_target_") or "").removesuffix(OLD_ENDING)
+    if not target:
+        raise UserError("analysis._target_ must name a module, such as isobench_papers.isobn.ev")
+    try:
+        module = importlib.import_module(target)
+    except Exception as error:  # a module may raise anything
+        reason = extract_first_line(error)
+        raise UserError(f"analysis._target_={target} can't be imported: {reason}; {GUIDE}") from error
+    if not callable(getattr(module, "compute", None)):
+        raise UserError(f"analysis._target_={target} has no function compute: {GUIDE}")
+    settings = {name: value for name, value in analysis.items() if name not in RUNNER_SETTINGS}
+    check_settings(module.compute, settings)
+    return Analysis(module, settings)
+
+
+def check_settings(compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    """Raise UserError unless a function can be called with the settings.
+
+    Args:
+        compute: takes the runs' subjects, then the settings; their annotations carry types and bounds.
+        settings: what the config's ``analysis`` has for it.
+
+    Raises:
+        UserError: a setting without a parameter, a parameter without a setting, a value out of its bounds.
+    """
+    parameters = dict(list(inspect.signature(compute).parameters.items())[1:])
+    for name in settings:
+        if name not in parameters:
+            known = ", ".join(parameters) or "none"
+            raise UserError(f"analysis.{name} is no setting of {compute.__module__}; it has: {known}")
+    for name, parameter in parameters.items():
+        if name in settings:
+            hint = Any if parameter.annotation is parameter.empty else parameter.annotation
+            check_value(f"analysis.{name}", settings[name], hint)
+        elif parameter.default is parameter.empty:
+            raise UserError(f"analysis.{name} must be set: add +analysis.{name}=...")
+
+
+def _check_rows(rows: Any) -> None:
+    if not isinstance(rows, Mapping):
+        raise UserError(f"compute returned {type(rows).__name__}: return rows by name, {{NAME: [{{...}}, ...]}}")
+    for name, own in rows.items():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise UserError(f"compute named its rows {name}: use a file name without folders")
+        if isinstance(own, str) or not isinstance(own, Iterable) or not all(isinstance(row, Mapping) for row in own):
+            raise UserError(f"compute must return its rows {name} as a list of mappings, one for each row")

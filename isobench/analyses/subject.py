@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.analyses.names import SubjectNames, name_subjects
+from isobench.analyses.rows import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress

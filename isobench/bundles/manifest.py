@@ -24,10 +24,10 @@ from isobench.common.files import (
     read_bounded,
 )
 from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
-from isobench.runs.record import Part, Time
+from isobench.runs.record import BUNDLE_FILE, Part, Time
 
 BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes
-MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = "bundle.json", "plan.json", "analysis"
+MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, "plan.json", "analysis"
 FORMER_FILE = "manifest.json"  # of bundles of format 1
 RUN_FILES = (CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
@@ -120,9 +120,9 @@ def _check_paths(manifest: Manifest) -> None:
         needed |= {f"runs/{run_folder_name(key)}/{name}" for name in (RECORD_FILE, CONFIG_FILE)}
     if lacking := needed - manifest.files.keys():
         raise ValueError(f"it does not list {min(lacking)}")
-    own = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
-    if foreign := {path for path in manifest.files if path.startswith("runs/")} - own:
-        raise ValueError(f"it lists {min(foreign)}, and no such run")
+    of_runs = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
+    if others := {path for path in manifest.files if path.startswith("runs/")} - of_runs:
+        raise ValueError(f"it lists {min(others)}, and no such run")
 
 
 def read_bundle_file(bundle: Path, path: str) -> bytes:
@@ -132,9 +132,9 @@ def read_bundle_file(bundle: Path, path: str) -> bytes:
         OSError: it is missing, is or lies behind a link, is no regular file, or is larger than isobench writes.
     """
     limits = {MANIFEST_FILE: MANIFEST_LIMIT, CONFIG_FILE: SETTINGS_LIMIT}
-    place = bundle
-    for part in path.split("/"):
-        place /= part
-        if place.is_symlink():
+    file = bundle
+    for name in path.split("/"):
+        file /= name
+        if file.is_symlink():
             raise OSError(f"{path} is a link or lies behind one, and links are not followed")
-    return read_bounded(place, TABLE_LIMIT if path.endswith(".parquet") else limits.get(place.name, RECORD_LIMIT))
+    return read_bounded(file, TABLE_LIMIT if path.endswith(".parquet") else limits.get(file.name, RECORD_LIMIT))

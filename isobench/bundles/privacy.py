@@ -52,45 +52,6 @@ ORDINARY_WORDS = frozenset(
 )
 
 
-def hide_paths(text: str) -> str:
-    """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user."""
-    return PATH.sub(lambda match: f"{HIDDEN}/{name_last_part(match[0])}", text)
-
-
-def name_last_part(path: str) -> str:
-    """Return the last part of a path; ``home`` for a home folder, whose last part is a user's name."""
-    return "home" if HOME_FOLDER.search(path) else re.split(r"[/\\]", path.rstrip("/\\"))[-1] or "home"
-
-
-def hide_path_setting(text: str) -> str:
-    """Replace every path, also a relative one, in the value of a setting whose value is a path or paths by split."""
-    return RELATIVE_PATH.sub(lambda match: f"{HIDDEN}/{name_last_part(match[0])}", hide_paths(text))
-
-
-def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
-    """Take out of a command's arguments what concerns one machine: settings of places, and paths."""
-    kept, follows_flag = [], False
-    for text in arguments:
-        name, equals, value = text.partition("=")
-        if follows_flag:
-            kept.append(HIDDEN)
-        elif name in CONFIG_DIR_FLAGS and equals:
-            kept.append(f"{name}={HIDDEN}")
-        elif not text.lstrip("+~").startswith(LOCAL_SETTINGS):
-            kept.append(hide_paths_in_argument(name, equals, value))
-        follows_flag = text in CONFIG_DIR_FLAGS
-    return kept
-
-
-def hide_paths_in_argument(name: str, equals: str, value: str) -> str:
-    """Hide paths in one argument; a value with both a path and a space is hidden as a whole."""
-    is_path_setting = any(name.lstrip("+") == known or name.startswith(f"{known}.") for known in PATH_SETTINGS)
-    found = PATH.search(name + equals + value) or (is_path_setting and RELATIVE_PATH.search(value))
-    if found and re.search(r"\s", name + value):
-        return f"{name}={HIDDEN}"
-    return name + equals + hide_path_setting(value) if is_path_setting else hide_paths(name + equals + value)
-
-
 def require_no_secret(path: str, content: bytes) -> None:
     """Raise UserError if a file holds a key or a token: of a known form, or the value of a variable of this process.
 
@@ -102,100 +63,6 @@ def require_no_secret(path: str, content: bytes) -> None:
     for name, value in os.environ.items():
         if SECRET_VARIABLE.search(name) and len(value) >= MIN_SECRET and value.encode() in content:
             raise UserError(f"{path} holds the value of {name}, so nothing is exported: don't publish this run")
-
-
-def find_places(records: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """Find which machines and which absolute paths the contents of records name; both sorted."""
-    machines, paths = set[str](), set[str]()
-    for content in records:
-        where = content.get("where") or {}
-        machines |= {where[name] for name in ("host", "machine") if where.get(name)}
-        for text in list_texts(content):
-            paths |= set(PATH.findall(text))
-    return sorted(machines - {UNKNOWN}), sorted(paths)
-
-
-def list_texts(value: Any) -> Iterable[str]:
-    """Yield every text in a JSON value, but the names of its entries."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from list_texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from list_texts(item)
-
-
-def hide_paths_in_value(value: Any) -> Any:
-    """Copy a JSON value with every absolute path in its texts hidden."""
-    if isinstance(value, str):
-        return hide_paths(value)
-    if isinstance(value, Mapping):
-        return {name: hide_paths_in_value(item) for name, item in value.items()}
-    return [hide_paths_in_value(item) for item in value] if isinstance(value, list) else value
-
-
-def anonymise_record(content: Mapping[str, Any]) -> bytes:
-    """Return the text of a record without names of machines, users and folders, with a checksum of its own.
-
-    Results, settings that decide them, fingerprints, versions and the kind of processor stay.
-
-    Args:
-        content: a ``result.json``.
-    """
-    hidden = hide_paths_in_value(content)
-    hidden["where"] |= {"host": UNKNOWN, "machine": UNKNOWN, "job": None, "log": None}
-    hidden["provenance"]["command"] = hide_paths_in_arguments(content["provenance"]["command"])
-    hidden["config"] = anonymise_config(content["config"])
-    return format_record(hidden)
-
-
-def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's config without names of users and folders."""
-    hidden: dict[str, Any] = hide_paths_in_value(config)
-    hidden["output_dir"] = "outputs"
-    for setting in PATH_SETTINGS:
-        section, _, entry = setting.partition(".")
-        if entry in hidden.get(section, {}):
-            hidden[section] |= {entry: hide_path_value(config[section][entry])}
-    if "tracking" in hidden:
-        hidden["tracking"] |= {"entity": None, "group": None}
-    if "data" in hidden:
-        hidden["data"] |= {"cache": None}
-    return hidden
-
-
-def hide_path_value(value: Any) -> Any:
-    """Copy the value of a setting whose value is a path or paths by split, with nothing left but their last parts."""
-    if isinstance(value, Mapping):
-        return {name: hide_path_value(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [hide_path_value(item) for item in value]
-    if isinstance(value, str) and re.search(r"[/\\]", value):
-        return f"{HIDDEN}/{name_last_part(value)}"
-    return value
-
-
-def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of an analysis's about.json without names of users and folders."""
-    hidden: dict[str, Any] = hide_paths_in_value(about)
-    hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
-    return hidden
-
-
-def format_config(config: Mapping[str, Any], key: str) -> bytes:
-    """Return the text of a run's config.yaml, with its checksum."""
-    return add_text_checksum(yaml.safe_dump(dict(config), sort_keys=False), run_folder_name(key)).encode()
-
-
-def list_user_names() -> list[str]:
-    """List the user's login name and the last part of the home folder, sorted."""
-    try:
-        login = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # this user has no entry in the system's list
-        login = ""
-    return sorted({login, Path.home().name} - {""})
 
 
 def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
@@ -212,12 +79,139 @@ def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
             raise UserError(f"{path} names {name} where it can't be taken out: export without --anonymous")
 
 
-def find_remains(names: Iterable[str], texts: Iterable[bytes]) -> list[str]:
-    """Find which names of files and folders an anonymous bundle still has; names that are ordinary words too; sorted.
+def hide_paths(text: str, also: re.Pattern[str] | None = None) -> str:
+    """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user.
 
-    Args:
-        names: of machines and users.
-        texts: the contents of the bundle's files.
+    Paths that the pattern ``also`` finds are replaced too.
+    """
+    hidden = PATH.sub(_hide_match, text)
+    return also.sub(_hide_match, hidden) if also else hidden
+
+
+def _hide_match(match: re.Match[str]) -> str:
+    return f"{HIDDEN}/{_name_last_part(match[0])}"
+
+
+def _name_last_part(path: str) -> str:
+    """Return the last part of a path; ``home`` for a home folder, whose last part is a user's name."""
+    return "home" if HOME_FOLDER.search(path) else re.split(r"[/\\]", path.rstrip("/\\"))[-1] or "home"
+
+
+def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
+    """Take out of a command's arguments what concerns one machine: paths, and settings that change no result."""
+    kept, follows_flag = [], False
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if follows_flag:
+            kept.append(HIDDEN)
+        elif name in CONFIG_DIR_FLAGS and equals:
+            kept.append(f"{name}={HIDDEN}")
+        elif not text.lstrip("+~").startswith(LOCAL_SETTINGS):
+            kept.append(_hide_paths_in_argument(name, equals, value))
+        follows_flag = text in CONFIG_DIR_FLAGS
+    return kept
+
+
+def _hide_paths_in_argument(name: str, equals: str, value: str) -> str:
+    """Hide paths in one argument; a value with both a path and a space is hidden as a whole."""
+    is_path = any(name.lstrip("+") == known or name.startswith(f"{known}.") for known in PATH_SETTINGS)
+    found = PATH.search(name + equals + value) or (is_path and RELATIVE_PATH.search(value))
+    if found and re.search(r"\s", name + value):
+        return f"{name}={HIDDEN}"
+    return name + equals + hide_paths(value, RELATIVE_PATH) if is_path else hide_paths(name + equals + value)
+
+
+def _hide_paths_in_value(value: Any) -> Any:
+    """Copy a JSON value with every absolute path in its texts hidden."""
+    if isinstance(value, str):
+        return hide_paths(value)
+    if isinstance(value, Mapping):
+        return {name: _hide_paths_in_value(item) for name, item in value.items()}
+    return [_hide_paths_in_value(item) for item in value] if isinstance(value, list) else value
+
+
+def _hide_path_value(value: Any) -> Any:
+    """Copy the value of a setting that is a path, or paths by split; only the last parts of paths stay."""
+    if isinstance(value, Mapping):
+        return {name: _hide_path_value(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hide_path_value(item) for item in value]
+    if isinstance(value, str) and re.search(r"[/\\]", value):
+        return f"{HIDDEN}/{_name_last_part(value)}"
+    return value
+
+
+def anonymise_record(content: Mapping[str, Any]) -> bytes:
+    """Return a ``result.json`` without names of machines, users and folders, with a checksum of its own.
+
+    Results, settings that decide them, fingerprints, versions and the kind of processor stay.
+    """
+    hidden = anonymise_about(content)
+    hidden["where"] |= {"host": UNKNOWN, "machine": UNKNOWN, "job": None, "log": None}
+    hidden["config"] = anonymise_config(content["config"])
+    return format_record(hidden)
+
+
+def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of an analysis's about.json without names of users and folders."""
+    hidden: dict[str, Any] = _hide_paths_in_value(about)
+    hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
+    return hidden
+
+
+def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's config without names of users and folders."""
+    hidden: dict[str, Any] = _hide_paths_in_value(config)
+    hidden["output_dir"] = "outputs"
+    for setting in PATH_SETTINGS:
+        section, _, entry = setting.partition(".")
+        if entry in hidden.get(section, {}):
+            hidden[section] |= {entry: _hide_path_value(config[section][entry])}
+    if "tracking" in hidden:
+        hidden["tracking"] |= {"entity": None, "group": None}
+    if "data" in hidden:
+        hidden["data"] |= {"cache": None}
+    return hidden
+
+
+def format_config(config: Mapping[str, Any], key: str) -> bytes:
+    """Return the text of a run's config.yaml, with its checksum."""
+    return add_text_checksum(yaml.safe_dump(dict(config), sort_keys=False), run_folder_name(key)).encode()
+
+
+def find_machines_and_paths(records: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Find which machines and which absolute paths the contents of records name; both sorted."""
+    machines, paths = set[str](), set[str]()
+    for content in records:
+        where = content.get("where") or {}
+        machines |= {where[name] for name in ("host", "machine") if where.get(name)}
+        for text in _iterate_texts(content):
+            paths |= set(PATH.findall(text))
+    return sorted(machines - {UNKNOWN}), sorted(paths)
+
+
+def _iterate_texts(value: Any) -> Iterable[str]:
+    """Yield every text in a JSON value, but the names of its entries."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _iterate_texts(item)
+
+
+def list_user_names() -> list[str]:
+    """List the user's login name and the last part of the home folder, sorted."""
+    try:
+        login = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # this user has no entry in the system's list
+        login = ""
+    return sorted({login, Path.home().name} - {""})
+
+
+def find_remains(names: Iterable[str], texts: Iterable[bytes]) -> list[str]:
+    """Find which names an anonymous bundle's texts still have: of files and folders, and ordinary words; sorted.
+
+    ``names`` are those of machines and users.
     """
     last_part = re.compile(rf"{HIDDEN}/([^\s,;\](){{}}'\"\\]+)".encode())
     found = {match.decode("utf-8", "replace") for text in texts for match in last_part.findall(text)}

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from isobench.analyses.names import needs_training
+from isobench.analyses.rows import needs_training
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.packages import require_package

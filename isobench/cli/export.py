@@ -8,11 +8,16 @@ from pathlib import Path
 
 import orjson
 
-from isobench.analyses.names import needs_training
-from isobench.analyses.runner import list_analysis_inputs, read_about
-from isobench.bundles.export import export_bundle
+from isobench.analyses.rows import needs_training, read_about
+from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import find_places, find_remains, hide_paths_in_arguments, list_user_names
+from isobench.bundles.privacy import (
+    find_machines_and_paths,
+    find_remains,
+    hide_paths_in_arguments,
+    list_user_names,
+)
+from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
@@ -160,7 +165,7 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
 
 def _print_places(runs: list[Run]) -> None:
     """Say which machines and folders the records name."""
-    machines, paths = find_places(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
+    machines, paths = find_machines_and_paths(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
     named = [f"machines ({', '.join(machines[:3])})"] if machines else []
     named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []
     if named:

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from isobench.bundles.manifest import read_manifest
-from isobench.bundles.merge import Merged, import_bundle
+from isobench.bundles.manifest import Manifest, read_manifest
+from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
@@ -45,31 +45,38 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     for bundle in bundles:
         read_manifest(bundle)  # so that a wrong name is found before anything is imported
     for bundle in bundles:
-        merged = import_bundle(bundle, output_dir, find_problems)
-        print(replace_control_characters(describe_import(merged, output_dir)))
+        imported = import_bundle(bundle, output_dir, verify_bundle)
+        print(replace_control_characters(describe_import(imported, output_dir)))
 
 
-def find_problems(bundle: Path) -> list[str]:
-    """Return what is wrong with a bundle, as ``isobench verify`` finds it."""
-    from isobench.verification.outcomes import FAILS
-    from isobench.verification.verify import Options, verify  # it imports torch, without which --help is quick
+def verify_bundle(bundle: Path) -> Manifest:
+    """Verify a whole bundle as ``isobench verify`` does; raise UserError if anything fails."""
+    from isobench.verification.folder import FAILS  # these import torch, without which --help is quick
+    from isobench.verification.reproduction import Options
+    from isobench.verification.verify import verify
 
     outcomes = verify(bundle, Options(), show_progress=sys.stderr.isatty())
-    return [f"{entry.subject}: {entry.text}" for entry in outcomes.list_entries(FAILS)]
+    if failures := outcomes.list_entries(FAILS):
+        reason = f"{failures[0].subject}: {failures[0].text}"
+        raise UserError(f"{bundle} can't be imported: {reason}; {NOTHING_IMPORTED}")
+    assert outcomes.manifest is not None  # it would be a failure
+    return outcomes.manifest
 
 
-def describe_import(merged: Merged, output_dir: str) -> str:
+def describe_import(imported: Imported, output_dir: str) -> str:
     """Say how many runs and files were new, and what shows them."""
-    manifest, lines = merged.manifest, []
+    manifest, lines = imported.manifest, []
     if manifest.runs:
-        present = len(manifest.runs) - len(merged.new_runs)
+        present = len(manifest.runs) - len(imported.new_runs)
         lines.append(
-            f"Imported {format_count(len(merged.new_runs), 'run')} into {output_dir}; "
+            f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
             f"{present} of the bundle's {len(manifest.runs)} were there already"
         )
         name = f" +experiment={manifest.experiment}" if manifest.experiment else ""
         place = "" if output_dir == Config.output_dir else f" output_dir={output_dir}"
         lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
     else:
-        lines.append(f"Imported {format_count(len(merged.new_files), 'file')} of the analysis {manifest.experiment}")
+        lines.append(
+            f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
+        )
     return "\n".join(lines)

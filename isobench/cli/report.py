@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isobench.analyses.analysis import load_analysis
-from isobench.analyses.names import needs_training
-from isobench.analyses.runner import analyse_trained_runs, show_stored_analysis
+from isobench.analyses.rows import needs_training
+from isobench.analyses.runner import (
+    analyse_trained_runs,
+    find_analysis,
+    load_analysis,
+    show_stored_analysis,
+)
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_bundle_file, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
@@ -113,13 +117,7 @@ def report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
 
 def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown":
     """Print the analysis of a bundle by its rows, and draw its figures into a folder."""
-    from isobench.verification.analyses import find_own_analysis
-    from isobench.verification.classes import NotAvailable
-
-    try:
-        shown = show_stored_analysis(source, find_own_analysis(experiment), folder)
-    except NotAvailable as error:
-        raise UserError(f"{source} can't be shown: {error}") from error
+    shown = show_stored_analysis(source, find_analysis(experiment), folder)
     shown.print_to(make_console())
     return shown
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from isobench.analyses.names import needs_training
+from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import print_analysis_plan
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.terminal import is_output_read, make_console

@@ -12,7 +12,7 @@ from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import make_console, replace_control_characters
-from isobench.verification.outcomes import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
+from isobench.verification.folder import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
 SETTINGS = ("data.root", "data.cache", "encoder.path")
 
@@ -71,7 +71,8 @@ def print_outcome(typed: argparse.Namespace) -> None:
         SystemExit: 1 if anything fails.
         UserError: no folder is named, a setting is wrong, a folder can't be verified, or no run be trained again.
     """
-    from isobench.verification.verify import Options, verify  # imports torch
+    from isobench.verification.reproduction import Options
+    from isobench.verification.verify import verify
 
     folders, settings = split_folders(typed.arguments)
     if not folders:

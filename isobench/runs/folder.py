@@ -32,7 +32,7 @@ from isobench.common.files import (
     shorten_digest,
     write_text,
 )
-from isobench.runs.record import RunRecord, read_record_file, write_record_file
+from isobench.runs.record import RunRecord, name_remedy, read_record_file, write_record_file
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
@@ -143,7 +143,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if record.key != self.key:
-            raise UserError(f"{self.result_file} is not this run's record; remove it to run again")
+            raise UserError(f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}")
         return record
 
     def read_final_record(self, retry_failed: bool, since: float) -> RunRecord | None:

@@ -52,7 +52,7 @@ from isobench.runs.folder import (
 )
 from isobench.runs.grouping import label_runs
 from isobench.runs.identity import Identity, to_plain
-from isobench.runs.record import read_record_file
+from isobench.runs.record import name_remedy, read_record_file
 from isobench.runs.run import Run
 
 PLAN_FORMAT = 1  # raise it when the shape of the file changes
@@ -295,7 +295,8 @@ def read_stored_run(output_dir: str, folder: Path) -> Run:
     except (FileNotFoundError, NotADirectoryError):
         record = None
     if record is not None and run_folder_name(record.key) != folder.name:
-        raise UserError(f"{folder / RECORD_FILE} is not this run's record; remove it to run again")
+        file = folder / RECORD_FILE
+        raise UserError(f"{file} is not this run's record; {name_remedy(file)}")
     cfg = replace(read_run_config(folder), output_dir=output_dir)
     if record is None:
         return Run(cfg, RunFolder(output_dir, folder.name), None)
@@ -313,7 +314,7 @@ def read_run_config(folder: Path) -> Config:
     try:
         return parse_config(check_text_checksum(read_bounded(file).decode(), folder.name))
     except (OSError, ValueError, UserError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{file} is damaged or was changed: remove the folder to run again") from error
+        raise UserError(f"{file} is damaged or was changed: {name_remedy(file, 'the folder')}") from error
 
 
 def parse_config(text: str) -> Config:

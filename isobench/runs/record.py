@@ -21,6 +21,7 @@ from isobench.common.files import RECORD_LIMIT, read_bounded, replace_non_finite
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT = 3  # raise it when the shape of result.json changes
+BUNDLE_FILE = "bundle.json"  # in a bundle, whose folder runs/ is like that of an output folder
 Count = Annotated[int, Field(ge=0, le=2**53)]  # a table's column of integers and a JSON reader can hold it
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it
@@ -255,7 +256,7 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
         if type(version) is int and version > RECORD_FORMAT:
             raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
         if type(version) is int and 1 <= version < OLDEST_FORMAT:
-            raise UserError(f"{file} was written by an earlier version of isobench; remove it to run again")
+            raise UserError(f"{file} was written by an earlier version of isobench; {name_remedy(file)}")
         _require_checksum(text, required=version != OLDEST_FORMAT)
         record = RunRecord.model_validate(content)
         _check_epochs(record)
@@ -265,7 +266,16 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
 
 
 def _make_damage_error(file: Path, error: Exception) -> UserError:
-    return UserError(f"{file} is damaged; remove it to run again ({_describe_damage(error)})")
+    return UserError(f"{file} is damaged; {name_remedy(file)} ({_describe_damage(error)})")
+
+
+def name_remedy(file: Path, remove: str = "it") -> str:
+    """Say what to do about a run's damaged file: run again, unless it is in a bundle, whose runs are somebody else's.
+
+    ``remove`` is what must be removed to run again.
+    """
+    is_in_bundle = (file.parent.parent.parent / BUNDLE_FILE).exists()
+    return "get the bundle again from where it came from" if is_in_bundle else f"remove {remove} to run again"
 
 
 def _describe_damage(error: Exception) -> str:

@@ -11,7 +11,7 @@ from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.identity import Identity
-from isobench.runs.record import RunRecord
+from isobench.runs.record import RunRecord, name_remedy
 
 SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them
 MAX_NAMED_TROUBLES = 20
@@ -62,7 +62,8 @@ class Run:
             is_intact, reason = False, extract_first_line(error)
         if not is_intact:
             self.record = None
-            self.trouble = f"{file} is damaged; remove {self.folder.result_file} to run again ({reason})"
+            remedy = name_remedy(file, remove=str(self.folder.result_file))
+            self.trouble = f"{file} is damaged; {remedy} ({reason})"
 
     def _require_same_task(self, record: RunRecord) -> None:
         """Raise UserError unless a record's scores are of the splits and the metric that the run's config names."""
@@ -70,7 +71,7 @@ class Run:
         recorded = {name: task.get(name) for name in SCORE_SETTINGS} if isinstance(task, dict) else None
         if recorded != {name: getattr(self.cfg.task, name) for name in SCORE_SETTINGS}:
             file = self.folder.result_file
-            raise UserError(f"{file} is damaged; remove it to run again (its config is not this run's)")
+            raise UserError(f"{file} is damaged; {name_remedy(file)} (its config is not this run's)")
 
 
 def check_predictions(rows: Iterable[Run]) -> None:

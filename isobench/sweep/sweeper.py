@@ -13,8 +13,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from isobench.analyses import runner
-from isobench.analyses.analysis import load_analysis
-from isobench.analyses.names import needs_training
+from isobench.analyses.rows import needs_training
+from isobench.analyses.runner import load_analysis
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_file, sha256_json

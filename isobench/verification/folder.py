@@ -1,14 +1,46 @@
-"""Read the files of a folder that somebody else may have made: nothing outside of it, no links, no pipes."""
+"""A folder that somebody else may have made, and what came out of checking it.
+
+`VerifiedFolder` reads nothing outside of the folder, no links and no pipes. `Outcomes` collects what holds, fails,
+differs harmlessly, and what was not checked.
+"""
 
 import hashlib
 import os
 import stat
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from isobench.bundles.manifest import ANALYSIS_FOLDER, MANIFEST_FILE, PLAN_FILE, TABLE_LIMIT, refuse_former_bundle
+from isobench.bundles.manifest import (
+    ANALYSIS_FOLDER,
+    MANIFEST_FILE,
+    PLAN_FILE,
+    TABLE_LIMIT,
+    Manifest,
+    refuse_former_bundle,
+)
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.runs.folder import ABOUT_FILE, CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_name, runs_folder
+
+HOLDS, FAILS, DIFFERS, UNCHECKED = "holds", "fails", "differs", "not checked"
+OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
+# Every check, with what holds where it holds.
+CHECKS = {
+    "files": "the manifest's checksums; no file is missing, added, or a link",
+    "record": "each record is whole, and its parts agree",
+    "config": "config.yaml is the record's config, and valid",
+    "key": "each key follows from its settings and fingerprints",
+    "scores": "scores follow from predictions and labels",
+    "labels": "runs on the same data have the same labels",
+    "analysis": "rows of analyses, computed again, are those stored",
+    "data": "data and labels are those of the record",
+    "weights": "weights are those of the record",
+    "environment": "code, packages and machine are those of the record",
+    "retrained": "trained again, runs give what they recorded",
+}
+
 
 MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
 BUNDLE_NAMES = (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER)  # no output folder has any of them
@@ -20,11 +52,8 @@ class VerifiedFolder:
 
     ``sizes`` has the bytes of every regular file, ``refused`` why each other entry (a link, a pipe) is not read.
 
-    Args:
-        root: the folder.
-
     Raises:
-        UserError: it is no folder, or neither a bundle nor an output folder.
+        UserError: the root is no folder, or neither a bundle nor an output folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -40,8 +69,8 @@ class VerifiedFolder:
             raise UserError(
                 f"{root} is neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
             )
-        for place, folders, files in os.walk(root, onerror=self._refuse):
-            path = Path(place).relative_to(root)
+        for current, folders, files in os.walk(root, onerror=self._refuse):
+            path = Path(current).relative_to(root)
             for name in [*files, *folders]:
                 self._note_entry(path / name)
             folders[:] = sorted(name for name in folders if self._is_checked_folder(path / name))
@@ -67,18 +96,14 @@ class VerifiedFolder:
 
     def list_runs(self) -> list[str]:
         """List the names of the runs' folders, those of empty folders left out."""
-        parts = (name.split("/") for name in self.sizes)
+        paths = (Path(name).parts for name in self.sizes)
         return sorted(
-            {part[1] for part in parts if part[0] == "runs" and len(part) == 3 and is_run_folder_name(part[1])}
+            {path[1] for path in paths if path[0] == "runs" and len(path) == 3 and is_run_folder_name(path[1])}
         )
 
     def list_analyses(self) -> list[str]:
         """List the paths of the folders with an analysis's about.json."""
         return sorted(name.rpartition("/")[0] for name in self.sizes if name.endswith(f"/{ABOUT_FILE}"))
-
-    def has(self, name: str) -> bool:
-        """Return True if there is a regular file of this name."""
-        return name in self.sizes
 
     def read(self, name: str, limit: int = RECORD_LIMIT) -> bytes:
         """Read a whole file of at most ``limit`` bytes.
@@ -101,3 +126,65 @@ class VerifiedFolder:
         if name not in self._digests:
             self.read(name, TABLE_LIMIT)
         return self._digests[name]
+
+
+class Entry(NamedTuple):
+    """What one check found of a subject: a run's folder name, or a file."""
+
+    subject: str
+    check: str  # one of CHECKS
+    outcome: str  # one of OUTCOMES
+    text: str = ""  # what is wrong, or why it was not checked; empty if it holds
+
+
+class Outcomes:
+    """The outcomes of all checks of one folder, in the order in which they were made.
+
+    ``manifest`` is that of a bundle, as it was when it was verified.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.manifest: Manifest | None = None
+
+    def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
+        """Note an outcome, such as DIFFERS for another version of a package, which is no failure."""
+        self.entries.append(Entry(subject, check, outcome, text))
+
+    def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:
+        """Note a failure for each problem, or that the check holds if there is none."""
+        problems = list(problems)
+        for problem in problems:
+            self.note(subject, check, FAILS, problem)
+        if not problems:
+            self.note(subject, check, HOLDS)
+
+    def list_entries(self, outcome: str) -> list[Entry]:
+        """Return the entries with an outcome."""
+        return [entry for entry in self.entries if entry.outcome == outcome]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.list_entries(FAILS))
+
+    def find_untrained(self) -> str | None:
+        """Return why no run was trained again; None if one was."""
+        entries = [entry for entry in self.entries if entry.check == "retrained"]
+        return None if any(entry.outcome != UNCHECKED for entry in entries) else entries[-1].text
+
+    def count(self) -> dict[str, Counter[str]]:
+        """Count subjects by outcome: check -> outcome -> number; a subject counts once for each of its outcomes."""
+        seen = dict.fromkeys((entry.check, entry.outcome, entry.subject) for entry in self.entries)
+        counts = {check: Counter[str]() for check in CHECKS}
+        for check, outcome, _ in seen:
+            counts[check][outcome] += 1
+        return {check: counter for check, counter in counts.items() if counter}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything for programs: whether anything fails, the counts, and each subject's outcomes."""
+        subjects: dict[str, dict[str, list[dict[str, str]]]] = {}
+        for entry in self.entries:
+            told = {"outcome": entry.outcome, **({"text": entry.text} if entry.text else {})}
+            subjects.setdefault(entry.subject, {}).setdefault(entry.check, []).append(told)
+        return {"failed": self.has_failed, "counts": self.count(), "subjects": subjects}

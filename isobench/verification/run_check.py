@@ -1,50 +1,79 @@
-"""Check runs by their own files: record, config, key, predictions and scores agree with each other."""
+"""Check runs by their files alone: record, config, key, predictions and scores agree with each other.
 
+Predictions, and other Parquet that somebody else may have written, are read within limits. A file of predictions has
+the columns that isobench.training.predictions writes: ``split`` and ``index``, then ``label``, ``prediction`` and
+``logits``, or for generated texts ``reference`` and ``hypothesis``.
+"""
+
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow
+import pyarrow.compute as pc
+import pyarrow.parquet
+import yaml
+
+from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import read_git_state, read_package_version
 from isobench.common.errors import extract_first_line
-from isobench.common.files import SETTINGS_LIMIT, check_text_checksum, replace_non_finite, sha256_json
+from isobench.common.files import MEBIBYTE, SETTINGS_LIMIT, check_text_checksum, replace_non_finite, sha256_json
 from isobench.config.bounds import check_value
-from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain
+from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain, split_chain
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.papers.folders import find_config_folders
 from isobench.runs.folder import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
 from isobench.runs.plan import parse_config
 from isobench.runs.record import RunRecord, parse_record
-from isobench.verification.classes import find_other_class
-from isobench.verification.folder import TABLE_LIMIT, VerifiedFolder
-from isobench.verification.outcomes import DIFFERS, FAILS, UNCHECKED, Outcomes
-from isobench.verification.predictions import PredictedSplit, read_predictions
+from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
 
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
+MAX_ROWS = 5_000_000
+MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for very many values
+UNCOMPRESSED_LIMIT = 512 * MEBIBYTE  # of all columns, before dictionaries are looked up
+TEXT_LIMIT = 256 * MEBIBYTE  # of a table's texts; each is stored once, and may stand in many rows
+KEY_COLUMNS = {"split": pyarrow.string(), "index": pyarrow.int64()}
+CLASS_COLUMNS = {
+    "label": pyarrow.float64(), "prediction": pyarrow.float64(), "logits": pyarrow.list_(pyarrow.float64()),
+}  # fmt: skip
+TEXT_COLUMNS = {"reference": pyarrow.string(), "hypothesis": pyarrow.string()}
 
 
 @dataclass
 class CheckedRun:
-    """One run's folder and what is left of it once it was checked.
+    """One run's folder and what is left of it once it was checked."""
 
-    Args:
-        name: the folder's name, the first digits of the run's key.
-        record: None if it has not ended, or its record or config can't be used.
-        cfg: None if its config can't be read or is not valid.
-        labels: split -> hash of the labels in its predictions; None if these are absent or can't be read.
-        has_unusable_predictions: its file of predictions is a link, damaged, or not of the form that runs write.
-    """
+    name: str  # of the folder: the first digits of the run's key
+    record: RunRecord | None = None  # None if it has not ended, or its record or config can't be used
+    cfg: Config | None = None  # None if it can't be read or is not valid
+    labels: dict[str, str] | None = None  # split -> hash of the labels in its predictions, if these can be read
+    has_unusable_predictions: bool = False  # the file is a link, damaged, or not of the form that runs write
 
-    name: str
-    record: RunRecord | None = None
-    cfg: Config | None = None
-    labels: dict[str, str] | None = None
-    has_unusable_predictions: bool = False
+
+@dataclass
+class PredictedSplit:
+    """The predictions of one split's N examples, in the data's order."""
+
+    labels: np.ndarray | list[str]  # classes or scores [N], NaN where a test split has none, or N reference texts
+    predictions: np.ndarray | list[str]  # classes or scores [N], or N hypotheses
+    logits: np.ndarray | None  # [N, c]; None for texts
+
+    def hash_labels(self) -> str:
+        """Compute the sha256 of the labels, to compare them with another run's."""
+        if isinstance(self.labels, np.ndarray):
+            return hashlib.sha256(self.labels.tobytes()).hexdigest()
+        digest = hashlib.sha256()
+        for text in self.labels:
+            digest.update(b"%d:" % len(text.encode()) + text.encode())
+        return digest.hexdigest()
 
 
 def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedRun:
@@ -54,11 +83,14 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
     """
     run, path = CheckedRun(name), f"runs/{name}"
     try:
-        run.cfg = read_config(folder.read(f"{path}/{CONFIG_FILE}", SETTINGS_LIMIT), name)
+        content = folder.read(f"{path}/{CONFIG_FILE}", SETTINGS_LIMIT)
+        cfg = parse_config(check_text_checksum(content.decode(), name))
+        check_value("", cfg, Config)
+        run.cfg = cfg
     except Exception as error:  # a stranger's config may be wrong in any way
         outcomes.note(name, "config", FAILS, f"config.yaml can't be used: {extract_first_line(error)}")
     try:
-        record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), Path(path, RECORD_FILE))
+        record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), folder.root / path / RECORD_FILE)
         if run.cfg is not None:
             _check_contents(folder, name, run.cfg, record, outcomes)
             run.record = record
@@ -74,21 +106,9 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
     return run
 
 
-def read_config(content: bytes, name: str) -> Config:
-    """Read a run's config and check every value's type and bounds; ``name``: of its folder.
-
-    Raises:
-        Exception: it is damaged, another run's, or not valid in this version.
-    """
-    cfg = parse_config(check_text_checksum(content.decode(), name))
-    check_value("", cfg, Config)
-    return cfg
-
-
 def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
     """Check that record, config, key and folder are of one run."""
-    other_class = find_other_class(cfg)  # the class of a method is not in the key
-    outcomes.judge(name, "config", [*_compare_configs(cfg, record), *([other_class] if other_class else [])])
+    outcomes.judge(name, "config", [*_compare_configs(cfg, record), *find_other_classes(cfg)])
     problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
         problems.append("its seeds are not those of its config")
@@ -108,6 +128,35 @@ def _compare_configs(cfg: Config, record: RunRecord) -> list[str]:
     recorded = config_from_plain(record.config)  # an earlier version's has fewer settings
     names = [name for name, value in vars(cfg).items() if getattr(recorded, name) != value]
     return [f"the record's config and config.yaml differ in {', '.join(names)}"] if names else []
+
+
+def find_other_classes(cfg: Config) -> Iterator[str]:
+    """Yield which methods and monitors have a name of isobench's own and another class.
+
+    A run's key has a method's name and not its class. So another class under this name would pass for it.
+    Only the class's own name is compared, because a class may have moved since.
+    """
+    named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
+    named += [("monitor", name, settings) for name, settings in cfg.monitors.items()]
+    for group, name, settings in named:
+        ours, target = read_own_classes().get((group, name)), str(settings.get("_target_"))
+        if ours is not None and target.rpartition(".")[2] != ours.rpartition(".")[2]:
+            yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
+
+
+@cache
+def read_own_classes() -> dict[tuple[str, str], str]:
+    """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
+    found = {}
+    for folder in find_config_folders():
+        for file in folder.glob("calibration/*.yaml"):
+            method = yaml.safe_load(file.read_text()) or {}
+            if "_target_" in method:
+                found["calibration", method["name"]] = method["_target_"]
+        for file in folder.glob("experiment/*.yaml"):
+            for name, monitor in ((yaml.safe_load(file.read_text()) or {}).get("monitors") or {}).items():
+                found["monitor", name] = monitor["_target_"]
+    return found
 
 
 def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
@@ -152,7 +201,7 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
     record, cfg, file = run.record, run.cfg, f"runs/{run.name}/{PREDICTIONS_FILE}"
     assert record is not None
     assert cfg is not None
-    if not folder.has(file) and file not in folder.refused:
+    if file not in folder.sizes and file not in folder.refused:
         if record.best is not None:
             outcomes.note(run.name, "scores", UNCHECKED, "no predictions")
         return
@@ -168,7 +217,7 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
         run.has_unusable_predictions = True
         return
     _check_scores(run.name, record, cfg.task, splits, outcomes)
-    run.labels = {split: own.hash_labels() for split, own in splits.items()}
+    run.labels = {split: predicted.hash_labels() for split, predicted in splits.items()}
 
 
 def _check_scores(
@@ -229,3 +278,104 @@ def check_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
             problem = f"its labels are not those of {others} other run(s) on the same data"
             if len(labels_by_name) > 1:
                 outcomes.judge(name, "labels", [] if is_right else [problem])
+
+
+def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
+    """Read the predictions of every split that a task evaluates, and of its test split.
+
+    Args:
+        content: the Parquet file.
+        task: the task.
+        examples: split -> number of examples, as recorded; empty if they are not to be compared.
+
+    Raises:
+        ValueError: the file has other columns, splits or numbers of examples, or predictions that are not those that
+            follow from the logits.
+        pyarrow.ArrowException: it is no Parquet, or damaged.
+    """
+    columns = KEY_COLUMNS | (TEXT_COLUMNS if task.generation else CLASS_COLUMNS)
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
+    found = list(zip(schema.names, schema.types, strict=True))
+    if found != list(columns.items()):
+        raise ValueError(f"the columns are {found}, and should be {columns}")
+    table = read_table(content)
+    names = [*task.evaluated, *([task.test_split] if task.test_split else [])]
+    stored_splits = table["split"].unify_dictionaries().combine_chunks()
+    if stored_splits.unique().to_pylist() != names:
+        raise ValueError(f"they are of the splits {stored_splits.unique().to_pylist()}, and the run's are {names}")
+    splits, start = {}, 0
+    for name in names:
+        count = pc.sum(pc.equal(stored_splits, name)).as_py()
+        rows = table.slice(start, count)
+        if examples and examples.get(name) != count:
+            raise ValueError(f"{name} has {count} rows, and its record says {examples.get(name)} examples")
+        if rows["index"].to_numpy().tolist() != list(range(count)) or rows["split"].unique().to_pylist() != [name]:
+            raise ValueError(f"the rows of {name} are not in the order of the data")
+        splits[name] = _read_texts(rows) if task.generation else _read_classes(rows, task, name)
+        start += count
+    return splits
+
+
+def read_table(content: bytes) -> pyarrow.Table:
+    """Read a Parquet file with its texts as dictionaries, unless it stands for more values than isobench writes.
+
+    Raises:
+        ValueError: it stands for too many values, or for texts that are too long.
+        pyarrow.ArrowException: it is no Parquet, or damaged.
+    """
+    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
+    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
+    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
+    groups = [file.metadata.row_group(i) for i in range(min(file.metadata.num_row_groups, 1000))]
+    chunks = [group.column(i) for group in groups for i in range(min(group.num_columns, 1000))]
+    values = sum(chunk.num_values for chunk in chunks)
+    size = sum(chunk.total_uncompressed_size for chunk in chunks)
+    is_small = file.metadata.num_row_groups <= 1000 and len(schema) <= 1000 and size <= UNCOMPRESSED_LIMIT
+    if not is_small or file.metadata.num_rows > MAX_ROWS or values > MAX_VALUES:
+        raise ValueError(f"it has {file.metadata.num_rows:,} rows, {values:,} values and {size:,} bytes: too many")
+    table = file.read(use_threads=False)
+    if sum(_measure_texts(name, table) for name in texts) > TEXT_LIMIT:
+        raise ValueError(f"its texts have more than {TEXT_LIMIT // MEBIBYTE} MiB")
+    return table
+
+
+def _measure_texts(name: str, table: pyarrow.Table) -> int:
+    """Return how many bytes a column of texts has when each row's text is written out."""
+    size = 0
+    for chunk in table[name].chunks:
+        lengths = pc.cast(pc.binary_length(chunk.dictionary), pyarrow.int64())
+        size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    return size
+
+
+def _read_texts(rows: pyarrow.Table) -> PredictedSplit:
+    references, hypotheses = (rows[name].to_pylist() for name in TEXT_COLUMNS)
+    if not all(isinstance(text, str) for text in (*references, *hypotheses)):
+        raise ValueError("a reference or a hypothesis is not a text")
+    return PredictedSplit(references, hypotheses, None)
+
+
+def _read_classes(rows: pyarrow.Table, task: Task, name: str) -> PredictedSplit:
+    """Read labels, predictions and logits, and check that the predictions follow from the logits."""
+    labels, predictions = (np.array(rows[column].to_numpy(), np.float64) for column in ("label", "prediction"))
+    lists = rows["logits"].combine_chunks()
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    widths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    classes = task.as_classes or (len(task.labels) if task.labels else 1)
+    if lists.null_count or not (widths == classes).all() or not np.isfinite(values).all():
+        raise ValueError(f"the logits of {name} are not {classes} finite numbers for each example")
+    logits = values.reshape(len(rows), classes)
+    expected = logits[:, 0] if classes == 1 else logits.argmax(1)
+    if not np.array_equal(predictions, expected):
+        wrong = int(np.flatnonzero(predictions != expected)[0])
+        raise ValueError(f"the prediction of example {wrong} of {name} is not the one that its logits give")
+    if name == task.test_split:
+        return PredictedSplit(labels, predictions, logits)
+    if not np.isfinite(labels).all():
+        raise ValueError(f"an example of {name} has no label")
+    if classes == 1:
+        return PredictedSplit(labels, predictions, logits)
+    whole = labels.astype(np.int64)
+    if not (whole == labels).all() or whole.min() < 0 or whole.max() >= classes:
+        raise ValueError(f"a label of {name} is no class from 0 to {classes - 1}")
+    return PredictedSplit(whole, expected, logits)

@@ -1,21 +1,40 @@
-"""Verify a bundle or an output folder: `isobench verify`, `isobench import` and tests call this."""
+"""Verify a bundle or an output folder: `isobench verify`, `isobench import` and tests call this.
 
-from collections.abc import Mapping
+Checksums, then each run's record, config, key and scores, then the plan's keys, then the rows of analyses, computed
+again. Data, weights and training are checked on request (isobench.verification.reproduction).
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, read_manifest
+import orjson
+import pyarrow
+
+from isobench.analyses.rows import make_tables, needs_training
+from isobench.analyses.runner import compute_rows, find_analysis
+from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, TABLE_LIMIT, Manifest, read_manifest
 from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import drop_json_checksum
 from isobench.common.progress import track_progress
-from isobench.runs.folder import run_folder_name
-from isobench.runs.identity import compute_key
+from isobench.config.schema import Config
+from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
+from isobench.runs.identity import Identity, compute_key
 from isobench.runs.plan import parse_plan, read_plans
-from isobench.verification.analyses import Planned, check_analysis
-from isobench.verification.folder import VerifiedFolder
-from isobench.verification.outcomes import FAILS, UNCHECKED, Outcomes
-from isobench.verification.retrain import retrain_runs
-from isobench.verification.run_check import CheckedRun, check_labels, check_run
-from isobench.verification.sources import Options, check_sources
+from isobench.runs.run import Run
+from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
+from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
+from isobench.verification.run_check import CheckedRun, check_labels, check_run, read_table
+
+# How far rows may be from those that are computed again, relative to the largest number of their column.
+OF_RUNS = 1e-6  # statistics of records and predictions in float64
+OF_VECTORS = 1e-3  # of what an encoder gives, in float32, on another processor
+
+Planned = Mapping[str, tuple[Config, Identity]]  # the runs that were asked for, by key
 
 
 def verify(root: Path, options: Options, show_progress: bool = False) -> Outcomes:
@@ -30,18 +49,18 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
     folder, outcomes = VerifiedFolder(root), Outcomes()
     for name, reason in folder.refused.items():
         outcomes.note(name, "files", FAILS, reason)
-    manifest = _read_manifest(folder, outcomes) if folder.is_bundle else None
+    outcomes.manifest = manifest = _read_manifest(folder, outcomes) if folder.is_bundle else None
     names = track_progress(folder.list_runs(), root.name, show_progress)
     runs = {name: check_run(folder, name, outcomes) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")
     check_labels(runs.values(), outcomes)
-    planned = _read_planned(folder, manifest, outcomes)
+    planned = _check_plans(folder, manifest, outcomes)
     if manifest is not None:
         _check_manifest(folder, manifest, runs, planned, outcomes)
     for path in folder.list_analyses():
         experiment = path.rpartition("/")[2] if manifest is None else manifest.experiment
-        check_analysis(folder, path, experiment, runs, planned, options, outcomes)
+        _check_analysis(folder, path, experiment, runs, planned or {}, options, outcomes)
     if options.level >= 2 or options.retrain:
         check_sources(runs, options, outcomes)
     if options.retrain:
@@ -58,28 +77,36 @@ def _read_manifest(folder: VerifiedFolder, outcomes: Outcomes) -> Manifest | Non
         return None
 
 
-def _read_planned(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Outcomes) -> Planned:
-    """Read which runs were asked for, by their keys; each key of a bundle's plan must follow from its settings."""
+def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Outcomes) -> Planned | None:
+    """Read which runs were asked for, by their keys, each of which must follow from its settings; None if damaged."""
+    subject = PLAN_FILE if folder.is_bundle else "plans"
     try:
-        if not folder.is_bundle:
-            return {run[1].key: run for plan in read_plans(folder.root) for run in plan.runs}
-        plan = parse_plan(folder.read(PLAN_FILE), str(folder.root))
+        if folder.is_bundle:
+            plans = [parse_plan(folder.read(PLAN_FILE), str(folder.root))]
+        else:
+            plans = read_plans(folder.root)
     except (OSError, UserError, ValueError) as error:
-        outcomes.note(PLAN_FILE if folder.is_bundle else "plans", "files", FAILS, extract_first_line(error))
-        return {}
+        outcomes.note(subject, "files", FAILS, extract_first_line(error))
+        return None
     problems = [
         f"its settings and fingerprints of {run_folder_name(identity.key)} give another key"
+        for plan in plans
         for cfg, identity in plan.runs
         if compute_key(cfg, identity.data, identity.encoder) != identity.key
     ]
-    if manifest is not None and manifest.experiment != plan.experiment:
-        problems.append(f"it is a plan of {plan.experiment}, and the bundle is of {manifest.experiment}")
-    outcomes.judge(PLAN_FILE, "key", problems)
-    return {run[1].key: run for run in plan.runs}
+    if manifest is not None and manifest.experiment != plans[0].experiment:
+        problems.append(f"it is a plan of {plans[0].experiment}, and the bundle is of {manifest.experiment}")
+    if plans:
+        outcomes.judge(subject, "key", problems)
+    return {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
 
 
 def _check_manifest(
-    folder: VerifiedFolder, manifest: Manifest, runs: Mapping[str, CheckedRun], planned: Planned, outcomes: Outcomes
+    folder: VerifiedFolder,
+    manifest: Manifest,
+    runs: Mapping[str, CheckedRun],
+    planned: Planned | None,
+    outcomes: Outcomes,
 ) -> None:
     """Compare the files and runs of a manifest with what the bundle has."""
     for name, sha256 in sorted(manifest.files.items()):
@@ -95,15 +122,145 @@ def _check_manifest(
     for key in manifest.runs:
         name = run_folder_name(key)
         record = runs[name].record if name in runs else None
-        problems = []
         if name not in runs or (record is not None and record.key != key):
-            problems.append("the manifest lists this run, and its folder is missing or another run's")
+            text = "the manifest lists this run, and its folder is missing or another run's"
+            outcomes.note(name, "files", FAILS, text)
         if record is not None and manifest.anonymous and {record.where.host, record.where.machine} != {UNKNOWN}:
-            problems.append("the manifest says that no machine is named, and its record names one")
-        if planned and key not in planned:
-            problems.append("the plan does not ask for this run")
-        for problem in problems:
-            outcomes.note(name, "files", FAILS, problem)
-    if manifest.runs and (missing := len(planned.keys() - manifest.runs)):
+            text = "the manifest says that no machine is named, and its record names one"
+            outcomes.note(name, "files", FAILS, text)
+        if planned is not None and key not in planned:
+            outcomes.note(name, "files", FAILS, "the plan does not ask for this run")
+    if planned is not None and manifest.runs and (missing := len(planned.keys() - manifest.runs)):
         text = f"of the {len(planned)} runs of the plan, {missing} are not in the bundle"
         outcomes.note(PLAN_FILE, "files", UNCHECKED, text)
+
+
+def _check_analysis(
+    folder: VerifiedFolder,
+    path: str,
+    experiment: str | None,
+    runs: Mapping[str, CheckedRun],
+    planned: Planned,
+    options: Options,
+    outcomes: Outcomes,
+) -> None:
+    """Check the tables of an analysis by their checksums, and by computing their rows again.
+
+    Args:
+        folder: the verified folder.
+        path: of the analysis's folder in it.
+        experiment: the one that the analysis must be of.
+        runs: the checked runs by the names of their folders.
+        planned: the folder's plan.
+        options: whether to compute an analysis again that trains nothing, and where data and weights are.
+        outcomes: where the outcomes go.
+    """
+    try:
+        about = drop_json_checksum(orjson.loads(folder.read(f"{path}/{ABOUT_FILE}")))
+        if about["experiment"]["name"] != experiment:
+            raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
+        digests = {file: sha256 for file, sha256 in about["sha256"].items() if file.endswith(".parquet")}
+        about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
+        stored = {file: read_table(folder.read(f"{path}/{file}", TABLE_LIMIT)) for file in digests}
+    except Exception as error:  # a stranger's file may be wrong in any way
+        outcomes.note(f"{path}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
+        return
+    for file, sha256 in digests.items():
+        if folder.digest(f"{path}/{file}") != sha256:
+            outcomes.note(f"{path}/{file}", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
+    try:
+        expected, tolerance = _compute_again(folder, about, runs, planned, options)
+    except ValueError as error:
+        outcomes.note(path, "analysis", FAILS, extract_first_line(error))
+        return
+    except Exception as error:  # what a stranger's settings make of an analysis may raise anything
+        outcomes.note(path, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
+        return
+    for file in stored.keys() | expected.keys():
+        if file not in expected:
+            problems = ["its rows are stored, and not computed"]
+        elif file not in stored:
+            problems = ["its rows are missing"]
+        else:
+            problems = list(find_differences(stored[file], expected[file], tolerance))
+        outcomes.judge(f"{path}/{file}", "analysis", problems)
+
+
+def _compute_again(
+    folder: VerifiedFolder,
+    about: Mapping[str, Any],
+    runs: Mapping[str, CheckedRun],
+    planned: Planned,
+    options: Options,
+) -> tuple[dict[str, pyarrow.Table], float]:
+    """Compute an analysis's rows; return them by file, and how far the stored ones may be from them.
+
+    Raises:
+        ValueError: it is an analysis of other runs than the folder has.
+        Exception: it can't be computed here; the text says why.
+    """
+    ours = find_analysis(about["experiment"]["name"])
+    if needs_training(ours) != needs_training(about["analysis"]):
+        raise ValueError(f"its settings are not those of the analysis {about['experiment']['name']}")
+    settings = about["analysis"] | {"_target_": ours["_target_"]}  # what a stored file names is not imported
+    if not needs_training(ours) and not options.recompute:
+        raise NotAvailable("it needs data and weights: add --recompute")
+    with tempfile.TemporaryDirectory() as output_dir:
+        if needs_training(ours):
+            analysed = list(_list_trained_runs(folder, about, runs, planned))
+        else:
+            analysed = [_adapt_run(*planned[key], options, output_dir) for key in about["keys"]]
+        tables = make_tables(compute_rows(settings, analysed))
+    tolerance = OF_RUNS if needs_training(ours) else OF_VECTORS
+    return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
+
+
+def _list_trained_runs(
+    folder: VerifiedFolder, about: Mapping[str, Any], runs: Mapping[str, CheckedRun], planned: Planned
+) -> Iterator[Run]:
+    """Yield the runs of an analysis of trained runs, in its order.
+
+    Raises:
+        ValueError: others have ended than when the analysis was made, or one is neither in the folder nor planned.
+    """
+    ended = {run.record.key for run in runs.values() if run.record}
+    if not about["ended"] or about["ended"] != ended & set(about["keys"]):
+        raise ValueError("it was made of other runs than the folder has: repeat the analysis, and the export")
+    for key in about["keys"]:
+        run = runs.get(run_folder_name(key))
+        if run is not None and run.cfg is not None and run.record is not None:
+            cfg, record, state = run.cfg, run.record, "failed" if run.record.failure else "done"
+            identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint)
+        elif key in planned:
+            (cfg, identity), record, state = planned[key], None, "missing"
+        else:
+            raise ValueError(f"its run {run_folder_name(key)} is neither in the folder nor in a plan")
+        cfg = replace(cfg, output_dir=str(folder.root))
+        yield Run(cfg, RunFolder(cfg.output_dir, key), record, state, identity=identity)
+
+
+def _adapt_run(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Run:
+    cfg = adapt_config(cfg, identity.encoder, options, output_dir)
+    return Run(cfg, RunFolder(output_dir, identity.key), None, identity=identity)
+
+
+def find_differences(stored: pyarrow.Table, expected: pyarrow.Table, tolerance: float) -> Iterator[str]:
+    """Yield for each column where stored rows differ first from those that were computed again."""
+    if (stored.num_rows, stored.column_names) != (expected.num_rows, expected.column_names):
+        yield f"it has {stored.shape} rows and columns, computed again it has {expected.shape}, or columns differ"
+        return
+    for column in stored.column_names:
+        ours, theirs = expected[column].to_pylist(), stored[column].to_pylist()
+        finite = (abs(value) for value in ours if isinstance(value, float) and math.isfinite(value))
+        margin = tolerance * max(finite, default=0.0)
+        for number, (computed, found) in enumerate(zip(ours, theirs, strict=True), 1):
+            if not _agree(computed, found, margin):
+                yield f"{column} in row {number} is {found}, and computed again {computed}"
+                break
+
+
+def _agree(computed: Any, found: Any, margin: float) -> bool:
+    if isinstance(computed, float) and isinstance(found, float):
+        both_undefined = math.isnan(computed) and math.isnan(found)
+        return computed == found or abs(computed - found) <= margin or both_undefined
+    return type(computed) is type(found) and computed == found

@@ -10,8 +10,8 @@ import pytest
 from helpers import make_config, read_analysis_rows
 from safetensors.torch import load_file, save_file
 
-from isobench.analyses.analysis import check_settings
-from isobench.analyses.runner import make_tables, read_about, read_rows, show_rows
+from isobench.analyses.rows import make_tables, read_about, read_rows
+from isobench.analyses.runner import check_settings, show_rows
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.common.files import add_json_checksum, read_json

@@ -6,8 +6,9 @@ import pytest
 from bundle_tools import read_content, read_manifest
 
 from isobench.cli import export
-from isobench.verification.outcomes import HOLDS, UNCHECKED
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import HOLDS, UNCHECKED
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import verify
 
 pytestmark = pytest.mark.slow
 

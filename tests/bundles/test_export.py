@@ -10,7 +10,7 @@ import pytest
 from bundle_tools import pick_run, read_content
 
 from isobench import load_runs
-from isobench.bundles import export
+from isobench.bundles import transfer
 from isobench.cli import export as export_command
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
@@ -88,7 +88,7 @@ def test_an_interrupted_export_leaves_the_earlier_bundle(alice, run_export, bund
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(export, "format_manifest", fail)
+    monkeypatch.setattr(transfer, "format_manifest", fail)
     code, _, err = run_export(alice, bundle)
     assert code == (130 if error is KeyboardInterrupt else 2)
     assert len(err.splitlines()) == 1

@@ -13,7 +13,9 @@ import yaml
 from bundle_tools import pick_run, refuse, repair, sign, write_signed_json
 from helpers import ROOT
 
-from isobench.bundles.manifest import BUNDLE_PATH
+from isobench.bundles.manifest import BUNDLE_PATH, read_manifest
+from isobench.bundles.transfer import import_bundle
+from isobench.common.errors import UserError
 from isobench.common.files import add_text_checksum, sha256_file
 from isobench.runs.plan import format_plan, parse_plan
 from isobench.runs.record import format_record
@@ -97,7 +99,30 @@ def test_only_regular_files_are_read(bundle, run_import, tmp_path, name, kind):
         file.symlink_to("/dev/zero")
     else:
         file.mkdir()
-    refuse(run_import, bundle, tmp_path, str(file))
+    refuse(run_import, bundle, tmp_path, pick_run(bundle).name)
+
+
+@pytest.mark.parametrize("added", ["evil.html", "RUN/evil.py", "RUN/checkpoints/last.ckpt", "runs/link"])
+def test_a_file_or_link_that_the_manifest_does_not_name_is_refused(bundle, run_import, tmp_path, added):
+    """The whole folder is verified, though only what the manifest names would be imported."""
+    path = bundle / added.replace("RUN", f"runs/{pick_run(bundle).name}")
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix:
+        path.write_text("evil")
+    else:
+        path.symlink_to("/etc")
+    refuse(run_import, bundle, tmp_path, path.name, "nothing of this bundle is imported")
+
+
+def test_files_that_change_after_they_were_verified_are_not_imported(bundle, tmp_path):
+    def verify(folder):
+        manifest = read_manifest(folder)
+        (pick_run(folder) / "config.yaml").write_text("changed")
+        return manifest
+
+    with pytest.raises(UserError, match="was changed while it was imported"):
+        import_bundle(bundle, str(tmp_path / "outputs"), verify)
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_a_folder_behind_a_link_is_not_read(bundle, run_import, tmp_path):

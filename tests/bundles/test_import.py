@@ -9,12 +9,11 @@ import pytest
 from bundle_tools import pick_run, read_content
 
 from isobench import load_runs
-from isobench.bundles import merge
+from isobench.bundles import transfer
 from isobench.cli import import_
 from isobench.cli.prune import find_orphans
 from isobench.runs.plan import parse_plan
-from isobench.runs.record import format_record
-from isobench.runs.state import Beat
+from isobench.runs.record import Beat, format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -117,7 +116,7 @@ def test_missing_files_of_a_run_are_added_and_an_unfinished_run_is_completed(bun
 def test_a_run_that_is_being_carried_out_is_a_conflict(bundle, run_import, tmp_path, monkeypatch):
     outputs = tmp_path / "outputs"
     (outputs / "runs" / pick_run(bundle).name).mkdir(parents=True)
-    monkeypatch.setattr(merge, "read_live_heartbeat", lambda folder: Beat)
+    monkeypatch.setattr(transfer, "read_live_heartbeat", lambda folder: Beat)
     code, _, err = run_import(bundle, outputs)
     assert code == 2
     assert "is being carried out" in err
@@ -129,7 +128,7 @@ def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(merge, "write_plan", stop)
+    monkeypatch.setattr(transfer, "write_plan", stop)
     assert run_import(bundle, outputs)[0] == 130
     monkeypatch.undo()
     assert not list(outputs.glob(".*"))

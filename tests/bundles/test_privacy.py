@@ -4,7 +4,7 @@ import pytest
 
 from isobench.bundles.privacy import (
     anonymise_config,
-    find_places,
+    find_machines_and_paths,
     find_remains,
     hide_paths,
     hide_paths_in_arguments,
@@ -109,7 +109,7 @@ def test_the_users_names_are_looked_for_and_what_stays_is_listed(monkeypatch):
 def test_places_are_found_wherever_a_record_has_them():
     record = {"where": {"host": "a1", "machine": "b1", "log": None}, "config": {"data": {"root": "/x/y"}}}
     record["failure"] = {"traceback": 'File "/opt/z.py", line 1'}
-    assert find_places([record, {}]) == (["a1", "b1"], ["/opt/z.py", "/x/y"])
+    assert find_machines_and_paths([record, {}]) == (["a1", "b1"], ["/opt/z.py", "/x/y"])
 
 
 def test_settings_that_decide_results_stay_in_an_anonymous_config():

@@ -7,8 +7,9 @@ import pytest
 from helpers import ROOT
 
 from isobench.common.tidy import read_rows
-from isobench.verification.outcomes import FAILS, HOLDS, UNCHECKED
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import FAILS, HOLDS, UNCHECKED
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import verify
 
 BUNDLES = sorted(file.parent for file in ROOT.glob("experiments/*/results/*/bundle.json"))
 

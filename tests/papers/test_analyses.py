@@ -7,7 +7,8 @@ import pytest
 import yaml
 from helpers import ROOT
 
-from isobench.analyses.runner import read_about, read_rows, show_rows
+from isobench.analyses.rows import read_about, read_rows
+from isobench.analyses.runner import show_rows
 from isobench.analyses.shown import build_comparison_tables
 from isobench.papers.folders import find_papers
 

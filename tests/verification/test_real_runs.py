@@ -16,9 +16,10 @@ from tampering import CASES, change_byte, change_data_row, edit_record, list_fai
 from isobench import __main__ as entry
 from isobench.common.files import check_text_checksum, sha256_file
 from isobench.metrics.task import evaluate_predictions
-from isobench.verification import retrain
-from isobench.verification.outcomes import DIFFERS, FAILS, HOLDS
-from isobench.verification.verify import Options, verify
+from isobench.verification import reproduction
+from isobench.verification.folder import DIFFERS, FAILS, HOLDS
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("verified_runs")]
 
@@ -130,17 +131,17 @@ def test_the_instruction_set_belongs_to_the_machine_and_old_records_do_not_name_
         record.model_copy(update={"provenance": record.provenance.model_copy(update={"instruction_set": name})})
         for name in ("AVX2", "AVX512")
     )
-    assert retrain.is_same_machine(of_avx2, of_avx2)
-    assert not retrain.is_same_machine(of_avx2, of_avx512)
-    assert not retrain.is_same_machine(record, of_avx2)
+    assert reproduction.is_same_machine(of_avx2, of_avx2)
+    assert not reproduction.is_same_machine(of_avx2, of_avx512)
+    assert not reproduction.is_same_machine(record, of_avx2)
 
 
 def test_another_machine_has_a_tolerance(trained, here, monkeypatch):
-    monkeypatch.setattr(retrain, "is_same_machine", lambda old, new: False)
-    monkeypatch.setattr(retrain, "_measure_distance", lambda own, again: 1e-6)
+    monkeypatch.setattr(reproduction, "is_same_machine", lambda old, new: False)
+    monkeypatch.setattr(reproduction, "_measure_distance", lambda own, again: 1e-6)
     outcomes = verify(trained / "bundle", Options(retrain=1, **here))
     assert outcomes.count()["retrained"] == {DIFFERS: 1}
-    monkeypatch.setattr(retrain, "TOLERANCE", {"score": -1.0, "logits": -1.0})
+    monkeypatch.setattr(reproduction, "TOLERANCE", {"score": -1.0, "logits": -1.0})
     outcomes = verify(trained / "bundle", Options(retrain=1, **here))
     assert [entry.text.partition(":")[0] for entry in outcomes.list_entries(FAILS)] == [
         "trained again it is outside of the tolerance"

@@ -12,9 +12,9 @@ from helpers import ROOT
 from tampering import list_failures
 
 from isobench.common.files import sha256_file
-from isobench.verification.analyses import find_differences
-from isobench.verification.outcomes import HOLDS, UNCHECKED
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import HOLDS, UNCHECKED
+from isobench.verification.reproduction import Options
+from isobench.verification.verify import find_differences, verify
 
 RESULTS = ROOT / "experiments"
 

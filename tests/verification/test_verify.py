@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pyarrow
 import pyarrow.parquet
 import pytest
-from bundle_tools import repair, sign
+from bundle_tools import repair, sign, write_signed_json
 from helpers import make_config
 from tampering import CASES, NOT_IN_PREDICTIONS, change_byte, change_data_row, edit_record, list_failures, tamper
 
@@ -21,13 +21,16 @@ from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
 from isobench.metrics.task import evaluate_predictions
-from isobench.verification.classes import NotAvailable, find_other_class, read_own_classes, use_own_classes
-from isobench.verification.folder import VerifiedFolder
-from isobench.verification.outcomes import DIFFERS, HOLDS, UNCHECKED, Outcomes
-from isobench.verification.predictions import read_predictions
-from isobench.verification.retrain import retrain_runs
-from isobench.verification.run_check import CheckedRun, check_schedule
-from isobench.verification.verify import Options, verify
+from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
+from isobench.verification.reproduction import NotAvailable, Options, retrain_runs, use_own_classes
+from isobench.verification.run_check import (
+    CheckedRun,
+    check_schedule,
+    find_other_classes,
+    read_own_classes,
+    read_predictions,
+)
+from isobench.verification.verify import verify
 
 
 def test_an_intact_folder_holds(folder):
@@ -131,6 +134,42 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
     assert failures == [f"{run.name} labels: its labels are not those of 3 other run(s) on the same data"]
 
 
+@pytest.mark.parametrize("forge", ["key", "settings"])
+def test_each_run_of_an_output_folders_plan_has_the_key_that_its_settings_give(places, tmp_path, forge):
+    """A report would lack the run, or show it with other settings."""
+    outputs = Path(shutil.copytree(places / "outputs", tmp_path / "outputs"))
+    (outputs / "plans").mkdir()
+    content = json.loads((places / "bundle" / "plan.json").read_text())
+    write_signed_json(outputs / "plans" / "0.json", content)
+    assert verify(outputs, Options()).count()["key"] == {HOLDS: 5}
+    if forge == "key":
+        content["runs"][1]["key"] = "0" * 64
+    else:
+        content["settings"]["optimization"][0]["lr"] *= 2
+    write_signed_json(outputs / "plans" / "0.json", content)
+    failures = list_failures(outputs)
+    assert failures
+    assert all(text.startswith("plans key: ") for text in failures)
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_plan_that_lacks_a_run_of_the_bundle_fails(bundle, left):
+    content = json.loads((bundle / "plan.json").read_text())
+    content["runs"] = content["runs"][:left]
+    write_signed_json(bundle / "plan.json", content)
+    repair(bundle)
+    failures = list_failures(bundle)
+    assert len([text for text in failures if text.endswith("the plan does not ask for this run")]) == 4 - left
+
+
+def test_a_damaged_record_is_removed_in_ones_own_folder_and_asked_for_in_a_bundle(folder):
+    file = sorted(folder.glob("runs/*/result.json"))[0]
+    file.write_text("{}")
+    text = next(text for text in list_failures(folder) if "is damaged" in text)
+    assert ("remove it to run again" in text) == (folder.name == "outputs")
+    assert ("get the bundle again" in text) == (folder.name == "bundle")
+
+
 def test_what_is_added_to_a_bundle_is_named(bundle):
     (bundle / "more.html").write_text("x")
     assert list_failures(bundle) == ["more.html files: the manifest does not name it"]
@@ -180,7 +219,7 @@ def test_a_method_of_another_class_is_named_and_never_made():
     """The class is not in the key: isobench's own BatchNorm under the name of plain fine-tuning has plain's key."""
     cfg = make_config("task=sst2", "calibration=none", "+experiment=isobn_drift")
     assert cfg.monitors
-    assert find_other_class(cfg) is None
+    assert list(find_other_classes(cfg)) == []
     assert use_own_classes(cfg) == cfg
     plain = cfg.calibration
     for target, is_named in (
@@ -190,11 +229,11 @@ def test_a_method_of_another_class_is_named_and_never_made():
     ):
         for changed in (plain | {"_target_": target}, plain | {"then": plain | {"_target_": target}}):
             other = replace(cfg, calibration=changed)
-            assert (find_other_class(other) is not None) == is_named, target
+            assert any(find_other_classes(other)) == is_named, target
             assert target not in str(use_own_classes(other)), target
     name, monitor = next(iter(cfg.monitors.items()))
     other = replace(cfg, monitors={name: monitor | {"_target_": "isobench.analyses.runner.Table"}})
-    assert "the monitor" in str(find_other_class(other))
+    assert "the monitor" in str(list(find_other_classes(other)))
     for foreign in ({"name": "mine"}, {"beta": [{"_target_": "os.system", "command": "true"}]}):
         with pytest.raises(NotAvailable, match="--trust"):
             use_own_classes(replace(cfg, calibration=plain | foreign))

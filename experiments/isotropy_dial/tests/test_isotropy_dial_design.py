@@ -197,7 +197,7 @@ def test_runs_with_other_settings_are_refused_and_the_setting_is_named(study):
     change(again, "task", train_samples=1000)
     with pytest.raises(UserError, match=r"task\.train_samples \(512, 1000\)"):
         dial_analysis.compute([*study.subjects, again])
-    again.task = "T train_samples=1000"  # another task, as isobench.analyses.names calls it
+    again.task = "T train_samples=1000"  # another task, as isobench.analyses.rows calls it
     refuse_mixed_settings([*study.subjects, again])
     one = study.find("cosine", 3, 4)
     change(one, "optimization", lr=1e-5)

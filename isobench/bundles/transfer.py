@@ -1,0 +1,362 @@
+"""Export an experiment's ended runs as a bundle, and import a bundle into an output folder: whole, or not at all."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from isobench.bundles import privacy
+from isobench.bundles.manifest import (
+    ANALYSIS_FOLDER,
+    BUNDLE_FORMAT,
+    BUNDLE_PATH,
+    MANIFEST_FILE,
+    PLAN_FILE,
+    Manifest,
+    format_manifest,
+    read_bundle_file,
+    read_manifest,
+)
+from isobench.common.environment import read_package_version
+from isobench.common.errors import StorageError, UserError
+from isobench.common.files import (
+    add_json_checksum,
+    make_storage_error,
+    make_temporary_folder,
+    name_system_error,
+    read_bounded,
+    read_file_time,
+    refuse_file,
+    require_writable,
+    sha256_file,
+)
+from isobench.config.schema import Config, config_from_plain
+from isobench.runs.folder import (
+    ABOUT_FILE,
+    CONFIG_FILE,
+    PREDICTIONS_FILE,
+    RECORD_FILE,
+    RunFolder,
+    mark_output_folder,
+    report_folder,
+    run_folder_name,
+)
+from isobench.runs.identity import compute_key
+from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
+from isobench.runs.record import parse_record
+from isobench.runs.run import Run
+from isobench.runs.state import read_live_heartbeat
+
+NOTHING_IMPORTED = "nothing of this bundle is imported"
+MAX_NAMED = 5  # conflicts that a message names
+
+
+def export_bundle(
+    target: Path,
+    plan: Plan,
+    ended: Sequence[Run],
+    analysis: Path | None = None,
+    anonymous: bool = False,
+    licence: str | None = None,
+) -> Manifest:
+    """Write a bundle and return its manifest; an earlier bundle of the same experiment in its place is replaced.
+
+    The same runs, whose files have the same times, give the same bytes with the same version of isobench.
+
+    Args:
+        target: the bundle's folder.
+        plan: the runs that were asked for.
+        ended: those of them that have ended, in the report's order.
+        analysis: the folder of the experiment's analysis; None without one.
+        anonymous: take names of machines, users and folders out of the records.
+        licence: SPDX's name of the licence of these results; None states none.
+
+    Raises:
+        UserError: the folder holds something else, or a file holds a key or a token.
+        StorageError: the folder can't be written.
+    """
+    target = target.expanduser().resolve()
+    _require_replaceable(target, plan.experiment)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with make_temporary_folder(target) as temporary:
+            manifest = _fill_bundle(temporary, plan, ended, analysis, anonymous, licence)
+            _replace_folder(temporary, target)
+    except OSError as error:
+        reason = f"{error.filename or target}: {name_system_error(error)}"
+        raise StorageError(
+            f"no bundle is written: {reason}; make room, or name another folder: --to FOLDER"
+        ) from error
+    return manifest
+
+
+def _require_replaceable(target: Path, experiment: str | None) -> None:
+    """Raise UserError unless a path is free, an empty folder, or a bundle of this experiment and nothing else."""
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{target} is a file: name a folder")
+    if not target.exists() or not any(target.iterdir()):
+        return
+    try:
+        manifest = read_manifest(target)
+    except UserError as error:
+        raise UserError(f"{target} is not empty and no intact bundle: name another folder ({error})") from error
+    if manifest.experiment != experiment:
+        raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
+    found = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_symlink() or path.is_file()}
+    if others := found - manifest.files.keys() - {MANIFEST_FILE}:
+        raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``.
+
+    If the process is killed between the renamings, the earlier bundle is beside its place, as ``NAME.old``.
+    """
+    _flush_files(new)
+    aside = old.with_name(f"{old.name}.old")
+    if not old.exists() or not any(old.iterdir()):
+        new.replace(old)
+        return
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except OSError:
+        aside.rename(old)
+        raise
+    aside.rename(new)
+
+
+def _flush_files(folder: Path) -> None:
+    """Wait until every file in a folder is on the disk, so that a power cut after a renaming loses nothing."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def _fill_bundle(
+    folder: Path, plan: Plan, ended: Sequence[Run], analysis: Path | None, anonymous: bool, licence: str | None
+) -> Manifest:
+    """Write every file of a bundle into an empty folder; the manifest comes last."""
+    files: dict[str, str] = {}
+    names = []
+    if anonymous:
+        records = (orjson.loads(run.folder.result_file.read_bytes()) for run in ended)
+        names = [*privacy.find_machines_and_paths(records)[0], *privacy.list_user_names()]
+
+    def put(path: str, content: bytes) -> None:
+        privacy.require_no_secret(path, content)
+        privacy.require_anonymous(path, content, names)
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        files[path] = hashlib.sha256(content).hexdigest()
+
+    for run in ended:
+        for name, content in _read_run(run, anonymous).items():
+            put(f"runs/{run_folder_name(run.folder.key)}/{name}", content)
+    for name, content in (_read_analysis(analysis, anonymous) if analysis else {}).items():
+        if not BUNDLE_PATH.fullmatch(f"{ANALYSIS_FOLDER}/{name}"):
+            raise UserError(f"{analysis}/{name} can't be exported: name an analysis's rows with letters and digits")
+        put(f"{ANALYSIS_FOLDER}/{name}", content)
+    put(PLAN_FILE, format_plan(_prepare_plan(plan, anonymous)))
+    runs = {run.folder.key: read_file_time(run.folder.result_file) for run in ended}
+    newest = max([*runs.values(), *([read_file_time(analysis / ABOUT_FILE)] if analysis else [])])
+    manifest = Manifest(
+        format=BUNDLE_FORMAT,
+        isobench=read_package_version("isobench"),
+        experiment=plan.experiment,
+        created=datetime.fromtimestamp(int(newest), UTC).isoformat(),
+        anonymous=anonymous,
+        license=licence,
+        runs=runs,
+        files=files,
+    )
+    (folder / MANIFEST_FILE).write_bytes(format_manifest(manifest))
+    return manifest
+
+
+def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
+    """Read the files of an ended run, byte for byte unless the bundle is anonymous: name -> content."""
+    key, source = run.folder.key, run.folder.path
+    files = {name: (source / name).read_bytes() for name in (CONFIG_FILE, RECORD_FILE)}
+    record = parse_record(files[RECORD_FILE], source / RECORD_FILE)
+    if anonymous:
+        original = orjson.loads(files[RECORD_FILE])
+        hidden = privacy.anonymise_config(original["config"])
+        if compute_key(config_from_plain(hidden), record.data.fingerprint, record.encoder.fingerprint) != key:
+            raise UserError(f"{source} can't be made anonymous: a setting that decides its result names a folder")
+        files = {CONFIG_FILE: privacy.format_config(hidden, key), RECORD_FILE: privacy.anonymise_record(original)}
+    if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
+        files[PREDICTIONS_FILE] = (source / PREDICTIONS_FILE).read_bytes()
+        if hashlib.sha256(files[PREDICTIONS_FILE]).hexdigest() != record.predictions.sha256:
+            raise UserError(f"{source} was changed while it was exported: repeat the export")
+    return files
+
+
+def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
+    """Read the rows of an analysis, and what about.json says of them: name -> content."""
+    about: dict[str, Any] = orjson.loads((folder / ABOUT_FILE).read_bytes())
+    digests = {name: sha256 for name, sha256 in about["sha256"].items() if name.endswith(".parquet")}
+    for name, sha256 in digests.items():
+        if not (folder / name).is_file() or sha256_file(folder / name) != sha256:
+            raise UserError(f"{folder / name} is damaged or missing: repeat the analysis")
+    left_out = ("checksum", "runs")  # the plan has the runs
+    about = {name: value for name, value in about.items() if name not in left_out}
+    about |= {"files": sorted(digests), "sha256": digests}
+    if anonymous:
+        about = privacy.anonymise_about(about)
+    files = {name: (folder / name).read_bytes() for name in digests}
+    return {**files, ABOUT_FILE: orjson.dumps(add_json_checksum(about), option=orjson.OPT_INDENT_2)}
+
+
+def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:
+    """Return a plan without the output folder and, if the bundle is anonymous, without names of other folders."""
+
+    def prepare(cfg: Config) -> Config:
+        if anonymous:
+            return config_from_plain(privacy.anonymise_config(asdict(cfg)))
+        return replace(cfg, output_dir="outputs")
+
+    return Plan(plan.experiment, plan.commands, [(prepare(cfg), identity) for cfg, identity in plan.runs])
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Say what an import did: the manifest, the keys of new runs, and the new files of the analysis."""
+
+    manifest: Manifest
+    new_runs: list[str]
+    new_files: list[Path]
+
+
+def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manifest]) -> Imported:
+    """Add a bundle's runs to an output folder. A run that is there already stays as it is.
+
+    The bundle is verified before anything is written. Then the bytes are imported that the verified manifest
+    lists, and no others. Nothing that the bundle names is imported as code, opened or run.
+
+    Args:
+        bundle: the bundle's folder.
+        output_dir: the output folder, which is made if it is missing.
+        verify: verifies the whole folder, raises UserError if anything fails, and returns the manifest.
+
+    Raises:
+        UserError: the bundle fails, or a run is in the output folder with other results; then nothing is imported.
+        StorageError: the output folder can't be written.
+    """
+    bundle = bundle.expanduser()
+    refuse_file("output_dir", output_dir)
+    for folder in (Path(output_dir).resolve(), *Path(output_dir).resolve().parents):
+        if (folder / MANIFEST_FILE).is_file() and (folder / PLAN_FILE).is_file():
+            raise UserError(f"{output_dir} is or lies in the bundle {folder}: name another output_dir")
+    manifest = verify(bundle)
+    with require_writable(Path(output_dir)):
+        try:
+            with make_temporary_folder(Path(output_dir) / "import") as copy:
+                _copy_bundle(bundle, manifest, copy)
+                sources = _map_targets(manifest, copy, output_dir)
+                _require_no_conflict(manifest, sources, output_dir)
+                _flush_files(copy)
+                return _move_files(manifest, sources, copy, output_dir)
+        except OSError as error:
+            raise make_storage_error(error, Path(output_dir)) from error
+
+
+def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:
+    """Copy every file that the manifest lists; none of its paths leaves the copy."""
+    for path, sha256 in manifest.files.items():
+        try:
+            content = read_bundle_file(bundle, path)
+        except OSError:
+            content = b""
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise UserError(f"{bundle / path} was changed while it was imported; {NOTHING_IMPORTED}")
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).write_bytes(content)
+
+
+def _map_targets(manifest: Manifest, copy: Path, output_dir: str) -> dict[Path, Path]:
+    """Return where in the output folder each copy belongs: target -> copy.
+
+    The rows of an analysis that trains nothing belong into its folder, about.json last. Those of trained runs are
+    computed again for the report.
+    """
+    sources = {}
+    for key in manifest.runs:
+        for name, path in manifest.list_run_files(key).items():
+            sources[RunFolder(output_dir, key).path / name] = copy / path
+    if not manifest.runs:
+        names = [path.rpartition("/")[2] for path in manifest.files if path.startswith(f"{ANALYSIS_FOLDER}/")]
+        for name in sorted(names, key=lambda name: name == ABOUT_FILE):
+            sources[report_folder(output_dir, manifest.experiment) / name] = copy / ANALYSIS_FOLDER / name
+    return sources
+
+
+def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_dir: str) -> None:
+    """Raise UserError if the output folder has other results of a run, or a process is carrying it out there.
+
+    The config of a run that is there may differ, such as in the names of folders: the record decides.
+    """
+    conflicts = []
+    for key in manifest.runs:
+        folder = RunFolder(output_dir, key).path
+        if folder.is_symlink():
+            conflicts.append(f"{folder} is a link")
+        elif not (folder / RECORD_FILE).exists() and folder.is_dir() and read_live_heartbeat(folder):
+            conflicts.append(f"{folder} is being carried out")
+    for target, copy in sources.items():
+        decides = target.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
+        if decides and os.path.lexists(target) and not _has_content(target, copy):
+            conflicts.append(f"{target} has other content")
+    if conflicts:
+        more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""
+        raise UserError(
+            f"the bundle and {output_dir} conflict: {', '.join(conflicts[:MAX_NAMED])}{more}; {NOTHING_IMPORTED}: "
+            "import it into another output_dir"
+        )
+
+
+def _has_content(file: Path, copy: Path) -> bool:
+    expected = copy.read_bytes()
+    try:
+        return not file.is_symlink() and read_bounded(file, len(expected)) == expected
+    except OSError:
+        return False
+
+
+def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, output_dir: str) -> Imported:
+    """Move the copies to where no file is yet, and write the bundle's plan.
+
+    If another process has begun to carry out one of the runs, this stops; the same command goes on later.
+    """
+    mark_output_folder(output_dir)
+    new_runs, new_files = [], []
+    for key, written in manifest.runs.items():
+        folder = RunFolder(output_dir, key)
+        files = {folder.path / name: sources[folder.path / name] for name in manifest.list_run_files(key)}
+        if all(target.exists() for target in files):
+            continue
+        with folder.lock() as is_locked:
+            if not is_locked:
+                raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")
+            is_new = not folder.result_file.exists()
+            new_runs += [key] if is_new else []
+            os.utime(files[folder.result_file], (min(written, time.time()),) * 2)
+            for target, source in files.items():
+                if is_new or not target.exists():
+                    source.replace(target)
+    if manifest.runs:
+        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir))
+        return Imported(manifest, new_runs, [])
+    for target, source in sources.items():
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+            new_files.append(target)
+    return Imported(manifest, [], new_files)

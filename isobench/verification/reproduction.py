@@ -1,0 +1,382 @@
+"""Carry out somebody's runs here: compare data, weights and software (level 2), and train again (level 3).
+
+Paths and classes that a config names are not used, because the config may be a stranger's: the user says where data
+and weights are, and methods and monitors are of the classes that isobench has under their names.
+"""
+
+import random
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from isobench.bundles.manifest import TABLE_LIMIT
+from isobench.common.environment import collect_provenance
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.terminal import print_note
+from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
+from isobench.data import sources, weights
+from isobench.data.seq2seq_pairs import read_pairs
+from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
+from isobench.runs.record import Provenance, RunRecord
+from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
+from isobench.verification.run_check import CheckedRun, PredictedSplit, read_own_classes, read_predictions
+
+PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
+# How far a run may be from its record on another processor or with other threads: sums are then rounded in another
+# order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
+TOLERANCE = {
+    "score": 0.02,  # difference of the reported score, a fraction
+    "logits": 0.1,  # root mean square difference of the reported epoch's logits
+}
+
+
+class NotAvailable(Exception):
+    """Data, weights or code are not at hand, so that something can't be checked here."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to verify, and where the user says that data and weights are.
+
+    Args:
+        level: 1 checks the folder by itself; 2 also compares data, weights and environment.
+        recompute: compute the rows of analyses that train nothing again too, which takes data and weights.
+        retrain: how many runs are trained again.
+        seed: of the choice of these runs.
+        root: folder of Parquet files, as ``data.root``.
+        encoders: folders of encoders, as ``encoder.path``.
+        cache: as ``data.cache``.
+        trust: also use the paths and classes that configs name.
+    """
+
+    level: int = 1
+    recompute: bool = False
+    retrain: int = 0
+    seed: int = 0
+    root: str | None = None
+    encoders: tuple[str, ...] = ()
+    cache: str | None = None
+    trust: bool = False
+
+
+def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, output_dir: str) -> Config:
+    """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
+
+    Args:
+        cfg: the stored config.
+        fingerprint: of the pretrained weights, as recorded.
+        options: where data and weights are, and whether the config is trusted.
+        output_dir: where its files go.
+
+    Raises:
+        NotAvailable, UserError: data, weights or classes are not here.
+    """
+    cfg = cfg if options.trust else use_own_classes(cfg)
+    encoder = _find_encoder(fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder
+    return replace(cfg, data=_locate_data(cfg, options), encoder=encoder, output_dir=output_dir)
+
+
+def use_own_classes(cfg: Config) -> Config:
+    """Return a config whose methods and monitors are the classes that isobench has under their names.
+
+    Raises:
+        NotAvailable: isobench has no class of such a name, or the config would run other code.
+    """
+    if cfg.encoder.trust_remote_code:
+        raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
+    monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
+    return replace(cfg, calibration=_use_own_chain(cfg.calibration), monitors=monitors)
+
+
+def _use_own_chain(settings: dict[str, Any]) -> dict[str, Any]:
+    first = {name: value for name, value in settings.items() if name != "then"}
+    method = _use_own_class("calibration", str(settings.get("name")), first)
+    return method | ({"then": _use_own_chain(settings["then"])} if settings.get("then") else {})
+
+
+def _use_own_class(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    others = {key: value for key, value in settings.items() if key != "_target_"}
+    if (group, name) not in read_own_classes():
+        target = settings.get("_target_")
+        raise NotAvailable(f"isobench has no {group} {name}: the class {target} is run with --trust only")
+    if _has_instruction(others):
+        raise NotAvailable(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
+    return {"_target_": read_own_classes()[group, name], **others}
+
+
+def _has_instruction(value: Any) -> bool:
+    """Return True if a mapping in a value has a key like ``_target_`` or ``_partial_``."""
+    if isinstance(value, dict):
+        return any(str(key).startswith("_") or _has_instruction(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_instruction, value))
+
+
+def _locate_data(cfg: Config, options: Options) -> Data:
+    """Return where a run's data are here, unless its config names a path and the user has not said where they are."""
+    data = replace(cfg.data, cache=options.cache)
+    source = None if _is_generated(cfg.task) else sources.find_data_source(cfg.task, cfg.data)
+    if source == "files" and not options.trust:
+        raise NotAvailable("its data.files are paths, which are followed with --trust only")
+    if source == "parquet":
+        if options.root is None and not options.trust:
+            raise NotAvailable("it read data.root: add data.root=FOLDER with the same files")
+        return replace(data, root=options.root or data.root)
+    return data
+
+
+def _is_generated(task: Task) -> bool:
+    return bool(task.generation and task.generation.grammar)
+
+
+def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
+    """List a run's encoder with each of the folders that it may be in."""
+    if not cfg.encoder.path:
+        return [cfg.encoder]
+    folders = [*options.encoders, *([cfg.encoder.path] if options.trust else [])]
+    if not folders:
+        raise NotAvailable("its encoder was read from a folder: add encoder.path=FOLDER with the same files")
+    return [replace(cfg.encoder, path=folder) for folder in folders]
+
+
+def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) -> Encoder:
+    """Return a run's encoder in the folder here whose files are those of the record."""
+    for encoder in _list_encoders(cfg, options):
+        if weights.fingerprint_encoder(encoder) == recorded:
+            return encoder
+    raise NotAvailable("no folder that was named has the weights of its record")
+
+
+def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
+    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
+    call_once, here = _Memo(), Provenance.model_validate(collect_provenance())
+    for run in runs.values():
+        if run.record is None or run.cfg is None:
+            continue
+        for check, recorded, fingerprint in (
+            ("data", run.record.data.fingerprint, _fingerprint_data),
+            ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
+        ):
+            try:
+                found = fingerprint(run.cfg, options, call_once)
+                problems = [] if recorded in found else [_describe_change(check, recorded, found)]
+                if check == "data" and not problems:
+                    problems = _compare_labels(run, options, call_once)
+            except (NotAvailable, UserError, OSError) as error:
+                outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
+            else:
+                outcomes.judge(run.name, check, problems)
+        differences = _name_differences(run.record.provenance, here)
+        for text in differences:
+            outcomes.note(run.name, "environment", DIFFERS, text)
+        if not differences:
+            outcomes.note(run.name, "environment", HOLDS)
+
+
+class _Memo:
+    """Calls a function once for equal arguments, and raises its error again when it is asked again."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Any] = {}
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what the function returns for these arguments, which have a ``repr`` that tells them apart."""
+        call = f"{function.__module__}.{function.__qualname__}{arguments!r}"
+        if call not in self.results:
+            try:
+                self.results[call] = function(*arguments)
+            except (UserError, OSError, NotAvailable) as error:
+                self.results[call] = error
+        if isinstance(self.results[call], Exception):
+            raise self.results[call]
+        return self.results[call]
+
+
+def _fingerprint_data(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
+    """Return the fingerprint of a run's data as they are here."""
+    if not _is_generated(cfg.task) and sources.find_data_source(cfg.task, cfg.data) == "hub":
+        raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
+    return [call_once(sources.fingerprint_data, cfg.task, _locate_data(cfg, options))]
+
+
+def _fingerprint_weights(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
+    """Return the fingerprint of a run's pretrained weights in each folder here that may hold them."""
+    if weights.find_encoder_source(cfg.encoder) == "hub":
+        raise NotAvailable(f"its weights are the hub's, at the revision {str(cfg.encoder.revision)[:12]}")
+    return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, options)]
+
+
+def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str, str]]) -> str:
+    """Say which files of the data or the weights are not those of the record."""
+    nearest = min(found, key=lambda fingerprint: len(set(fingerprint.items()) ^ set(recorded.items())))
+    names = sorted(name for name in recorded.keys() | nearest.keys() if recorded.get(name) != nearest.get(name))
+    return f"its {what} are not those of its record: {', '.join(names)}"
+
+
+def _compare_labels(run: CheckedRun, options: Options, call_once: _Memo) -> list[str]:
+    """Return what is wrong if the labels in a run's predictions are not those of the data."""
+    if run.labels is None or run.cfg is None:
+        return []
+    expected = call_once(_hash_data_labels, run.cfg.task, _locate_data(run.cfg, options))
+    wrong = [split for split in run.labels if run.labels[split] != expected.get(split)]
+    return [f"the labels of {', '.join(wrong)} in its predictions are not those of the data"] if wrong else []
+
+
+def _hash_data_labels(task: Task, data: Data) -> dict[str, str]:
+    """Hash the labels of every split that a task evaluates, and of its test split, as predictions are hashed."""
+    hashes = {}
+    for split in [*task.dev_splits, *([task.test_split] if task.test_split else [])]:
+        limit = None if split == task.test_split else task.dev_samples
+        if task.generation:
+            labels: Any = read_pairs(task, data, split, limit).targets
+        else:
+            labels = sources.read_examples(task, data, split, limit).labels
+        hashes[split] = _hash_labels(labels, split == task.test_split)
+    if task.held_out is not None:
+        train = sources.read_examples(task, data, task.train_split, task.train_samples).labels
+        chosen = sorted(sources.select_by_hash(len(train), round(task.held_out * len(train))))
+        hashes[HELD_OUT] = _hash_labels(train[chosen], is_test=False)
+    return hashes
+
+
+def _hash_labels(labels: Any, is_test: bool) -> str:
+    """Hash labels in the type in which predictions hold them: whole numbers for classes, else float64."""
+    if isinstance(labels, np.ndarray) and (is_test or labels.dtype != np.int64):
+        labels = labels.astype(np.float64)
+    return PredictedSplit(labels, [], None).hash_labels()
+
+
+def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
+    """Name in what the code, packages and machine of a record differ from those here."""
+    values = {name: (getattr(recorded, name), getattr(here, name)) for name in ("python", "cpu", "cores", "platform")}
+    values |= {name: (version, here.versions.get(name)) for name, version in recorded.versions.items()}
+    values["commit"] = (recorded.git and recorded.git.commit, here.git and here.git.commit)
+    if recorded.instruction_set is not None:  # old records lack it
+        values["instruction set"] = (recorded.instruction_set, here.instruction_set)
+    return [f"{name} is {now} here and was {then}" for name, (then, now) in values.items() if now != then]
+
+
+def retrain_runs(
+    folder: VerifiedFolder, runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes
+) -> None:
+    """Train some of the finished runs again, drawn at random, and compare what they give with their records.
+
+    Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
+    A run that can't be trained here is noted as not checked. Each other gives a line on standard error as it starts.
+    """
+    usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
+    finished = sorted(name for name, record in usable.items() if record.status == "finished")
+    if failed := len(usable) - len(finished):
+        outcomes.note("runs", "retrained", UNCHECKED, f"{failed} failed run(s), which are never drawn")
+    if not finished:
+        outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run with an intact record and config")
+    drawn = random.Random(options.seed).sample(finished, min(options.retrain, len(finished)))
+    for number, name in enumerate(drawn, 1):
+        cfg, record = runs[name].cfg, usable[name]
+        assert cfg is not None
+        try:
+            with tempfile.TemporaryDirectory() as output_dir:
+                prepared = _prepare_training(cfg, record, output_dir, options)
+                print_note(f"trains run {number} of {len(drawn)} again: {name}")
+                file = f"runs/{name}/{PREDICTIONS_FILE}"
+                stored = folder.read(file, TABLE_LIMIT) if file in folder.sizes else None
+                outcome, text = _compare_training(cfg, record, stored, *_train_again(prepared))
+                outcomes.note(name, "retrained", outcome, text)
+        except Exception as error:  # what a stranger's config makes of training may raise anything
+            outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
+
+
+def _prepare_training(cfg: Config, record: RunRecord, output_dir: str, options: Options) -> Config:
+    """Return a run's config for training it again here, with as many threads as its record tells."""
+    import torch
+
+    if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
+        raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
+    return replace(
+        adapt_config(cfg, record.encoder.fingerprint, options, output_dir),
+        trainer=replace(cfg.trainer, accelerator="auto", threads=max(1, record.provenance.threads)),
+        checkpoint=Checkpoint(minutes=None),
+        tracking=Tracking(),
+        experiment=Experiment(),
+        analysis={},
+        retry_failed=False,
+        dry_run=False,
+    )
+
+
+def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
+    """Train a run; return its record as a file holds it, and the content of its file of predictions."""
+    import torch
+
+    from isobench.training.execute import train_if_needed
+
+    threads = torch.get_num_threads()
+    try:
+        run, _ = train_if_needed(cfg, since=float("inf"))
+    finally:
+        torch.set_num_threads(threads)
+    record = run.folder.read_record()
+    assert record is not None
+    file = run.folder.path / PREDICTIONS_FILE
+    return record, file.read_bytes() if file.exists() else b""
+
+
+def _compare_training(
+    cfg: Config, old: RunRecord, stored: bytes | None, new: RunRecord, content: bytes
+) -> tuple[str, str]:
+    """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
+
+    Args:
+        cfg: the run's config.
+        old: its record.
+        stored: its file of predictions; None if it was removed.
+        new: the record of the repetition.
+        content: the repetition's file of predictions.
+
+    Returns:
+        The outcome, and what differs; empty if nothing does.
+    """
+    if new.key != old.key:
+        return FAILS, f"its config gives the run {run_folder_name(new.key)} with the data here"
+    if new.failure is not None or new.best is None or old.best is None:
+        return FAILS, f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
+    before = read_predictions(stored, cfg.task, {}) if stored is not None else {}
+    after = read_predictions(content, cfg.task, {})
+    has_same_predictions = all(
+        np.array_equal(predicted.predictions, after[split].predictions) for split, predicted in before.items()
+    )
+    distances = [
+        _measure_distance(predicted.logits, after[split].logits)
+        for split, predicted in before.items()
+        if predicted.logits is not None
+    ]
+    sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
+    if old.history == new.history and has_same_predictions and not sizes.get("logits"):
+        return HOLDS, "" if before else "no predictions to compare; its history is equal to the bit"
+    text = ", ".join(f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items())
+    if is_same_machine(old, new):
+        return FAILS, f"trained again on the same kind of machine it gives other numbers: {text}"
+    if all(size <= TOLERANCE[name] for name, size in sizes.items()):
+        return DIFFERS, f"not equal to the bit, on another kind of machine; within: {text}"
+    return FAILS, f"trained again it is outside of the tolerance: {text}"
+
+
+def _measure_distance(before: np.ndarray | None, after: np.ndarray | None) -> float:
+    """Return the root mean square difference of two arrays of logits."""
+    assert before is not None
+    assert after is not None
+    return float(np.sqrt(np.mean((before - after) ** 2)))
+
+
+def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
+    """Return True if processor, threads, GPUs and packages are those of the record, so that every bit must agree.
+
+    Records that lack the processor's instruction set were made on an unknown kind of machine.
+    """
+    before, here = (
+        (made.cpu, made.instruction_set, made.threads, made.gpus, made.python, *map(made.versions.get, PACKAGES))
+        for made in (old.provenance, new.provenance)
+    )
+    return before == here
