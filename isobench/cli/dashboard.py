@@ -68,13 +68,9 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
 
 
 def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
-    """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group.
-
-    Raises:
-        UserError: no run is tracked, or they are in no group or in several.
-    """
-    name, rows = find_runs(arguments)
-    configs = [row.cfg for row in rows]
+    """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group."""
+    name, runs = find_runs(arguments)
+    configs = [run.cfg for run in runs]
     if configs[0].analysis and not needs_training(configs[0].analysis):
         figures = report_folder(configs[0].output_dir, name)
         raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in {figures}")
@@ -89,11 +85,7 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
 
 
 def find_entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
-    """Return the W&B user or team whose project has runs of the group: ``entity``, else the one who is logged in.
-
-    Raises:
-        UserError: the project has no such runs.
-    """
+    """Return the W&B user or team whose project has runs of the group: ``entity``, else the one who is logged in."""
     import wandb
 
     api = wandb.Api()
@@ -117,7 +109,10 @@ def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequen
 
     sections = {"Scores": build_score_panels(configs)}
     sections |= {f"Isotropy: {title}": build_isotropy_panels(matrix) for matrix, title in MATRIX_TITLES.items()}
-    sections["Training"] = build_training_panels()
+    sections["Training"] = [
+        build_line_plot(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP_METRIC)
+        for name, title in TRAINING_TITLES.items()
+    ]
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -134,7 +129,7 @@ def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequen
 
 
 def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
-    """Build the report: a part for each task, with its runs grouped by encoder and method."""
+    """Build the report: a chapter for each task, with its runs grouped by encoder and method."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces import expr
 
@@ -147,10 +142,8 @@ def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[
             filters=[expr.Metric("Group") == group, expr.Metric("JobType") == task],
             groupby=["config.encoder_label", "config.method"],
         )
-        panels = [
-            *build_score_panels([cfg for cfg in configs if cfg.task.name == task]),
-            *build_isotropy_panels("embedding"),
-        ]
+        panels = build_score_panels([cfg for cfg in configs if cfg.task.name == task])
+        panels += build_isotropy_panels("embedding")
         blocks += [wr.H2(task), wr.PanelGrid(runsets=[runs], panels=panels)]
     return wr.Report(entity=entity, project=project, title=f"isobench {group}", blocks=blocks, width="fluid")
 
@@ -161,16 +154,13 @@ def build_score_panels(configs: Sequence[Config]) -> list[Any]:
 
     tasks = {cfg.task.name: cfg.task for cfg in configs}.values()
     metrics = dict.fromkeys(f"{split}/{name}" for task in tasks for split in task.dev_splits for name in task.metrics)
-    bars = {"best/score": "Reported epoch: score", **{f"best/{name}": f"Reported epoch: {name}" for name in metrics}}
-    return [
-        *(wr.BarPlot(title=title, metrics=[name], max_bars_to_show=MAX_LINES) for name, title in bars.items()),
-        wr.ScatterPlot(
-            title="Score and EV_1 of the embeddings",
-            x=wr.SummaryMetric("best/isotropy/embedding/ev1"),
-            y=wr.SummaryMetric("best/score"),
-        ),
-        *(build_line_plot(f"dev/{name}", name, "epoch") for name in metrics),
+    panels: list[Any] = [
+        wr.BarPlot(title=f"Reported epoch: {name}", metrics=[f"best/{name}"], max_bars_to_show=MAX_LINES)
+        for name in ("score", *metrics)
     ]
+    x, y = (wr.SummaryMetric(f"best/{name}") for name in ("isotropy/embedding/ev1", "score"))
+    panels.append(wr.ScatterPlot(title="Score and EV_1 of the embeddings", x=x, y=y))
+    return panels + [build_line_plot(f"dev/{name}", name, "epoch") for name in metrics]
 
 
 def build_isotropy_panels(matrix: str) -> list[Any]:
@@ -178,24 +168,16 @@ def build_isotropy_panels(matrix: str) -> list[Any]:
     import wandb_workspaces.reports.v2 as wr
 
     name = f"isotropy/{matrix}"
+    panels = [
+        build_line_plot(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURE_TITLES.items()
+    ]
     curve = wr.CustomChart(  # the chart that wandb.plot.line_series makes
         query={"summaryTable": {"tableKey": f"{name}/ev_curve_table"}},
         chart_name="wandb/lineseries/v0",
         chart_fields={"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"},
         chart_strings={"title": f"{matrix}: EV_k by epoch", "xname": "k"},
     )
-    return [
-        *(build_line_plot(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURE_TITLES.items()),
-        curve,
-    ]
-
-
-def build_training_panels() -> list[Any]:
-    """Build the panels of training: loss, learning rate and gradient norm by step, throughput by epoch."""
-    return [
-        build_line_plot(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP_METRIC)
-        for name, title in TRAINING_TITLES.items()
-    ]
+    return [*panels, curve]
 
 
 def build_line_plot(name: str, title: str, x: str) -> Any:
