@@ -1,5 +1,6 @@
 """Messages between processes: what is noted can be read, and no other module knows the variables' names."""
 
+import gc
 import os
 import pickle
 import platform
@@ -14,6 +15,7 @@ from helpers import ROOT, make_config
 
 from isobench.__main__ import COMMANDS, find_command
 from isobench.common import environment
+from isobench.common.environment import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
 from isobench.sweep.slurm import Worker
 
 
@@ -35,26 +37,18 @@ def test_only_one_module_knows_the_variables():
     assert users == [Path(environment.__file__).resolve()]
 
 
-def test_without_a_message_there_are_defaults():
+def test_what_is_noted_is_read_and_without_a_note_there_are_defaults():
     before = time.time()
     assert not environment.is_debugging()
     assert before <= environment.read_command_start() <= time.time()
-    assert (environment.read_job(), environment.read_log()) == (None, None)
-    assert environment.read_device_share() == 1
-
-
-def test_what_is_noted_is_read():
-    before = time.time()
+    assert (environment.read_job(), environment.read_log(), environment.read_device_share()) == (None, None, 1)
     environment.note_command(debugging=True)
     assert environment.is_debugging()
     time.sleep(0.01)
-    start = environment.read_command_start()
-    assert before <= start <= time.time() - 0.01
-    environment.note_command(debugging=False)
-    assert not environment.is_debugging()
+    assert before <= environment.read_command_start() <= time.time() - 0.01
     environment.note_job("17_3", "/logs/17_3.err")
-    assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
     environment.note_device_share(4)
+    assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
     assert environment.read_device_share() == 4
 
 
@@ -263,3 +257,20 @@ def test_every_benchmark_sets_it_before_torch_is_imported(tmp_path):
     names = {file.stem for file in folder.glob("*.py") if file.name not in left_out}
     assert len(names) > 10
     assert set(printed) == {*names, "torch", "end", "1000"}
+
+
+@pytest.mark.parametrize("frozen", [0, 5])
+def test_thresholds_return_also_after_an_error_and_objects_are_kept_out_once(monkeypatch, frozen):
+    before, calls = gc.get_threshold(), []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
+
+    @collect_garbage_rarely()
+    def fail():
+        calls.append(gc.get_threshold())
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.get_threshold() == before
+    assert calls == [(OBJECTS_BETWEEN_COLLECTIONS, *before[1:]), *([] if frozen else ["frozen"])]

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and nothing temporary stays behind."""
+"""Files are written whole or not at all, read within limits, and refused after any change."""
 
 import contextlib
 import errno
@@ -14,9 +14,18 @@ import pytest
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
+    CHUNK_BYTES,
+    add_json_checksum,
+    add_text_checksum,
+    check_text_checksum,
     is_storage_error,
     make_temporary_folder,
+    read_bounded,
+    read_checksummed,
+    read_json,
     remove_temporaries,
+    require_checksum,
+    require_regular_file,
     require_writable,
     sha256_file,
     sha256_json,
@@ -25,7 +34,7 @@ from isobench.common.files import (
     write_text,
     write_whole,
 )
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import read_rows, write_rows
 
 
 def names_in(folder):
@@ -117,12 +126,6 @@ def test_a_folder_made_for_work_that_fails_is_removed_again(tmp_path):
         pass
 
 
-def test_errors_of_the_disk_are_told_from_others():
-    assert is_storage_error(OSError(28, "No space left on device"))
-    assert not is_storage_error(FileNotFoundError(2, "No such file"))
-    assert not is_storage_error(ValueError("No space"))
-
-
 def save_with_torch(array, file):
     import torch
 
@@ -178,3 +181,107 @@ def test_tidy_rows_have_every_column_that_a_row_has(tmp_path):
     parquet, csv = write_rows(tmp_path, "rows", [{"a": 1}, {"b": "x", "a": None}])
     assert pyarrow.parquet.read_table(parquet).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
     assert csv.read_text().splitlines() == ['"a","b"', "1,", ',"x"']
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"12345")
+    assert read_bounded(file, 5) == b"12345"
+    with pytest.raises(OSError, match="larger than"):
+        read_bounded(file, 4)
+    with pytest.raises(FileNotFoundError):
+        read_bounded(tmp_path / "none")
+
+
+def test_a_pipe_a_device_and_a_folder_are_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link", "/dev/zero", "."):
+        with pytest.raises(OSError, match=r"regular file"):
+            read_bounded(tmp_path / name, 10)
+    for name in ("pipe", "link", "/dev/zero"):
+        for function in (require_regular_file, sha256_file):
+            with pytest.raises(UserError, match=f"{name} is not a regular file"):
+                function(tmp_path / name)
+    (tmp_path / "broken").symlink_to("nowhere")
+    with pytest.raises(UserError, match="broken is not a regular file but a pipe, a device or a broken link"):
+        require_regular_file(tmp_path / "broken")
+    for name in ("none", "."):
+        require_regular_file(tmp_path / name)
+    os.mkfifo(tmp_path / "rows.parquet")
+    with pytest.raises(UserError, match="not a regular file"):
+        read_rows(tmp_path, "rows")
+
+
+def write(file, content: bytes):
+    with write_cached(file) as temporary:
+        temporary.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"a line\n" * 9, b"0123456789" * (CHUNK_BYTES // 8)])
+def test_what_was_written_is_read(tmp_path, content):
+    assert read_checksummed(write(tmp_path / "file", content)) == content
+
+
+def test_every_changed_byte_is_noticed(tmp_path):
+    file = write(tmp_path / "file", b"content")
+    intact = file.read_bytes()
+    for position in range(len(intact)):
+        file.write_bytes(intact[:position] + bytes([intact[position] ^ 4]) + intact[position + 1 :])
+        with pytest.raises(ValueError, match="checksum"):
+            require_checksum(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"content without a checksum, of more than 32 bytes"])
+def test_a_file_without_a_checksum_is_refused(tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ValueError, match="checksum"):
+        require_checksum(tmp_path / "file")
+
+
+def test_a_copy_under_another_name_is_refused_and_a_missing_file_is_missing(tmp_path):
+    write(tmp_path / "one", b"content").rename(tmp_path / "two")
+    with pytest.raises(ValueError, match="checksum"):
+        require_checksum(tmp_path / "two")
+    with pytest.raises(FileNotFoundError):
+        require_checksum(tmp_path / "one")
+
+
+def changes(content: bytes):
+    """Yield the content with one byte changed, at each position in turn."""
+    for position in range(len(content)):
+        yield content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+def test_every_changed_byte_of_a_json_file_is_noticed(tmp_path):
+    content, file = {"a": [1, 2.5, None], "b": {"c": "text"}}, tmp_path / "x.json"
+    write_json(file, add_json_checksum(content))
+    assert read_json(file) == content
+    for changed in changes(file.read_bytes()):
+        file.write_bytes(changed)
+        try:
+            found = read_json(file)
+        except ValueError:
+            continue
+        # White space between entries has no meaning. A name other than "checksum" is an entry that no reader knows.
+        assert found == content or len(found) == len(content) + 1
+    write_json(file, add_json_checksum(content, "its owner"))
+    assert read_json(file, owner="its owner") == content
+    with pytest.raises(ValueError, match="checksum"):
+        read_json(file)
+    write_json(file, content)  # as earlier versions wrote it
+    assert read_json(file) == content
+
+
+def test_every_changed_byte_of_a_text_is_noticed():
+    text = "a: 1\nb: 'x # checksum: no'\n"
+    whole = add_text_checksum(text, "its owner")
+    assert whole.startswith(text)
+    assert check_text_checksum(whole, "its owner") == check_text_checksum(text, "its owner") == text
+    with pytest.raises(ValueError, match="checksum"):
+        check_text_checksum(whole, "another")
+    for position in range(len(text) - 1):  # the line of the checksum itself follows
+        changed = whole[:position] + chr(ord(whole[position]) ^ 1) + whole[position + 1 :]
+        with pytest.raises(ValueError, match="checksum"):
+            check_text_checksum(changed, "its owner")
