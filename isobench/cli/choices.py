@@ -33,7 +33,7 @@ def main(word: str) -> None:
     choose = f" that {'+' if group == 'experiment' else ''}{group}=NAME can choose" if group else ""
     parser = CommandParser(
         f"isobench {word}",
-        "[--config-dir FOLDER] [--paper FOLDER]" if group else "[--map] [--paper FOLDER]",
+        "[--config-dir FOLDER] [--paper FOLDER]" if group else "[--map [NAME]] [--paper FOLDER]",
         f"Lists the {word}{choose}, those of --paper FOLDER too, one line each.",
         example="--config-dir FOLDER" if group else "--map",
         page=f"docs/how-to/{PAGES[word]}.md",
@@ -43,9 +43,10 @@ def main(word: str) -> None:
         options = parser.parse_args()
         run_guarded(lambda: print_choices(group, options.config_dir))
     else:
-        parser.add_argument("--map", action="store_true", help="write every table and figure with its command")
+        text = "write every table and figure with its command, of all papers or of one"
+        parser.add_argument("--map", metavar="NAME", nargs="?", const="", help=text)
         options = parser.parse_args()
-        run_guarded(lambda: print(write_map()) if options.map else print_papers())
+        run_guarded(lambda: print_papers() if options.map is None else print(write_map(options.map or None)))
 
 
 def print_papers() -> None:

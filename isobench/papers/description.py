@@ -1,5 +1,6 @@
 """What a paper.yaml says: a paper's authors, its tables and figures with their commands, what scale=paper means."""
 
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from isobench.common.errors import UserError, extract_first_line
-from isobench.papers.folders import PAPER_FILE, find_papers
+from isobench.common import environment
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, find_papers
 
 PROGRAM = "python -m isobench"
 MAP_HEADING = "| paper | | at the paper's scale | embedded | status | printed cells held by |"
@@ -73,19 +75,25 @@ def find_task(name: str) -> PaperTask | None:
     return next((task for task in found if task), None)
 
 
-def write_map() -> str:
-    """Write the map in Markdown: a row for every table and figure of every paper, with its commands."""
-    papers = {name: read_paper(folder) for name, folder in find_papers().items()}
-    rows = [row for name, paper in papers.items() for row in _write_rows(name, paper)]
+def write_map(chosen: str | None = None) -> str:
+    """Write the map in Markdown: a row for every table and figure of every paper, or of one, with its commands."""
+    folders = find_papers()
+    if chosen is not None and chosen not in folders:
+        raise UserError(f"{chosen} is no paper: {suggest_nearest(chosen, list(folders))}")
+    papers = {name: read_paper(folder) for name, folder in folders.items() if chosen in (None, name)}
+    rows: list[str] = []
+    for name, paper in papers.items():
+        is_named = str(folders[name]) in environment.read_papers()  # its commands need to name it too
+        rows += _write_rows(name, paper, f"{PAPER_FLAG} {shlex.quote(str(folders[name]))} " if is_named else "")
     others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
     return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|", *rows, "", *others])
 
 
-def _write_rows(name: str, paper: Paper) -> Iterator[str]:
+def _write_rows(name: str, paper: Paper, flag: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
         experiment, *rest = shown.command.split(" ") if shown.command else [""]
         at_paper_scale = shown.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
-        commands = [f"`{PROGRAM} {text}`" if text else "" for text in (at_paper_scale, shown.command)]
+        commands = [f"`{PROGRAM} {flag}{text}`" if text else "" for text in (at_paper_scale, shown.command)]
         time = f" ({shown.time})" if shown.time else ""
         cells = [f"[{name}]({name}/README.md)", title, commands[0], commands[1] + time, shown.status, shown.held_by]
         yield f"| {' | '.join(cells)} |"

@@ -1,6 +1,8 @@
 """A sixth paper (examples/paper): it runs, reports, exports and verifies as the papers that come along do."""
 
 import json
+import re
+import shlex
 import shutil
 
 import pytest
@@ -10,6 +12,21 @@ from isobench.common.tidy import read_rows
 from isobench.papers.published import load_tables
 
 FOLDER = ROOT / "examples" / "paper"
+
+
+def test_the_maps_commands_of_a_named_paper_name_it_too(cli, tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "my papers" / "paper")
+    code, out, err = cli("papers", "--map", "paper", "--paper", str(folder))
+    assert code == 0, err
+    commands = [shlex.split(text) for text in re.findall(r"`python -m isobench ([^`]+)`", out)]
+    assert len(commands) >= 2
+    for command in commands:
+        assert command[:2] == ["--paper", str(folder)]
+        code, _, err = cli(*command, "--cfg", "job")
+        assert code == 0, err
+    assert "isobn" not in out  # the map of one paper
+    assert "--paper" not in cli("papers", "--map", "isobn")[1]
+    check_one_line(cli("papers", "--map", "isobm"), "isobm is no paper: did you mean isobn")
 
 
 @pytest.mark.slow
@@ -26,10 +43,6 @@ def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_p
     code, out, err = cli("report", *own, "+experiment=greetings", f"output_dir={outputs}")
     assert code == 0, err
     assert "Halved vectors" in cli("papers", *own)[1]
-    assert (
-        "| [paper](paper/README.md) | Table 1 | `python -m isobench +experiment=greetings"
-        in cli("papers", "--map", *own)[1]
-    )
     assert cli("report", f"output_dir={outputs}", *own)[0] == 0
     claims = {
         row["claim"]: row["outcome"] for row in read_rows(outputs / "reports", "claims") if row["paper"] == "paper"
