@@ -1,9 +1,14 @@
 """Show isobench's sweeper and papers to Hydra, which looks for plugins in this namespace package."""
 
+from pathlib import Path
+from typing import Any
+
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
 
 from isobench.papers.folders import find_papers, list_config_groups
 from isobench.sweep.sweeper import GridSweeper
@@ -18,6 +23,18 @@ class PaperFolders(SearchPathPlugin):
             search_path.append(provider=f"paper {name}", path=f"paper://{folder}")
 
 
+def write_out_paper(node: Any, paper: Path) -> Any:
+    """Copy a config of a paper with its folder for ``${paper:}`` and its package before relative ``_target_``s."""
+    if isinstance(node, dict):
+        written = {key: write_out_paper(value, paper) for key, value in node.items()}
+        if str(written.get("_target_", "")).startswith("."):
+            written["_target_"] = f"isobench_papers.{paper.name}{written['_target_']}"
+        return written
+    if isinstance(node, list):
+        return [write_out_paper(value, paper) for value in node]
+    return node.replace("${paper:}", str(paper)) if isinstance(node, str) else node
+
+
 class PaperConfigs(FileConfigSource):
     """The configs in a paper's folder. Its other folders, such as results/, are no groups of configs."""
 
@@ -29,6 +46,19 @@ class PaperConfigs(FileConfigSource):
     def is_group(self, config_path: str) -> bool:
         """Return True for a folder of configs."""
         return config_path.partition("/")[0] in ("", *list_config_groups()) and super().is_group(config_path)
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Load a config, and write out what it says of its own paper.
+
+        ``${paper:}`` is the paper's folder, and a ``_target_`` that begins with a dot names a class in it. An
+        experiment is compared with the numbers in the folder's published.yaml unless it says otherwise.
+        """
+        result, paper = super().load_config(config_path), Path(self.path)
+        plain = write_out_paper(OmegaConf.to_container(result.config, resolve=False), paper)
+        if config_path.startswith("experiment/") and (paper / "published.yaml").is_file():
+            plain.setdefault("experiment", {}).setdefault("paper", paper.name)
+        result.config = OmegaConf.create(plain)
+        return result
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """List the configs and folders of configs in a folder."""

@@ -14,6 +14,7 @@ from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
+from isobench.config.bounds import read_hints
 from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
@@ -55,6 +56,11 @@ class CommandParser(argparse.ArgumentParser):
         """Print a mistake in the arguments as one line and end the process with exit code 2."""
         if flag := re.match(r"unrecognized arguments: (-\S*?)(?:[= ]|$)", message):
             known = {*self._option_string_actions, *self.extra_flags}
+            setting = flag[1].lstrip("-").replace("-", "_")
+            if setting in read_hints(Config):
+                value = "true" if read_hints(Config)[setting] is bool else "VALUE"
+                print_error(UserError(f"{flag[1]} is a setting, not a flag: write {setting}={value}"))
+                raise SystemExit(2)
             message = f"there is no flag {flag[1]}: {suggest_nearest(flag[1], known)}"
         print_error(UserError(f"{message} ({self.prog} --help shows the usage)"))
         raise SystemExit(2)

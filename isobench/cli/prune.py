@@ -9,13 +9,16 @@ from pathlib import Path
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
+from isobench.common.files import refuse_file
 from isobench.common.terminal import format_count, replace_control_characters
+from isobench.config.bounds import check_value, read_hints
 from isobench.config.command_line import check_typed_settings
+from isobench.config.schema import Config
 from isobench.runs.folder import EARLIER_FOLDERS, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
-from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_plans, read_stored_run
+from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_intact_plans, read_stored_run
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_live_heartbeat
-from isobench.sweep.planning import compose_sweep
+from isobench.sweep.find_runs import OUTPUT_DIR, read_place
 
 
 def main() -> None:
@@ -39,11 +42,18 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that no plan has; remove them if ``yes``, or if the user confirms it.
 
     Raises:
-        UserError: the folder is not isobench's or of an earlier version, or a plan is damaged.
+        UserError: the folder is not isobench's or of an earlier version, a plan can't be read, or a setting is typed
+            beside ``output_dir``.
     """
     check_typed_settings(settings)
-    with compose_sweep(settings) as (_, base, _):
-        output_dir = base.output_dir
+    if others := [text for text in settings if not text.startswith(OUTPUT_DIR)]:
+        raise UserError(f"prune takes output_dir=FOLDER alone, and looks at every run in it: leave out {others[0]}")
+    place = read_place(settings)
+    if place is None:
+        raise UserError(f"{settings[0]} names no folder: write output_dir=FOLDER")
+    output_dir = place[0]
+    check_value("output_dir", output_dir, read_hints(Config)["output_dir"])
+    refuse_file("output_dir", output_dir)
     _require_output_folder(output_dir)
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
@@ -105,7 +115,10 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     Raises:
         UserError: a plan is damaged, or SLURM does not answer.
     """
-    planned = {run_folder_name(identity.key) for plan in read_plans(output_dir) for _, identity in plan.runs}
+    plans, troubles = read_intact_plans(output_dir)
+    if troubles:
+        raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
+    planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
     for folder in list_run_folders(output_dir):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from isobench.common.errors import UserError
 from isobench.config.schema import explain_removed
+from isobench.papers.folders import list_config_groups
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
@@ -29,6 +30,14 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     each setting from the last option that has it. Flags such as ``-m`` are not checked, nor are chains of methods,
     such as ``calibration=[a,b]``.
     """
+    for folder in map(Path, split_config_dirs(arguments)[0]):
+        if folder.name in list_config_groups() and not any(
+            (folder / group).is_dir() for group in list_config_groups()
+        ):
+            raise UserError(
+                f"--config-dir={folder} is a group's own folder: name the folder that holds {folder.name}/, "
+                f"--config-dir={folder.parent}"
+            )
     typed: dict[str, str] = {}
     for argument in arguments:
         if argument in FORMER_LAUNCHERS:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.bounds import (
     FOLDER_BELOW,
     NAME,
@@ -394,7 +394,14 @@ def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
 def register_schema() -> None:
     """Put the schema where the defaults list of conf/config.yaml finds it; ``${paper:NAME}`` is a paper's folder."""
     ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("paper", lambda name: str(find_papers()[name]), replace=True)
+    OmegaConf.register_new_resolver("paper", _find_paper_folder, replace=True)
+
+
+def _find_paper_folder(name: str) -> str:
+    papers = find_papers()
+    if name not in papers:
+        raise UserError(f"${{paper:{name}}} names no paper: {suggest_nearest(name, papers)}; --paper=FOLDER adds one")
+    return str(papers[name])
 
 
 def to_config(cfg: DictConfig) -> Config:

@@ -130,27 +130,39 @@ def locate_plan(output_dir: str | Path, plan: Plan) -> Path:
 
 
 def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Plan]:
-    """Read the plans of an output folder, in the order in which they were written.
+    """Read the plans of an output folder, in the order in which they were written; name once what can't be read.
 
     Args:
         output_dir: the output folder. It takes the place of the one that the plans' configs name.
         experiment: its plans only; None reads all.
-
-    Raises:
-        UserError: a plan is damaged: its runs must not be taken for runs that nothing asked for.
     """
+    plans, troubles = read_intact_plans(output_dir)
+    for trouble in troubles:
+        _print_once(trouble)
+    return [plan for plan in plans if experiment in (None, plan.experiment)]
+
+
+def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
+    """Read the plans of an output folder as `read_plans` does, and return beside them why others can't be read."""
     files = sorted(plans_folder(output_dir).glob("*.json"), key=lambda file: (file.lstat().st_mtime_ns, file.name))
-    plans = []
+    plans, troubles = [], []
     for file in files:
         try:
-            plan = parse_plan(read_bounded(file, RECORD_LIMIT), str(output_dir))
+            plans.append(parse_plan(read_bounded(file, RECORD_LIMIT), str(output_dir)))
+        except UserError as error:
+            troubles.append(f"{file} {error}")
         except (OSError, ValueError) as error:
-            raise UserError(
-                f"{file} is damaged, or another version's: remove it and repeat its command; no run is lost"
-            ) from error
-        if experiment in (None, plan.experiment):
-            plans.append(plan)
-    return plans
+            troubles.append(
+                f"{file} is damaged ({extract_first_line(error)}): its runs are kept, and count as runs of no plan; "
+                "repeat its command, which stands in their result.json, then remove this file"
+            )
+    return plans, troubles
+
+
+@cache
+def _print_once(trouble: str) -> None:
+    """Print a note, but only once: ``isobench status --watch`` reads the plans again and again."""
+    print_note(trouble)
 
 
 def format_plan(plan: Plan) -> bytes:
@@ -191,11 +203,14 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
         output_dir: the folder that its runs are in; None leaves what their configs say.
 
     Raises:
+        UserError: a newer version wrote it.
         ValueError: it is no plan, was changed, or has a setting or a value that this version doesn't know.
     """
-    stored = _StoredPlan.model_validate(drop_json_checksum(orjson.loads(text)))
-    if stored.format != PLAN_FORMAT:
-        raise ValueError(f"its format is {stored.format} and this isobench reads {PLAN_FORMAT}")
+    content = orjson.loads(text)
+    version = content.get("format") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > PLAN_FORMAT:
+        raise UserError(f"has format {version} and this isobench reads {PLAN_FORMAT}: update isobench")
+    stored = _StoredPlan.model_validate(drop_json_checksum(content))
     try:
         settings = {name: [read_section(name, value) for value in values] for name, values in stored.settings.items()}
         if output_dir is not None:
@@ -223,19 +238,19 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     Args:
         output_dir: the output folder.
         experiment: its runs only; None reads those of all.
-
-    Raises:
-        UserError: a plan is damaged.
     """
-    plans = read_plans(output_dir, experiment)
+    every_plan, troubles = read_intact_plans(output_dir)
+    for trouble in troubles:
+        _print_once(trouble)
+    plans = [plan for plan in every_plan if experiment in (None, plan.experiment)]
     runs = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
     rows = [Run.of(cfg, key, identity) for key, (cfg, identity) in runs.items()]
-    if experiment is None or not plans or has_earlier_sweeps(output_dir):
+    if experiment is None or not plans or troubles or has_earlier_sweeps(output_dir):
         others = list(_read_unplanned_runs(output_dir, experiment, {run_folder_name(key) for key in runs}))
         if others and experiment is not None:
             print_note(
-                f"{format_count(len(others), 'run')} of {experiment} in {output_dir} stand in no plan, as an earlier "
-                "version left them; repeat the commands that you still need, which runs nothing twice"
+                f"{format_count(len(others), 'run')} of {experiment} in {output_dir} stand in no plan that can be "
+                "read; repeat the commands that you still need, which runs nothing twice"
             )
         rows += others
     label_runs(rows)

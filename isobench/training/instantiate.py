@@ -2,17 +2,21 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import hydra.utils
 import torch
+from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.config.bounds import check_values, read_hints
+from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
@@ -22,7 +26,8 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
     """Make each of isobench's own methods once, without memory for its tensors, to see whether it takes its settings.
 
     The encoder's width is not known before its weights are loaded, so a setting that is too large for it is found
-    only then. A method from elsewhere is not made here, because it may need the right width or much time.
+    only then. A method from elsewhere is not made here, because it may need the right width or much time: its class
+    is imported, and its settings must be parameters of it.
 
     ``configs``: the ``calibration`` of each run. ``generates``: the runs' tasks are translation or summarisation.
     """
@@ -33,6 +38,37 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
                 calibration = instantiate_calibration(part, ANY_WIDTH)
             if generates:
                 refuse_token_states(part["name"], calibration)
+        else:
+            _check_signature(part)
+
+
+def _check_signature(config: dict[str, Any]) -> None:
+    """Import a user's own method, and raise UserError unless it takes the settings of its config."""
+    target = config["_target_"]
+    settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS and key[0] != "_"}
+    try:
+        inspect.signature(_locate(target)).bind(dim=ANY_WIDTH, **settings)
+    except ImportError as error:
+        module = re.search(r"No module named '([\w.]+)'", str(error))
+        reason = module[0] if module else extract_first_line(error)
+        advice = _advise_on_import(target) if module and target.startswith(f"{module[1]}.") else "mend its module"
+        raise UserError(f"calibration={config['name']}: {target} can't be imported ({reason}): {advice}") from error
+    except TypeError as error:
+        reason = _explain_unknown_setting(error, {"_target_": target, **settings}) or f"{target}: {error}"
+        raise UserError(f"calibration={config['name']}: {reason}") from error
+    except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
+        raise UserError(f"calibration={config['name']}: loading {target} exits Python") from error
+
+
+def _advise_on_import(target: str) -> str:
+    """Say how to make the module of a method known, whose folder may be one of the command's config folders."""
+    package, _, rest = target.partition(".")
+    if package == "isobench_papers":
+        return f"--paper=FOLDER names the folder of the paper {rest.partition('.')[0]}"
+    folders = [
+        folder for folder in map(Path, split_config_dirs(sys.argv[1:])[0]) if (folder / f"{package}.py").is_file()
+    ]
+    return f"set PYTHONPATH={folders[0] if folders else 'FOLDER'}, the folder that holds {package}.py"
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
@@ -107,10 +143,10 @@ def _find_broken_rule(calibration: Calibration) -> str | None:
 
 def _explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
     """Write which settings are nearest to one that a class doesn't have; None if the error has another cause."""
-    match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
+    match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if not match or match[1] not in settings:
         return None
-    known = inspect.signature(hydra.utils.get_class(settings["_target_"])).parameters.keys() - {"dim"}
+    known = inspect.signature(_locate(settings["_target_"])).parameters.keys() - {"dim"}
     return f"{settings['_target_']} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
 
 

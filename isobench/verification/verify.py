@@ -24,7 +24,7 @@ from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity, compute_key
-from isobench.runs.plan import parse_plan, read_plans
+from isobench.runs.plan import parse_plan, read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
 from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
@@ -84,7 +84,9 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
         if folder.is_bundle:
             plans = [parse_plan(folder.read(PLAN_FILE), str(folder.root))]
         else:
-            plans = read_plans(folder.root)
+            plans, troubles = read_intact_plans(folder.root)
+            if troubles:
+                raise UserError(troubles[0])
     except (OSError, UserError, ValueError) as error:
         outcomes.note(subject, "files", FAILS, extract_first_line(error))
         return None

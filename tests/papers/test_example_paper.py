@@ -31,7 +31,7 @@ def test_the_maps_commands_of_a_named_paper_name_it_too(cli, tmp_path):
 
 @pytest.mark.slow
 def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_path):
-    folder = shutil.copytree(FOLDER, tmp_path / "papers" / "paper")
+    folder = shutil.copytree(FOLDER, tmp_path / "papers" / "mypaper")  # a copy of another name works unchanged
     own, outputs = ["--paper", str(folder)], tmp_path / "outputs"
     settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={outputs}"]
     code, out, err = cli(*own, "+experiment=greetings", *settings, "optimization.epochs=1")
@@ -45,7 +45,7 @@ def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_p
     assert "Halved vectors" in cli("papers", *own)[1]
     assert cli("report", f"output_dir={outputs}", *own)[0] == 0
     claims = {
-        row["claim"]: row["outcome"] for row in read_rows(outputs / "reports", "claims") if row["paper"] == "paper"
+        row["claim"]: row["outcome"] for row in read_rows(outputs / "reports", "claims") if row["paper"] == "mypaper"
     }
     assert claims["Halved vectors are half as long (Figure 1)"] == "holds"
     assert claims["Halving improves nothing (Table 1)"] in ("holds", "undecided")

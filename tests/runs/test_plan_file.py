@@ -7,9 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from isobench.common.errors import UserError
 from isobench.common.files import add_json_checksum
-from isobench.runs.plan import Plan, format_plan, parse_plan, read_plans, write_plan
+from isobench.runs.plan import Plan, format_plan, parse_plan, read_intact_plans, read_plans, read_runs, write_plan
 from isobench.sweep.planning import compose_sweep, plan_runs
 
 
@@ -73,7 +72,6 @@ def change(file: Path, **entries: object) -> None:
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
-        ("format", 99),
         ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
         ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
         ("runs", "all"),
@@ -87,10 +85,10 @@ def change(file: Path, **entries: object) -> None:
 def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):
     file = write_plan(tmp_path, make_plan())
     change(file, **{entry: value})
-    with pytest.raises(UserError) as error:
-        read_plans(tmp_path)
-    assert str(file) in str(error.value)
-    assert "\n" not in str(error.value)
+    plans, (trouble,) = read_intact_plans(tmp_path)
+    assert plans == []
+    assert trouble.startswith(f"{file} is damaged")
+    assert "\n" not in trouble
 
 
 def test_a_truncated_plan_and_one_without_its_checksum_are_refused(tmp_path):
@@ -98,8 +96,24 @@ def test_a_truncated_plan_and_one_without_its_checksum_are_refused(tmp_path):
     whole = file.read_bytes()
     for text in (whole[:-100], whole.replace(b'"seed":[', b'"seed":[2,'), b"", b"[]", b"null"):
         file.write_bytes(text)
-        with pytest.raises(UserError):
-            read_plans(tmp_path)
+        assert read_intact_plans(tmp_path)[0] == []
+
+
+def test_a_plan_of_a_newer_format_says_what_to_do(tmp_path):
+    change(write_plan(tmp_path, make_plan()), format=99)
+    assert read_intact_plans(tmp_path)[1][0].endswith("update isobench")
+
+
+def test_a_damaged_plan_hides_no_other_plan_and_none_of_its_runs(tmp_path, capfd):
+    """Its runs are found by their folders; one note names it."""
+    kept, damaged = make_plan(), replace(make_plan(), experiment="other", commands=["other"])
+    write_plan(tmp_path, kept)
+    file = write_plan(tmp_path, damaged)
+    file.write_bytes(file.read_bytes()[:-20])
+    assert {run.folder.key for run in read_runs(str(tmp_path), kept.experiment)} == {run[1].key for run in kept.runs}
+    assert [plan.experiment for plan in read_plans(tmp_path)] == [kept.experiment]
+    err = capfd.readouterr().err
+    assert (err.count("\n"), err.count(str(file))) == (1, 1)
 
 
 def test_nothing_that_a_plan_names_is_imported(tmp_path, monkeypatch):
