@@ -103,10 +103,6 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         source: the folder with about.json and the rows.
         analysis: names the module that shows them; the one that a stored file names is not imported.
         folder: where the figures go.
-
-    Raises:
-        UserError: there are no rows, or they are damaged or another version's.
-        StorageError: a figure can't be written.
     """
     about = read_about(source)
     if about is None:
@@ -126,25 +122,10 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
     return shown
 
 
-def compute_rows(settings: Mapping[str, Any], runs: Sequence[Run]) -> Rows:
-    """Compute the rows of an analysis; of trained runs this takes their records and predictions alone.
-
-    Args:
-        settings: a config's ``analysis``. The module that its ``_target_`` names is imported.
-        runs: those that were analysed, in their order.
-
-    Raises:
-        UserError: there is no such analysis, it has no such setting, or these runs can't be analysed.
-    """
-    return load_analysis(settings).compute(make_subjects(runs))
-
-
 def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
     """Show the rows of an analysis, with a note on how its setting differs from the paper's.
 
-    Args:
-        about: the content of about.json. The module that its ``analysis`` names is imported.
-        rows: its rows by name.
+    ``about`` is the content of about.json. The module that its ``analysis`` names is imported.
     """
     from isobench.common.plots import add_scale_note, use_figure_style
 
@@ -231,11 +212,7 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
 
 
 def find_analysis(experiment: str) -> dict[str, Any]:
-    """Return the settings of the analysis that isobench has for an experiment of this name.
-
-    Raises:
-        UserError: it has none.
-    """
+    """Return the settings of the analysis that isobench has for an experiment of this name, or raise UserError."""
     file = find_config("experiment", experiment)
     analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
     if not analysis:
@@ -244,25 +221,16 @@ def find_analysis(experiment: str) -> dict[str, Any]:
 
 
 class Analysis(NamedTuple):
-    """An analysis with its settings.
+    """An analysis with its settings."""
 
-    Attributes:
-        module: has ``compute``, and may have ``show`` and ``describe_differences``.
-        settings: those of ``compute``.
-    """
-
-    module: Any
-    settings: dict[str, Any]
+    module: Any  # has ``compute``, and may have ``show`` and ``describe_differences``
+    settings: dict[str, Any]  # those of ``compute``
 
     def compute(self, subjects: Sequence["Subject"]) -> Rows:
-        """Compute the rows of subjects.
-
-        Raises:
-            UserError: what ``compute`` returned is no rows by name, or ``compute`` raises it.
-        """
+        """Compute the rows of subjects; raise UserError if what the module returns is no rows by name."""
         rows = self.module.compute(list(subjects), **self.settings)
         _check_rows(rows)
-        return {name: list(map(dict, own)) for name, own in rows.items()}
+        return {name: list(map(dict, observations)) for name, observations in rows.items()}
 
     def show(self, rows: Rows) -> Shown:
         """Show rows; ``show`` takes the settings that it has parameters for."""
@@ -274,13 +242,12 @@ class Analysis(NamedTuple):
         from isobench.analyses.subject import collect_scale_notes
 
         function = getattr(self.module, "describe_differences", None)
-        own = (
-            collect_scale_notes(subjects, "encoder", "task")
-            if function is None
-            else function(subjects, rows, **self._pick_settings(function))
-        )
+        if function is None:
+            notes = collect_scale_notes(subjects, "encoder", "task")
+        else:
+            notes = function(subjects, rows, **self._pick_settings(function))
         warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]
-        return list(dict.fromkeys([*own, *warnings]))
+        return list(dict.fromkeys([*notes, *warnings]))
 
     def _pick_settings(self, function: Callable[..., Any]) -> dict[str, Any]:
         wanted = inspect.signature(function).parameters
@@ -288,11 +255,7 @@ class Analysis(NamedTuple):
 
 
 def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
-    """Import the module that ``analysis._target_`` names, and check the settings beside it.
-
-    Raises:
-        UserError: there is no such module, or its ``compute`` can't take these settings.
-    """
+    """Import the module that ``analysis._target_`` names, and check the settings beside it, or raise UserError."""
     target = str(analysis.get("_target_") or "").removesuffix(OLD_ENDING)
     if not target:
         raise UserError("analysis._target_ must name a module, such as isobench_papers.isobn.ev")
@@ -311,12 +274,7 @@ def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
 def check_settings(compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Raise UserError unless a function can be called with the settings.
 
-    Args:
-        compute: takes the runs' subjects, then the settings; their annotations carry types and bounds.
-        settings: what the config's ``analysis`` has for it.
-
-    Raises:
-        UserError: a setting without a parameter, a parameter without a setting, a value out of its bounds.
+    ``compute`` takes the runs' subjects, then the settings. The annotations of its parameters carry types and bounds.
     """
     parameters = dict(list(inspect.signature(compute).parameters.items())[1:])
     for name in settings:
@@ -334,8 +292,9 @@ def check_settings(compute: Callable[..., Any], settings: Mapping[str, Any]) -> 
 def _check_rows(rows: Any) -> None:
     if not isinstance(rows, Mapping):
         raise UserError(f"compute returned {type(rows).__name__}: return rows by name, {{NAME: [{{...}}, ...]}}")
-    for name, own in rows.items():
+    for name, observations in rows.items():
         if not isinstance(name, str) or Path(name).name != name:
             raise UserError(f"compute named its rows {name}: use a file name without folders")
-        if isinstance(own, str) or not isinstance(own, Iterable) or not all(isinstance(row, Mapping) for row in own):
+        is_list = isinstance(observations, Iterable) and not isinstance(observations, str)
+        if not is_list or not all(isinstance(row, Mapping) for row in observations):
             raise UserError(f"compute must return its rows {name} as a list of mappings, one for each row")

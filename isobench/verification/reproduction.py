@@ -39,37 +39,22 @@ class NotAvailable(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """What to verify, and where the user says that data and weights are.
+    """What to verify, and where the user says that data and weights are."""
 
-    Args:
-        level: 1 checks the folder by itself; 2 also compares data, weights and environment.
-        recompute: compute the rows of analyses that train nothing again too, which takes data and weights.
-        retrain: how many runs are trained again.
-        seed: of the choice of these runs.
-        root: folder of Parquet files, as ``data.root``.
-        encoders: folders of encoders, as ``encoder.path``.
-        cache: as ``data.cache``.
-        trust: also use the paths and classes that configs name.
-    """
-
-    level: int = 1
-    recompute: bool = False
-    retrain: int = 0
-    seed: int = 0
-    root: str | None = None
-    encoders: tuple[str, ...] = ()
-    cache: str | None = None
-    trust: bool = False
+    level: int = 1  # 1 checks the folder by itself; 2 also compares data, weights and environment
+    recompute: bool = False  # compute the rows of analyses that train nothing again too, from data and weights
+    retrain: int = 0  # how many runs are trained again
+    seed: int = 0  # of the choice of these runs
+    root: str | None = None  # folder of Parquet files, as ``data.root``
+    encoders: tuple[str, ...] = ()  # folders of encoders, as ``encoder.path``
+    cache: str | None = None  # as ``data.cache``
+    trust: bool = False  # also use the paths and classes that configs name
 
 
 def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, output_dir: str) -> Config:
     """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
 
-    Args:
-        cfg: the stored config.
-        fingerprint: of the pretrained weights, as recorded.
-        options: where data and weights are, and whether the config is trusted.
-        output_dir: where its files go.
+    ``fingerprint`` is that of the pretrained weights, as recorded.
 
     Raises:
         NotAvailable, UserError: data, weights or classes are not here.
@@ -80,11 +65,7 @@ def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, 
 
 
 def use_own_classes(cfg: Config) -> Config:
-    """Return a config whose methods and monitors are the classes that isobench has under their names.
-
-    Raises:
-        NotAvailable: isobench has no class of such a name, or the config would run other code.
-    """
+    """Return a config whose methods and monitors are the classes that isobench has under their names."""
     if cfg.encoder.trust_remote_code:
         raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
     monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
@@ -328,15 +309,8 @@ def _compare_training(
 ) -> tuple[str, str]:
     """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
 
-    Args:
-        cfg: the run's config.
-        old: its record.
-        stored: its file of predictions; None if it was removed.
-        new: the record of the repetition.
-        content: the repetition's file of predictions.
-
-    Returns:
-        The outcome, and what differs; empty if nothing does.
+    ``stored`` and ``content`` are the files of predictions of both; a stored one that was removed is None.
+    Returns the outcome, and what differs; empty if nothing does.
     """
     if new.key != old.key:
         return FAILS, f"its config gives the run {run_folder_name(new.key)} with the data here"

@@ -283,10 +283,7 @@ def check_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
 def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
     """Read the predictions of every split that a task evaluates, and of its test split.
 
-    Args:
-        content: the Parquet file.
-        task: the task.
-        examples: split -> number of examples, as recorded; empty if they are not to be compared.
+    ``examples``: split -> number of examples, as recorded; empty if they are not to be compared.
 
     Raises:
         ValueError: the file has other columns, splits or numbers of examples, or predictions that are not those that

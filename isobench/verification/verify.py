@@ -15,7 +15,7 @@ import orjson
 import pyarrow
 
 from isobench.analyses.rows import make_tables, needs_training
-from isobench.analyses.runner import compute_rows, find_analysis
+from isobench.analyses.runner import find_analysis, load_analysis, make_subjects
 from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, TABLE_LIMIT, Manifest, read_manifest
 from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
@@ -146,16 +146,9 @@ def _check_analysis(
     options: Options,
     outcomes: Outcomes,
 ) -> None:
-    """Check the tables of an analysis by their checksums, and by computing their rows again.
+    """Check the tables of an analysis, in the folder ``path``, by their checksums and by computing their rows again.
 
-    Args:
-        folder: the verified folder.
-        path: of the analysis's folder in it.
-        experiment: the one that the analysis must be of.
-        runs: the checked runs by the names of their folders.
-        planned: the folder's plan.
-        options: whether to compute an analysis again that trains nothing, and where data and weights are.
-        outcomes: where the outcomes go.
+    It must be an analysis of ``experiment``. ``runs`` are by the names of their folders.
     """
     try:
         about = drop_json_checksum(orjson.loads(folder.read(f"{path}/{ABOUT_FILE}")))
@@ -212,7 +205,7 @@ def _compute_again(
             analysed = list(_list_trained_runs(folder, about, runs, planned))
         else:
             analysed = [_adapt_run(*planned[key], options, output_dir) for key in about["keys"]]
-        tables = make_tables(compute_rows(settings, analysed))
+        tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
     tolerance = OF_RUNS if needs_training(ours) else OF_VECTORS
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
 
