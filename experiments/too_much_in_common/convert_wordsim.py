@@ -6,8 +6,8 @@ python -m isobench_papers.too_much_in_common.convert_wordsim SOURCE FOLDER
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.errors import UserError
@@ -17,31 +17,18 @@ from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS, PARQUET_CO
 Pair = tuple[str, str, float]  # the two words and the human score
 
 
-@dataclass(frozen=True)
-class PublicFile:
-    """The form in which a set's authors publish it.
+class PublicFile(NamedTuple):
+    """The form in which a set's authors publish it."""
 
-    Attributes:
-        name: the file's name.
-        paper: the paper that publishes the set.
-        pairs: how many pairs it has.
-        highest: the highest possible score; the lowest is 0.
-        columns: how many columns a line has at least.
-        separator: what separates them.
-        score_column: number of the score's column, from 0; the words are in the first two.
-        header: the first columns' names in the file's first line; empty if there is no such line.
-        tagged: whether each word ends with its part of speech, as in "sun-n".
-    """
-
-    name: str
-    paper: str
-    pairs: int
-    highest: float
-    columns: int = 3
-    separator: str = "\t"
-    score_column: int = 2
-    header: tuple[str, ...] = ()
-    tagged: bool = False
+    name: str  # of the file
+    paper: str  # that publishes the set
+    pairs: int  # how many it has
+    highest: float  # possible score; the lowest is 0
+    columns: int = 3  # how many a line has at least
+    separator: str = "\t"  # between columns
+    score_column: int = 2  # from 0; the words are in the first two
+    header: tuple[str, ...] = ()  # the first columns' names in the file's first line; empty if there is no such line
+    tagged: bool = False  # whether each word ends with its part of speech, as in "sun-n"
 
 
 AGIRRE = "Agirre et al. 2009, A Study on Similarity and Relatedness Using Distributional and WordNet-based Approaches"
@@ -106,13 +93,10 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
 
 
 def find_public_file(source: Path, name: str) -> Path:
-    """Find a set's public file in a folder or below it.
-
-    Raises:
-        UserError: there is no such folder or file, or there are several.
-    """
+    """Find a set's public file in a folder or below it; raise UserError unless there is exactly one."""
     if not source.is_dir():
-        raise UserError(f"{source} is no folder: name the one with the files {', '.join(list_public_names())}")
+        names = ", ".join(public.name for public in PUBLIC_FILES.values())
+        raise UserError(f"{source} is no folder: name the one with the files {names}")
     wanted = PUBLIC_FILES[name].name
     found = sorted(file for file in source.rglob(wanted) if file.is_file())
     if not found:
@@ -124,17 +108,8 @@ def find_public_file(source: Path, name: str) -> Path:
     return found[0]
 
 
-def list_public_names() -> list[str]:
-    """List the names of the five public files."""
-    return [public.name for public in PUBLIC_FILES.values()]
-
-
 def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
-    """Read a public file's pairs.
-
-    Raises:
-        UserError: the file can't be read, a line or the number of pairs is not as published, or a pair is repeated.
-    """
+    """Read a public file's pairs; raise UserError unless they are as published."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -155,11 +130,7 @@ def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
 
 
 def parse_lines(file: Path, lines: list[str], public: PublicFile) -> Iterator[Pair]:
-    """Yield the pair of each line that is not blank.
-
-    Raises:
-        UserError: a line, or the header, is not of the published form.
-    """
+    """Yield the pair of each line that is not blank."""
     if public.header:
         first_line = lines[0] if lines else ""
         if tuple(first_line.split(public.separator)[: len(public.header)]) != public.header:
@@ -170,16 +141,7 @@ def parse_lines(file: Path, lines: list[str], public: PublicFile) -> Iterator[Pa
 
 
 def parse_line(where: str, line: str, public: PublicFile) -> Pair:
-    """Read two words and their score from one line.
-
-    Args:
-        where: the file and the line's number, for the error message.
-        line: the line.
-        public: the file's form.
-
-    Raises:
-        UserError: the line is not of this form.
-    """
+    """Read two words and their score from one line; ``where`` names file and line in the error message."""
     fields = line.rstrip().split(public.separator)
     if len(fields) < public.columns or not all(field.strip() for field in fields[:2]):
         separator = "spaces" if public.separator == " " else "tabs"

@@ -143,8 +143,6 @@ def forge_record(run, change) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda record: record["config"]["optimization"].update(lr=0.5),
-        lambda record: record["data"]["fingerprint"].update(train="0" * 64),
         lambda record: record["best"].update(score=0.999),
         lambda record: record.update(key="0" * 64),
         lambda record: record["history"].append(record["history"][-1] | {"epoch": 99, "step": 99}),
@@ -153,15 +151,6 @@ def forge_record(run, change) -> None:
 def test_a_repaired_forgery_of_a_record_is_refused(bundle, run_import, tmp_path, change):
     """An import verifies a bundle, and tests/verification has the other forgeries."""
     forge_record(pick_run(bundle), change)
-    repair(bundle)
-    refuse(run_import, bundle, tmp_path)
-
-
-def test_two_runs_that_changed_places_are_refused(bundle, run_import, tmp_path):
-    first, second, *_ = sorted((bundle / "runs").iterdir())
-    first.rename(tmp_path / "kept")
-    second.rename(first)
-    (tmp_path / "kept").rename(second)
     repair(bundle)
     refuse(run_import, bundle, tmp_path)
 

@@ -55,21 +55,3 @@ def test_every_named_test_exists_in_the_named_file_or_here(page):
         places = [place for place, found in written if found == name]
         of_papers = [place for place in places if place.startswith(("tests/papers/", "experiments/"))]
         assert file in places if file else len(of_papers) == 1, name
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.name)
-def test_every_page_explains_its_labels_and_its_source(page):
-    opening = re.sub(r"\s+", " ", page.read_text().partition("\n1. ")[0])
-    assert "[what they mean](../../docs/concepts/glossary.md#labels-of-errata)" in opening
-    source = r"Our source is (a text (extraction|rendering) of|the authors' public code, \S+ at commit \w+).*\bPDF\b"
-    assert re.search(source, opening)
-    glossary = (ROOT / "docs" / "concepts" / "glossary.md").read_text()
-    assert "\n## Labels of errata\n" in glossary
-    assert [label for label in LABELS if f"- **{label}.**" not in glossary] == []
-
-
-def test_a_point_without_a_label_or_with_two_is_found():
-    page = "# Page\n\n1. **Proven.** One. `test_a`\n2. Two.\n3. **Ours.** Three. **Inferred.** `tests/x.py::TestB`\n"
-    points = split_points(page)
-    assert [find_labels(point) for _, point in points] == [["Proven"], [], ["Ours", "Inferred"]]
-    assert [find_named_tests(point) for _, point in points] == [[("", "test_a")], [], [("tests/x.py", "TestB")]]

@@ -1,6 +1,5 @@
 """The map of all tables and figures (experiments/README.md): complete, every command plans, every test exists."""
 
-import itertools
 import re
 import shlex
 
@@ -130,14 +129,3 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     configs = [run.row.cfg for run in planned.values()]
     assert {cfg.scale for cfg in configs} == {"paper" if "scale=paper" in command else "embedded"}
     assert {f"+experiment={cfg.experiment.name}" for cfg in configs} <= set(arguments)
-
-
-def test_a_thinned_grid_still_has_every_value():
-    thinned = EachValueOnce()
-    axes = [["a", "b"], ["c", "d", "e"], ["f"]]
-    first = thinned.product(*axes)
-    assert first == [("a", "c", "f"), ("b", "d", "f"), ("a", "e", "f")]
-    assert thinned.product(["b", "g"], ["c"]) == [("g", "c")]  # of the next sub-grid only what is new
-    assert thinned.product(["b"], ["c"]) == [("b", "c")]  # or one run
-    assert (thinned.product(["a"], []), thinned.product()) == ([], [()])
-    assert set(first) <= set(itertools.product(*axes))
