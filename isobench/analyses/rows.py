@@ -4,12 +4,13 @@ They are named after subjects. A subject is one run as an analysis sees it: an e
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isobench.analyses.shown import Rows
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.runs.folder import ABOUT_FILE
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
@@ -75,6 +76,22 @@ def name_subjects(rows: Sequence[Run]) -> list[SubjectNames]:
     if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
         raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
     return subject_names
+
+
+def read_claimed_rows(folder: Path, name: str) -> tuple[list[TidyRow], list[str]] | None:
+    """Read rows that a claim is judged by, and how their setting differs from the paper's; None without an analysis.
+
+    Raises:
+        UserError: the analysis writes no such rows.
+        OSError, ValueError, LookupError, TypeError: as `read_rows` raises them.
+    """
+    if not os.path.lexists(folder / ABOUT_FILE):
+        return None
+    about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
+    names = [Path(file).stem for file in about["sha256"]]
+    if name not in names:
+        raise UserError(f"the analysis of {folder.name} writes no rows {name}: {suggest_nearest(name, names)}")
+    return read_rows(folder, [name])[name], list(about["scale"]["differs"])
 
 
 def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":

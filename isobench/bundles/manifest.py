@@ -6,6 +6,7 @@ BUNDLE/runs/KEY/         config.yaml, result.json and predictions.parquet of a r
 BUNDLE/analysis/         the rows of the experiment's analysis (Parquet), and about.json, which says of what they are
 """
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -123,6 +124,24 @@ def _check_paths(manifest: Manifest) -> None:
     of_runs = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
     if others := {path for path in manifest.files if path.startswith("runs/")} - of_runs:
         raise ValueError(f"it lists {min(others)}, and no such run")
+
+
+def check_files(bundle: Path, manifest: Manifest) -> None:
+    """Raise UserError unless a bundle has the files that its manifest lists, byte for byte, and no others."""
+    found = {
+        path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_symlink() or not path.is_dir()
+    }
+    advice = f"see what is wrong by isobench verify {bundle}"
+    if different := manifest.files.keys() ^ (found - {MANIFEST_FILE}):
+        path = min(different)
+        raise UserError(f"{bundle} {'lacks' if path in manifest.files else 'has also'} {path}: {advice}")
+    for path, digest in manifest.files.items():
+        try:
+            content = read_bundle_file(bundle, path)
+        except OSError as error:
+            raise UserError(f"{bundle}: {extract_first_line(error)}: {advice}") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise UserError(f"{bundle / path} is not the file that {MANIFEST_FILE} lists: {advice}")
 
 
 def read_bundle_file(bundle: Path, path: str) -> bytes:

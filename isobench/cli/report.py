@@ -1,17 +1,19 @@
 """Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from isobench.analyses.rows import needs_training
+from isobench.analyses.rows import needs_training, read_claimed_rows
 from isobench.analyses.runner import (
     analyse_trained_runs,
     find_analysis,
     load_analysis,
     show_stored_analysis,
 )
-from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_bundle_file, read_manifest
+from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, check_files, read_bundle_file, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import StorageError, UserError, extract_first_line
@@ -33,6 +35,7 @@ from isobench.sweep.planning import compose_sweep, convert_to_overrides
 
 if TYPE_CHECKING:
     from isobench.analyses.shown import Shown
+    from isobench.report.build import Report
 
 
 def main() -> None:
@@ -102,6 +105,7 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
 def report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
     """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is."""
     manifest = read_manifest(bundle)
+    check_files(bundle, manifest)
     try:
         plan = parse_plan(read_bundle_file(bundle, PLAN_FILE), str(bundle))
     except (OSError, ValueError) as error:
@@ -172,16 +176,54 @@ def report_claims(arguments: list[str]) -> None:
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
-    from isobench.cli import claims
+    if not Path(output_dir).is_dir():
+        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
+    from isobench.common.tidy import write_rows
     from isobench.report.output.page import render_claims
+    from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
 
-    judged = claims.judge_claims(arguments, output_dir)
+    claims = judge_claims(arguments, output_dir)
+    print_claims(claims)
     folder = reports_folder(output_dir)
-    try:
-        with require_writable(folder):
-            claims.print_claims(judged, folder)
-        write_text(folder / "claims.md", format_claims_markdown(judged))
-        write_text(folder / "claims.html", render_claims(judged))
-    except OSError as error:
-        raise make_storage_error(error, folder) from error
+    with require_writable(folder):
+        try:
+            write_rows(folder, "claims", claims)
+            write_text(folder / "claims.md", format_claims_markdown(claims))
+            write_text(folder / "claims.html", render_claims(claims))
+        except OSError as error:
+            raise make_storage_error(error, folder) from error
+    print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html")
+
+
+def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
+    """Judge every claim by what an output folder has; no run and no analysis is started for it.
+
+    Returns:
+        A row for each claim, with its paper, text, outcome, numbers, scale and experiment.
+    """
+    from isobench.report.claims import judge_claim, load_claims
+
+    find_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
+    judged = []
+    for claim in load_claims():
+        outcome, scale = judge_claim(
+            claim, find_report, lambda name, rows: read_claimed_rows(report_folder(output_dir, name), rows)
+        )
+        about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
+        judged.append({**about, "scale": scale, "experiment": claim.experiment})
+    return judged
+
+
+def build_experiment_report(experiment: str, arguments: list[str]) -> "Report | None":
+    """Build the report of an experiment's runs; None if none of them has ended."""
+    from isobench.report.build import build_report
+
+    arguments = [f"+experiment={experiment}", *arguments]
+    _, runs = find_runs(drop_selection(arguments))
+    check_predictions(runs)
+    print_troubles(runs)
+    if not any(run.record for run in runs):
+        return None
+    named = replace(runs[0].cfg.experiment, selection=read_selection(arguments))
+    return build_report(named, add_states(runs), with_pairs=False)

@@ -1,12 +1,17 @@
-"""What papers claim: a paper's claims.py lists its claims, each with the check that judges it on our own runs."""
+"""What papers claim: a paper's claims.py lists its claims, each with the check that judges it on our own runs.
+
+This module reads neither runs nor analyses: whoever judges a claim passes it what was found.
+"""
 
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from isobench.common.errors import UserError, extract_first_line
-from isobench.papers.folders import find_papers
+import pyarrow
+
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.papers.folders import find_config_folders, find_papers
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
@@ -52,21 +57,71 @@ class Claim:
 
 
 def load_claims() -> list[Claim]:
-    """Load what the papers claim: ``CLAIMS`` in the claims.py of each paper's folder.
-
-    Raises:
-        UserError: a claims.py can't be imported, or has no list of claims.
-    """
+    """Load what the papers claim: ``CLAIMS`` in the claims.py of each paper's folder."""
     claims: list[Claim] = []
     for name, folder in find_papers().items():
         file = folder / "claims.py"
         if not file.is_file():
             continue
         try:
-            own = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
+            found = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
         except Exception as error:  # whatever the file's own code raises
             raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
-        if not isinstance(own, list) or not all(isinstance(claim, Claim) for claim in own):
+        if not isinstance(found, list) or not all(isinstance(claim, Claim) for claim in found):
             raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
-        claims += [replace(claim, paper=name) for claim in own]
+        claims += [replace(claim, paper=name) for claim in found]
     return claims
+
+
+def judge_claim(
+    claim: Claim,
+    find_report: Callable[[str], Any],
+    read_analysis: Callable[[str, str], tuple[Rows, list[str]] | None],
+) -> tuple[Outcome, str]:
+    """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
+
+    Args:
+        claim: the claim.
+        find_report: experiment -> its ``Report``, None if no run has ended.
+        read_analysis: experiment, name of rows -> the rows and how their setting differs from the paper's, None if
+            the analysis was not carried out.
+
+    Returns:
+        The outcome, and how the runs or the analysis differ from the paper's setting.
+    """
+    try:
+        if not claim.rows_file:
+            report = find_report(claim.experiment)
+            if report is None:
+                return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
+            outcome = _check(claim, report)
+            if outcome.word == NOT_RUN:
+                outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
+            return outcome, "; ".join(report.scale)
+        found = read_analysis(claim.experiment, claim.rows_file)
+        if found is None:
+            return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
+        rows, differences = found
+        return _check(claim, rows), "; ".join(differences)
+    except UserError as error:
+        return Outcome(UNKNOWN, str(error)), ""
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
+        reason = f"what {claim.experiment} wrote can't be read: {extract_first_line(error)}; run the analysis again"
+        return _find_misspelling(claim) or Outcome(UNKNOWN, reason), ""
+
+
+def _find_misspelling(claim: Claim) -> Outcome | None:
+    """Return the outcome of a claim whose experiment no paper has; None if one has it."""
+    experiments = {file.stem for folder in find_config_folders() for file in folder.glob("experiment/*.yaml")}
+    if claim.experiment in experiments:
+        return None
+    nearest = suggest_nearest(claim.experiment, experiments)
+    return Outcome(UNKNOWN, f"claims.py of {claim.paper}: there is no experiment {claim.experiment}: {nearest}")
+
+
+def _check(claim: Claim, data: Any) -> Outcome:
+    """Carry out a claim's check; raise UserError unless it returns an Outcome."""
+    outcome = claim.check(data)
+    if not isinstance(outcome, Outcome):
+        raise UserError(f"the check of this claim returned {type(outcome).__name__}: return an Outcome")
+    return outcome

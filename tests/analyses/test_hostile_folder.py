@@ -5,10 +5,10 @@ import os
 
 import pytest
 
+from isobench.analyses.rows import read_claimed_rows
 from isobench.analyses.runner import _list_earlier_files
-from isobench.cli.claims import judge_claim
 from isobench.common.tidy import write_rows
-from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
+from isobench.report.claims import NOT_RUN, UNKNOWN, judge_claim, load_claims
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,17 @@ def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expec
 @pytest.mark.parametrize("about", ["", "[1]", '{"files": []', "[" * 5000, '{"scale": 7}', '{"scale": {}}'])
 def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
     claim = next(claim for claim in load_claims() if claim.rows_file)
-    assert judge_claim(claim, lambda name: None, tmp_path)[0].word == NOT_RUN
+    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == NOT_RUN
     (tmp_path / "about.json").write_text(about)
     write_rows(tmp_path, claim.rows_file, [{"x": "y"}])
-    assert judge_claim(claim, lambda name: None, tmp_path)[0].word == UNKNOWN
+    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == UNKNOWN
 
 
 def test_a_pipe_is_unknown_and_not_waited_for(tmp_path):
     claim = next(claim for claim in load_claims() if claim.rows_file)
-    (tmp_path / "about.json").write_text('{"scale": {"differs": []}}')
+    about = {"scale": {"differs": []}, "sha256": {f"{claim.rows_file}.parquet": ""}}
+    (tmp_path / "about.json").write_text(json.dumps(about))
     os.mkfifo(tmp_path / f"{claim.rows_file}.parquet")
-    outcome, _ = judge_claim(claim, lambda name: None, tmp_path)
+    outcome, _ = judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))
     assert outcome.word == UNKNOWN
     assert "not a regular file" in outcome.numbers

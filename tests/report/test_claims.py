@@ -6,13 +6,14 @@ import importlib
 import json
 import re
 import shlex
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from helpers import ROOT
 from made_up_report import make_report, make_runs
 
-from isobench.cli.claims import judge_claim, read_analysis_rows
+from isobench.analyses.rows import read_claimed_rows
 from isobench.common.errors import UserError
 from isobench.common.files import add_json_checksum
 from isobench.common.tidy import write_rows
@@ -20,7 +21,7 @@ from isobench.config.command_line import MULTIRUN_FLAGS
 from isobench.papers.folders import find_config
 from isobench.report import checks
 from isobench.report.checks import nothing_improves
-from isobench.report.claims import HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, load_claims
+from isobench.report.claims import HOLDS, NOT_RUN, OUTCOME_SYMBOLS, UNDECIDED, UNKNOWN, judge_claim, load_claims
 from isobench.report.output.page import render_claims
 from isobench.runs.grouping import read_run_names
 from isobench.sweep.find_runs import find_runs
@@ -64,7 +65,7 @@ def test_a_claim_that_lacks_runs_names_its_own_command(tmp_path):
     lacking = [claim for claim in CLAIMS if "Modified" in claim.text or "Subtracting the mean" in claim.text]
     for claim, method in zip(lacking, ("isobn_original", "[center,isobn_paper]"), strict=True):
         for found in (None, make_report(*make_runs("none", [50.0]))):
-            outcome, _ = judge_claim(claim, lambda experiment, found=found: found, tmp_path)
+            outcome, _ = judge_claim(claim, lambda experiment, found=found: found, None)
             assert outcome.word == NOT_RUN
             assert outcome.numbers.endswith(claim.command)
             assert method in claim.command
@@ -121,14 +122,31 @@ def test_changed_rows_of_an_analysis_are_unknown(tmp_path):
     claim = next(claim for claim in CLAIMS if claim.rows_file)
     write_rows(tmp_path, claim.rows_file, [{"x": 1.0}])
     file = tmp_path / f"{claim.rows_file}.parquet"
-    about = {"sha256": {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}}
-    assert read_analysis_rows(tmp_path, claim.rows_file, about) == [{"x": 1.0}]
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}
+    (tmp_path / "about.json").write_text(json.dumps({"sha256": digests, "scale": {"differs": ["x"]}}))
+    assert read_claimed_rows(tmp_path, claim.rows_file) == ([{"x": 1.0}], ["x"])
     write_rows(tmp_path, claim.rows_file, [{"x": 2.0}])
-    (tmp_path / "about.json").write_text(json.dumps(about | {"scale": {"differs": []}}))
-    outcome, _ = judge_claim(claim, lambda experiment: None, tmp_path)
+    outcome, _ = judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))
     assert outcome.word == UNKNOWN
     assert "was changed after the analysis wrote it; run the analysis again" in outcome.numbers
-    assert read_analysis_rows(tmp_path, claim.rows_file, {}) == [{"x": 2.0}]  # an earlier version noted no sums
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"experiment": "isobn_evv"}, "there is no experiment isobn_evv: did you mean isobn_ev"),
+        ({"rows_file": "explaned_variance"}, "writes no rows explaned_variance: did you mean explained_variance?"),
+    ],
+)
+def test_a_claim_with_a_misspelt_name_says_so(tmp_path, changes, reason):
+    (tmp_path / "isobn_ev").mkdir()
+    (tmp_path / "isobn_ev" / "about.json").write_text(json.dumps({"sha256": {"explained_variance.parquet": ""}}))
+    claim = next(claim for claim in CLAIMS if claim.experiment == "isobn_ev" and claim.rows_file)
+    outcome, _ = judge_claim(
+        replace(claim, **changes), None, lambda experiment, name: read_claimed_rows(tmp_path / experiment, name)
+    )
+    assert outcome.word == UNKNOWN
+    assert reason in outcome.numbers
 
 
 def test_a_changed_description_of_an_analysis_is_unknown(tmp_path):
@@ -136,7 +154,7 @@ def test_a_changed_description_of_an_analysis_is_unknown(tmp_path):
     write_rows(tmp_path, claim.rows_file, [{"x": 1.0}])
     about = add_json_checksum({"scale": {"name": "embedded", "differs": ["not the paper's data"]}})
     (tmp_path / "about.json").write_text(json.dumps(about).replace("not the paper's", "yes the paper's"))
-    outcome, scale = judge_claim(claim, lambda experiment: None, tmp_path)
+    outcome, scale = judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))
     assert (outcome.word, scale) == (UNKNOWN, "")
     assert "its checksum is not that of its content; run the analysis again" in outcome.numbers
 
@@ -146,8 +164,8 @@ def test_an_impossible_selection_is_unknown_and_said(tmp_path):
         raise UserError("experiment.selection.rule=magic is not known")
 
     claim, *_ = (claim for claim in CLAIMS if claim.check is nothing_improves)
-    assert judge_claim(claim, impossible, tmp_path)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
-    assert judge_claim(claim, lambda experiment: None, tmp_path)[0].word == NOT_RUN
+    assert judge_claim(claim, impossible, None)[0] == (UNKNOWN, "experiment.selection.rule=magic is not known")
+    assert judge_claim(claim, lambda experiment: None, None)[0].word == NOT_RUN
 
 
 @pytest.mark.slow

@@ -297,7 +297,7 @@ def format_mean_and_sd(values: Sequence[float]) -> str:
 
 
 def render_claims(claims: list[dict[str, Any]]) -> str:
-    """Write the page of the papers' claims, each with its outcome; ``claims``: from ``isobench.cli.claims``."""
+    """Write the page of the papers' claims, each with its outcome; ``claims``: as `isobench report` judges them."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
         papers.setdefault(claim["paper"], []).append(claim)

@@ -51,6 +51,19 @@ def print_table(report: Report, rows: Sequence[Run]) -> None:
         _print_words(out, sentence)
 
 
+def print_claims(claims: list[dict[str, Any]]) -> None:
+    """Print the papers' claims with their outcomes, and how the runs behind them differ from the papers' setting."""
+    table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
+    for name in ("paper", "claim", "here", "numbers"):
+        table.add_column(name, overflow="fold")
+    for claim in claims:
+        table.add_row(claim["paper"], claim["claim"], claim["outcome"], claim["numbers"], end_section=True)
+    out = make_console()
+    out.print(table)
+    for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
+        out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
+
+
 def _print_words(out: Console, text: str) -> None:
     """Print a text, broken between words; if a word is longer than a line, the terminal breaks the text."""
     out.print(text, highlight=False, soft_wrap=any(len(word) > out.width for word in text.split()))
