@@ -6,10 +6,15 @@ from isobench.data import sources, weights
 from isobench.data.weights import format_encoder_name
 from isobench.papers.description import find_task, read_paper
 from isobench.papers.folders import find_papers
+from isobench.papers.published import PublishedTable, load_tables
 
 
 def find_scale_differences(cfg: Config) -> list[str]:
-    """Return how a run's encoder and data differ from the paper's, one phrase each; empty if they don't."""
+    """Return how a run's encoder and data differ from the paper's, one phrase each; empty if they don't.
+
+    The paper's are the encoders and tasks of the tables that the run's experiment names. Without a table, they are
+    the tasks that paper.yaml describes, and what the hub has under the name of the encoder or task.
+    """
     return find_encoder_differences(cfg) + find_task_differences(cfg)
 
 
@@ -22,37 +27,46 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     """Return how a run's encoder differs from the paper's."""
     if cfg.encoder.scratch is not None:
         return [f"encoder {cfg.encoder.name} is randomly initialised"]
-    name = format_encoder_name(cfg.encoder)
-    is_from_hub = cfg.encoder.hub and weights.find_encoder_source(cfg.encoder) != "path"
-    return [] if is_from_hub and name == cfg.encoder.name else [f"encoder {name} is not the paper's"]
+    name, tables = format_encoder_name(cfg.encoder), _list_tables(cfg)
+    is_from_hub = bool(cfg.encoder.hub) and weights.find_encoder_source(cfg.encoder) != "path"
+    is_papers = is_from_hub and name == cfg.encoder.name
+    if tables:
+        is_papers = any(name in table.cells for table in tables)
+    return [] if is_papers else [f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
-    notes = []
-    is_special = cfg.task.generation is not None or cfg.task.reduced is not None
-    printed = find_task(cfg.task.name) if is_special else None
-    is_unknown = cfg.task.generation is not None and printed is None
-    if is_unknown or sources.find_data_source(cfg.task, cfg.data) in ("embedded", "files"):
-        notes.append(f"task {cfg.task.name} is not in the paper")
-    if cfg.task.reduced != (printed.reduced if printed else None):
-        notes.append(f"training set reduced to {cfg.task.reduced or 'nothing'}")
-    if cfg.task.train_samples is not None:
-        notes.append(f"at most {format_count(cfg.task.train_samples, 'training example')}")
-    if cfg.task.held_out is not None:
-        notes.append(f"{cfg.task.held_out:.0%} of the training examples held out to select on")
-    if cfg.task.train_split != "train":
-        notes.append(f"trained on {cfg.task.train_split}")
-    notes += [f"read from {name}.parquet" for name in sources.list_partial_splits(cfg.task, cfg.data)]
-    if cfg.task.dev_samples is not None:
-        notes.append(f"at most {format_count(cfg.task.dev_samples, 'dev example')}")
-    if cfg.task.as_classes is not None and not is_paper_task(cfg):
-        notes.append(f"{cfg.task.name} as {cfg.task.as_classes} classes")
+    notes, task, tables = [], cfg.task, _list_tables(cfg)
+    source = sources.find_data_source(task, cfg.data)
+    is_special = task.generation is not None or task.reduced is not None
+    described = find_task(task.name) if is_special else None
+    folder = find_papers().get(cfg.experiment.paper or "")
+    of_paper = read_paper(folder).tasks.get(task.name) if folder else None
+    is_replaced = source == "files" and task.hub is not None  # the user's files in the place of the paper's data
+    is_papers = source not in ("embedded", "files") and (task.generation is None or described is not None)
+    if tables:
+        columns = [column for table in tables for column in table.columns.values()]
+        is_papers = any(task.name in (column.task, *column.variants) for column in columns)
+    if is_replaced or not (is_papers or of_paper):
+        notes.append(f"task {task.name} is not in the paper")
+    if task.reduced != (described.reduced if described else None):
+        notes.append(f"training set reduced to {task.reduced or 'nothing'}")
+    if task.train_samples is not None:
+        notes.append(f"at most {format_count(task.train_samples, 'training example')}")
+    if task.held_out is not None:
+        notes.append(f"{task.held_out:.0%} of the training examples held out to select on")
+    if task.train_split != "train":
+        notes.append(f"trained on {task.train_split}")
+    notes += [f"read from {name}.parquet" for name in sources.list_partial_splits(task, cfg.data)]
+    if task.dev_samples is not None:
+        notes.append(f"at most {format_count(task.dev_samples, 'dev example')}")
+    if task.as_classes is not None and (of_paper is None or of_paper.as_classes != task.as_classes):
+        notes.append(f"{task.name} as {task.as_classes} classes")
     return notes
 
 
-def is_paper_task(cfg: Config) -> bool:
-    """Return True if the paper of a run's experiment divides the task's scores into as many classes."""
-    folder = find_papers().get(cfg.experiment.paper or "")
-    task = read_paper(folder).tasks.get(cfg.task.name) if folder else None
-    return task is not None and task.as_classes == cfg.task.as_classes
+def _list_tables(cfg: Config) -> list[PublishedTable]:
+    """List the printed tables that a run's experiment names and its paper has."""
+    tables = load_tables(cfg.experiment.paper) if cfg.experiment.paper else {}
+    return [tables[name] for name in cfg.experiment.tables if name in tables]

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, find_papers
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, find_papers, read_checked_yaml
 
 PROGRAM = "python -m isobench"
 MAP_HEADING = "| paper | | at the paper's scale | embedded | status | printed cells held by |"
@@ -54,19 +53,8 @@ class Paper(_Part):
 
 @cache
 def read_paper(folder: Path) -> Paper:
-    """Read a folder's paper.yaml.
-
-    Raises:
-        UserError: it is no YAML, or has an entry that it can't have.
-    """
-    file = folder / PAPER_FILE
-    try:
-        return Paper.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{file} can't be read: {extract_first_line(error)}: correct the file") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}: correct this entry") from error
+    """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
+    return read_checked_yaml(folder / PAPER_FILE, Paper, [*Paper.model_fields, *Shown.model_fields])
 
 
 def find_task(name: str) -> PaperTask | None:

@@ -10,14 +10,25 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from isobench.common import environment
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.packages import conf_dir, experiments_dir
 
 PAPER_FLAG = "--paper"  # followed by a folder, or by = and a folder; it can be repeated
 PAPER_FILE = "paper.yaml"
 ENTRY_POINTS = "isobench.papers"
+# Start of pydantic's name of a mistake -> what to write instead.
+WANTED = {
+    "list": "write a list: [ONE, TWO]", "dict": "write entries, KEY: VALUE", "model": "write entries, KEY: VALUE",
+    "string": "write a text, in quotes if it looks like a number", "int": "write a whole number",
+    "is_instance_of": "write a number as it is printed, such as 85.29, or null where cells may lack one",
+    "missing": "it is missing: add it",
+}  # fmt: skip
 
 
 def take_paper_flags(arguments: Sequence[str]) -> list[str]:
@@ -71,6 +82,11 @@ def find_config(group: str, name: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def list_configs(group: str) -> list[str]:
+    """List the names of the configs of a group, in isobench's own folder and the papers'."""
+    return sorted({file.stem for folder in find_config_folders() for file in folder.glob(f"{group}/*.yaml")})
+
+
 @cache
 def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
     papers = {file.parent.name: file.parent for file in sorted(Path(experiments).glob(f"*/{PAPER_FILE}"))}
@@ -103,3 +119,39 @@ def check_configs(papers: dict[str, Path]) -> None:
                 other = first.setdefault((group, file.name), file)
                 if other != file:
                     raise UserError(f"{group}={file.stem} is in {other} and in {file}: rename one of the files")
+
+
+def read_checked_yaml(
+    file: Path, form: Any, names: Sequence[str], loader: type[yaml.SafeLoader] = yaml.SafeLoader
+) -> Any:
+    """Read a paper's YAML file; a mistake in it is a UserError that names its line or its entry.
+
+    Args:
+        file: the file.
+        form: the type that pydantic makes of the content.
+        names: entries that the file can have, to suggest one for a misspelt entry.
+        loader: of the YAML.
+    """
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), loader)
+        return TypeAdapter(form).validate_python(content, strict=True)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{file}{line}: {error.problem or 'this is no YAML'}: correct it") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{file} can't be read: {extract_first_line(error)}: correct the file") from error
+    except ValidationError as error:
+        raise UserError(f"{file}: {_describe_mistake(error, names)}") from error
+
+
+def _describe_mistake(error: ValidationError, names: Sequence[str]) -> str:
+    """Name the first wrong entry, and say what is wanted there."""
+    first = error.errors()[0]
+    entry = ".".join(str(key) for key in first["loc"] if not str(key).startswith("is-instance["))
+    if first["type"] == "extra_forbidden":
+        wanted = f"there is no such entry: {suggest_nearest(str(first['loc'][-1]), names)}"
+    elif first["type"] == "literal_error":
+        wanted = f"write {first['ctx']['expected']}"
+    else:
+        wanted = next((words for start, words in WANTED.items() if first["type"].startswith(start)), first["msg"])
+    return f"{entry}: {wanted}" if entry else wanted

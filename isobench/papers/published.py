@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict
 
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.papers.folders import find_papers
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.papers.folders import find_papers, read_checked_yaml
 
 PrintedCell = tuple[str, str]
 
@@ -178,20 +178,13 @@ def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
 
 @cache
 def load_tables(paper: str) -> dict[str, PublishedTable]:
-    """Load all tables of a paper, by name; none if it has no published.yaml.
-
-    Raises:
-        UserError: published.yaml is damaged, or a table in it is not of the form of `PublishedTable`.
-    """
+    """Load all tables of a paper, by name; none if it has no published.yaml."""
     folder = find_papers().get(paper)
     file = folder / "published.yaml" if folder else None
     if file is None or not file.is_file():
         return {}
-    try:
-        content: Any = yaml.load(file.read_text(), PrintedNumberLoader)
-        return TypeAdapter(dict[str, PublishedTable]).validate_python(content, strict=True)
-    except yaml.YAMLError as error:
-        raise UserError(f"{file} is no YAML: {extract_first_line(error)}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    fields = [*PublishedTable.model_fields, *PublishedColumn.model_fields]
+    tables: dict[str, PublishedTable] = read_checked_yaml(
+        file, dict[str, PublishedTable], fields, PrintedNumberLoader
+    )
+    return tables

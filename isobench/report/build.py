@@ -13,7 +13,7 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
-from isobench.report.cells import AVERAGE, build_cells, find_content
+from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
@@ -218,7 +218,7 @@ def build_report(
         varying=varying,
         rule=rule,
         epoch_rule=describe_epoch_rule(rows),
-        notes=[*describe_generation(rows), *list_warnings(rows), *notes],
+        notes=[*list_mistakes(experiment, runs), *describe_generation(rows), *list_warnings(rows), *notes],
     )
 
 

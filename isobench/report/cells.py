@@ -3,6 +3,7 @@
 This is the one place where statistics (`isobench.statistics`) become numbers of a report.
 """
 
+import difflib
 import math
 import statistics
 from collections import Counter
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
 from isobench.config.schema import Experiment, Task
 from isobench.papers import published
+from isobench.papers.folders import find_config, find_papers
 from isobench.papers.published import PublishedTable
 from isobench.report.selection import find_varying
 from isobench.report.tables import (
@@ -129,18 +130,27 @@ def list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
 
 
 def load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
-    """Load the tables of the experiment's paper that the experiment names.
-
-    Raises:
-        UserError: the paper, or a table of it, is not here.
-    """
-    if not experiment.paper:
+    """Load the tables of the experiment's paper that the experiment names; none if the paper is not here."""
+    if experiment.paper not in find_papers():
         return {}
+    published.check_tables_exist(experiment.paper, experiment.tables)
     tables = published.load_tables(experiment.paper)
-    if missing := [name for name in experiment.tables if name not in tables]:
-        paper = experiment.paper
-        raise UserError(f"there is no {missing[0]} of the paper {paper} here: name its folder with --paper FOLDER")
     return {name: tables[name] for name in experiment.tables}
+
+
+def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
+    """Say which printed numbers are not shown by mistake: the paper is not here, or misspells a task or method."""
+    if experiment.paper and experiment.paper not in find_papers():
+        yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
+    for name, content in load_contents(experiment).items():
+        tasks = {column.task for column in content.columns.values()}
+        for kind, group, printed in (("task", "task", tasks), ("method", "calibration", set(content.methods))):
+            ran = set(runs[kind])
+            for word in sorted(printed - ran):
+                nearest = difflib.get_close_matches(word, ran, n=1, cutoff=0.75)
+                if nearest and find_config(group, word) is None:
+                    where = f"published.yaml of {experiment.paper}, {name}"
+                    yield f"{where}, has a {kind} {word}: did you mean {nearest[0]}?"
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow
 
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.papers.folders import find_config_folders, find_papers
+from isobench.papers.folders import find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
@@ -112,7 +112,7 @@ def judge_claim(
 
 def _find_misspelling(claim: Claim) -> Outcome | None:
     """Return the outcome of a claim whose experiment no paper has; None if one has it."""
-    experiments = {file.stem for folder in find_config_folders() for file in folder.glob("experiment/*.yaml")}
+    experiments = list_configs("experiment")
     if claim.experiment in experiments:
         return None
     nearest = suggest_nearest(claim.experiment, experiments)

@@ -18,6 +18,7 @@ from isobench.config.command_line import (
     split_config_dirs,
 )
 from isobench.config.schema import Config, Experiment, Selection, to_config
+from isobench.papers.folders import find_papers
 from isobench.runs.plan import list_run_folders, read_runs
 from isobench.runs.run import Run
 from isobench.sweep.planning import compose_sweep, find_experiment_name, plan_runs
@@ -115,7 +116,8 @@ def take_own_experiment(rows: Sequence[Run], arguments: Sequence[str]) -> list[R
     except MissingConfigException as error:
         if not names or error.missing_cfg_file != f"experiment/{names[0].removeprefix(EXPERIMENT)}":
             raise
-        print_note(f"there is no {error.missing_cfg_file}.yaml here, so no analysis: add --config-dir=FOLDER")
+        if rows[0].cfg.experiment.paper in (None, *find_papers()):  # else the report says that its paper is not here
+            print_note(f"there is no {error.missing_cfg_file}.yaml here, so no analysis: add --config-dir=FOLDER")
         with compose_sweep([text for text in arguments if text not in names]) as (_, base, _):
             own = to_config(base)
         experiment = rows[0].cfg.experiment

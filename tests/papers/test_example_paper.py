@@ -6,10 +6,15 @@ import shlex
 import shutil
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, make_config, make_record
 
+from isobench.common.errors import UserError
 from isobench.common.tidy import read_rows
+from isobench.data.scale import find_scale_differences
 from isobench.papers.published import load_tables
+from isobench.report.build import build_report
+from isobench.runs.folder import RunFolder
+from isobench.runs.run import Run
 
 FOLDER = ROOT / "examples" / "paper"
 
@@ -62,9 +67,11 @@ def test_its_printed_numbers_differ_by_a_tenth(monkeypatch):
 
 
 BROKEN = {
-    "title: [": "paper.yaml can't be read",
-    "title: x\ncolour: red\n": "paper.yaml: colour: ",
-    "authors: [x]\n": "paper.yaml: title: ",
+    "title: [": "paper.yaml, line 1: ",
+    "title: x\ncolour: red\n": "paper.yaml: colour: there is no such entry",
+    "authors: [x]\n": "paper.yaml: title: it is missing",
+    "": "paper.yaml: write entries, KEY: VALUE",
+    "title: x\nauthors: {a: b}\n": "paper.yaml: authors: write a list: [ONE, TWO]",
 }
 
 
@@ -154,3 +161,65 @@ def test_the_core_runs_without_any_paper(tmp_path, tiny, reviews, cache):
     assert done.returncode == 0, done.stderr
     (record,) = tmp_path.glob("outputs/runs/*/result.json")
     assert json.loads(record.read_text())["status"] == "finished"
+
+
+def test_the_papers_encoders_and_tasks_are_those_of_its_printed_table(monkeypatch):
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(FOLDER))
+    of_paper = ("experiment.paper=paper", "experiment.tables=[table1]", "encoder=minilm", "task.name=greetings")
+    assert find_scale_differences(make_config(*of_paper)) == []
+    assert find_scale_differences(make_config(*of_paper, "encoder=gpt2")) == ["encoder gpt2 is not the paper's"]
+    assert find_scale_differences(make_config(*of_paper[:3], "task=rte")) == ["task rte is not in the paper"]
+    isobn = make_config("experiment.paper=isobn", "experiment.tables=[table1]", "encoder=gpt2", "task=wnli")
+    assert find_scale_differences(isobn) == ["encoder gpt2 is not the paper's", "task wnli is not in the paper"]
+
+
+MISTAKES = {
+    "[90.00, 1.0]": ("[ninety, 1.0]", "table1.cells.minilm.plain.Greetings.0: write a number as it is printed"),
+    "form: [mean, sd]": ("form: mean", "table1.form: write a list: [ONE, TWO]"),
+    "what:": ("wat:", "table1.what: it is missing"),
+    "methods: {": ("shape: 1\n  methods: {", "table1.shape: there is no such entry"),
+    "[mean, sd]": ("[mean, sd", "published.yaml, line 5: "),
+}
+
+
+def change_paper(folder, text, wrong, monkeypatch):
+    """Copy the paper into a folder with another text in its published.yaml."""
+    shutil.copytree(FOLDER, folder)
+    file = folder / "published.yaml"
+    file.write_text(file.read_text().replace(text, wrong, 1))
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(folder))
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_in_published_yaml_is_named(monkeypatch, tmp_path, text):
+    name = f"wrong{list(MISTAKES).index(text)}"
+    wrong, message = MISTAKES[text]
+    change_paper(tmp_path / name, text, wrong, monkeypatch)
+    with pytest.raises(UserError, match=re.escape(message)):
+        load_tables(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "said"),
+    [
+        ("task: greetings", "task: greeting", "has a task greeting: did you mean greetings?"),
+        ("halved: halved", "halvd: halved", "has a method halvd: did you mean halved?"),
+        ("minilm:", "minilm:", None),
+    ],
+)
+def test_a_misspelt_task_or_method_of_a_printed_table_is_said(monkeypatch, tmp_path, text, wrong, said):
+    name = f"misspelt_{text[0]}"
+    change_paper(tmp_path / name, text, wrong, monkeypatch)
+    cfg = make_config(f"experiment.paper={name}", "experiment.tables=[table1]", "task.name=greetings")
+    cfg.calibration["name"] = "halved"
+    notes = build_report(cfg.experiment, [Run(cfg, RunFolder(str(tmp_path), "1" * 64), make_record(cfg))]).notes
+    assert len(notes) == (said is not None)
+    assert said is None or said in notes[0]
+
+
+def test_runs_of_a_paper_that_is_not_here_are_shown_with_one_line(tmp_path):
+    cfg = make_config("task.name=greetings")
+    cfg.experiment.paper, cfg.experiment.tables = "paper", ["table1"]
+    report = build_report(cfg.experiment, [Run(cfg, RunFolder(str(tmp_path), "1" * 64), make_record(cfg))])
+    assert len(report.cells) == 1
+    assert report.notes == ["The printed numbers of paper are not shown: name its folder with --paper FOLDER."]
