@@ -178,7 +178,7 @@ def nothing_improves(report: Report) -> Outcome:
     compared = list_score_cells(report.cells).query("compared")
     if tested.empty:
         if constant or compared["difference"].isna().any():
-            return Outcome(UNDECIDED, f"every score is undefined or of a constant predictor{left_out}")
+            return Outcome(UNDECIDED, f"no task is left to test: scores are undefined or of single seeds{left_out}")
         return Outcome(NOT_RUN, "no comparison of two or more seeds")
     gains = tested[(tested["p_holm"] < ALPHA) & (tested["difference"] > 0)]
     numbers = f"{len(gains)} of {len(tested)} comparisons on {', '.join(tested['column'].unique())} are gains"

@@ -181,3 +181,25 @@ def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tm
     assert "nothing of this bundle is imported" in err
     assert "Imported 4 runs" in out
     assert len(list((tmp_path / "outputs" / "runs").iterdir())) == 4
+
+
+@pytest.mark.parametrize("mistake", ["score", "added", "removed"])
+def test_a_bundle_whose_files_are_not_those_of_its_manifest_is_not_reported(command, bundle, tmp_path, mistake):
+    """Also if the forged record's own checksum was repaired."""
+    from isobench.cli import report
+    from isobench.common.files import add_json_checksum, drop_json_checksum
+
+    copy = shutil.copytree(bundle, tmp_path / "copy")
+    record = min(copy.glob("runs/*/result.json"))
+    if mistake == "score":
+        content = drop_json_checksum(json.loads(record.read_text()))
+        content["best"]["score"] = content["best"]["selection"] = 0.999
+        record.write_text(json.dumps(add_json_checksum(content)))
+    elif mistake == "added":
+        (copy / "notes.txt").write_text("read me")
+    else:
+        min(copy.glob("runs/*/predictions.parquet")).unlink()
+    code, out, err = command(report.main, str(copy), f"output_dir={tmp_path}/outputs")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"isobench verify {copy}" in err
+    assert not (tmp_path / "outputs").exists()

@@ -110,9 +110,9 @@ def test_a_table_has_its_form(paper, name):
         ("colums: {}", "table1.colums: "),
         ("form: mean", "table1.form: "),
         ("what: 7", "table1.what: "),
-        ("cells: {e: {r: {c: [many]}}}", "table1.cells.e.r.c.0."),
+        ("cells: {e: {r: {c: [many]}}}", "table1.cells.e.r.c.0: "),
         ("columns: {c: {task: rte, time: hours}}", "table1.columns.c.time: "),
-        ("what: [", "is no YAML: "),
+        ("what: [", "published.yaml, line "),
     ],
 )
 def test_a_damaged_table_is_said_in_one_line_with_its_place(tmp_path, monkeypatch, line, message):

@@ -107,6 +107,15 @@ def test_constant_predictors_were_run(constant):
     assert (outcome.word, outcome.numbers.endswith("constant predictors: isobn_paper on rte")) == (UNDECIDED, True)
 
 
+def test_nothing_improves_says_what_is_true_if_no_task_is_left():
+    constant = make_runs("cosine", PLAIN, **CONSTANT)
+    single = [*make_runs("none", [70.0], task="mrpc"), *make_runs("cosine", [70.1], task="mrpc")]
+    outcome = nothing_improves(make_report(*make_runs("none", PLAIN), *constant, *single))
+    assert outcome.word == UNDECIDED
+    assert outcome.numbers.startswith("no task is left to test")
+    assert "every score" not in outcome.numbers
+
+
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
     plain = make_runs("none", PLAIN)
     failed = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(9)), *make_runs("flow", PLAIN[::-1])))
