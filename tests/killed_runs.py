@@ -1,11 +1,15 @@
-"""Runs in processes of their own, killed at a chosen moment; the fixture ``processes`` starts them."""
+"""Runs that are stopped: killed in processes of their own, which the fixture ``processes`` starts, or by a signal."""
 
 import gc
 import json
 import os
+import shutil
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from helpers import drop_replaced
 
 
@@ -64,3 +68,60 @@ def outcome(outputs: Path) -> tuple:
     record = json.loads(file.read_text())
     assert record["status"] == "finished"
     return record["history"], record["best"], (file.parent / "predictions.parquet").read_bytes()
+
+
+@contextmanager
+def stop_training(is_moment: Callable[[int, int], bool]) -> Iterator[list[int]]:
+    """Send this process SIGTERM at the end of every batch for which ``is_moment(step, batch)`` is true.
+
+    ``batch`` counts the batches of all runs, from 1. Yields the optimiser's step at the end of each batch.
+    """
+    from isobench.training.checkpoint import Checkpointer
+
+    original, steps = Checkpointer.on_train_batch_end, []
+
+    def stop(self, trainer, *rest):
+        steps.append(trainer.global_step)
+        if is_moment(trainer.global_step, len(steps)):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self, trainer, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+        yield steps
+
+
+def check_accumulation(cli, base: list[str], tiny: str, folder: Path) -> dict:
+    """Check that 2 x 8 examples a step are 1 x 16, also interrupted within a step; returns the record of 1 x 16.
+
+    The runs train the tiny encoder without dropout, for an epoch of ten steps.
+    """
+    still, outputs = folder / "still", folder / "outputs"
+    shutil.copytree(tiny, still)
+    config = json.loads((still / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (still / "config.json").write_text(json.dumps(config))
+    base = [*base, f"encoder.path={still}", "optimization.epochs=1"]
+    halves = [*base, "optimization.batch_size=8", "optimization.accumulate=2"]
+    seen: list[Path] = []
+
+    def run(arguments):
+        code, _, err = cli(*arguments)
+        assert code == 0, err
+        (file,) = (file for file in outputs.glob("runs/*/result.json") if file not in seen)
+        seen.append(file)
+        return json.loads(file.read_text())
+
+    one, two = run(base), run(halves)
+    assert one["history"][0]["step"] == two["history"][0]["step"] == 10
+    for name, value in one["history"][0]["isotropy"].items():
+        if "printed" not in name:  # rows of an eigenvector matrix whose kernel's basis is arbitrary
+            assert two["history"][0]["isotropy"][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+    seen.pop().unlink()
+    with stop_training(lambda step, batch: batch == 11) as steps:  # its gradient is in the checkpoint
+        assert cli(*halves)[0] == 128 + signal.SIGTERM
+    assert steps[-2:] == [5, 5]  # between two batches of one step
+    again = run(halves)
+    assert again["attempts"] == 2
+    assert (again["history"], again["predictions"]) == (two["history"], two["predictions"])
+    return one

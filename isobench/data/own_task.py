@@ -156,7 +156,7 @@ def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
     return list(dict.fromkeys([*([primary] if primary else []), *suitable]))
 
 
-def describe_own_data(cfg: Config) -> str:
+def _describe_own_data(cfg: Config) -> str:
     """Say in one line how a completed config reads the user's own files."""
     task = cfg.task
     counts = ", ".join(
@@ -176,7 +176,7 @@ def describe_own_data(cfg: Config) -> str:
 def print_own_data(configs: Iterable[Config]) -> None:
     """Print on standard error how completed configs read the user's own files, each way once."""
     different = {repr((cfg.task, cfg.data.files)): cfg for cfg in configs if cfg.data.files}
-    for line in dict.fromkeys(map(describe_own_data, different.values())):
+    for line in dict.fromkeys(map(_describe_own_data, different.values())):
         print_note(line)
 
 

@@ -88,13 +88,13 @@ def check_export_folder(cfg: Config) -> None:
         raise UserError(f"checkpoint.export={folder} is where the runs' own folders are: name another folder")
 
 
-def format_outcome(row: Run, known: bool) -> str:
+def format_outcome(run: Run, known: bool) -> str:
     """Describe a run's outcome in one line; ``known``: it was finished before this command."""
-    record = row.record
-    name = format_run_name(row.cfg)
+    record = run.record
+    name = format_run_name(run.cfg)
     if record is None:
         return f"{name}: another process is running it"
-    outcome = f"{row.cfg.task.primary} {format_score(row)}"
+    outcome = f"{run.cfg.task.primary} {format_score(run)}"
     if record.failure:
         outcome = f"failed: {record.failure.message}"
     seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
@@ -102,34 +102,34 @@ def format_outcome(row: Run, known: bool) -> str:
     return f"{name}: {outcome}{seconds}{advice}"
 
 
-def _describe_further_files(row: Run) -> Iterator[str]:
+def _describe_further_files(run: Run) -> Iterator[str]:
     """Yield a sentence on where a finished run's predictions for a test split are, and one on its exported model."""
-    split = row.cfg.task.test_split
-    if split is not None and row.record and row.record.predictions:
-        count = (row.record.data.examples or {}).get(split)
-        file = row.folder.path / row.record.predictions.file
+    split = run.cfg.task.test_split
+    if split is not None and run.record and run.record.predictions:
+        count = (run.record.data.examples or {}).get(split)
+        file = run.folder.path / run.record.predictions.file
         yield f"{split} is not scored; its {count} predictions are in {file}"
-    if row.cfg.checkpoint.export:
-        yield _describe_export(row.cfg.checkpoint.export, row)
+    if run.cfg.checkpoint.export:
+        yield _describe_export(run.cfg.checkpoint.export, run)
 
 
-def _describe_export(export: str, row: Run) -> str:
+def _describe_export(export: str, run: Run) -> str:
     """Write a line on where a run's model was exported to, and on the parts of it that transformers doesn't load.
 
     There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set; the line says so.
     """
-    folder = find_export_folder(export, row.folder.key)
-    reported = row.record.best.epoch if row.record and row.record.best else None
+    folder = find_export_folder(export, run.folder.key)
+    reported = run.record.best.epoch if run.record and run.record.best else None
     try:
         about = read_json(folder / EXPORT_FILE)
     except FileNotFoundError:
         about = {}
     except (OSError, ValueError):
-        return f"{folder / EXPORT_FILE} is damaged or was changed: remove {row.folder.path} to train and export again"
+        return f"{folder / EXPORT_FILE} is damaged or was changed: remove {run.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
         return (
             f"not exported, because epoch {reported} had ended before checkpoint.export was set: remove "
-            f"{row.folder.path} to train and export it"
+            f"{run.folder.path} to train and export it"
         )
     text = f"epoch {about['epoch']} exported to {folder}, for transformers' {about['load_with']}"
     if not about["lacks"]:
@@ -137,13 +137,13 @@ def _describe_export(export: str, row: Run) -> str:
     return f"{text}; beside it, because transformers can't express it: {', '.join(about['lacks'])}"
 
 
-def print_missing_exports(rows: Iterable[Run]) -> None:
+def print_missing_exports(runs: Iterable[Run]) -> None:
     """Say in one line which finished runs are not in the folder of ``checkpoint.export``."""
     missing = [
-        row.folder.path.name
-        for row in rows
-        if row.cfg.checkpoint.export and row.record and row.record.status == "finished"
-        if not (find_export_folder(row.cfg.checkpoint.export, row.folder.key) / EXPORT_FILE).exists()
+        run.folder.path.name
+        for run in runs
+        if run.cfg.checkpoint.export and run.record and run.record.status == "finished"
+        if not (find_export_folder(run.cfg.checkpoint.export, run.folder.key) / EXPORT_FILE).exists()
     ]
     if missing:
         named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -153,11 +153,11 @@ def print_missing_exports(rows: Iterable[Run]) -> None:
         )
 
 
-def choose_exit_code(rows: list[Run], *codes: int) -> int:
+def choose_exit_code(runs: list[Run], *codes: int) -> int:
     """Return the gravest of some exit codes and the one that these runs' records stand for.
 
     From the gravest: a user error, a failed run, a run that another process is running, done.
     """
-    failed = any(row.record is not None and row.record.status == "failed" for row in rows)
+    failed = any(run.record is not None and run.record.status == "failed" for run in runs)
     all_codes = {*codes, EXIT_FAILED if failed else EXIT_DONE}
     return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in all_codes)

@@ -1,14 +1,13 @@
 """Every method in conf/calibration: it trains, and a run that is interrupted goes on to the same bits."""
 
 import json
-import os
-import shutil
 import signal
 from pathlib import Path
 
 import pytest
 import torch
 from helpers import make_config
+from killed_runs import check_accumulation, stop_training
 
 from isobench.common.packages import conf_dir
 from isobench.training.instantiate import instantiate_chain
@@ -19,9 +18,7 @@ METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.y
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_trains_and_resumes_to_the_same_bits(cli, small, outputs, monkeypatch, method):
-    from isobench.training.checkpoint import Checkpointer
-
+def test_it_trains_and_resumes_to_the_same_bits(cli, small, outputs, method):
     arguments = [*small, f"calibration={method}", "optimization.epochs=1"]
     code, _, err = cli(*arguments)
     assert code == 0, err
@@ -30,15 +27,7 @@ def test_it_trains_and_resumes_to_the_same_bits(cli, small, outputs, monkeypatch
     assert expected["config"]["calibration"]["name"] == method
     assert expected["history"][0]["isotropy"]["embedding/ev1"] is not None
     file.unlink()
-    original = Checkpointer.on_train_batch_end
-
-    def interrupt(self, trainer, *rest):
-        if trainer.global_step == 5:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
+    with stop_training(lambda step, batch: step == 5):
         assert cli(*arguments)[0] == 128 + signal.SIGTERM
     assert not file.exists()
     assert cli(*arguments)[0] == 0
@@ -64,66 +53,16 @@ def test_columns_that_don_t_fit_the_pooler_are_refused(cli, small, outputs):
     assert code == 0, err
 
 
-def test_accumulated_gradients_are_the_big_batchs_and_resume_to_the_same_bits(
-    cli, small, tiny, outputs, tmp_path, monkeypatch
-):
-    """2 x 8 examples a step is 1 x 16, for a method that sees no batch; steps and checkpoints count steps."""
-    from isobench.training.checkpoint import Checkpointer
-
-    still = tmp_path / "still"  # the same encoder without dropout
-    shutil.copytree(tiny, still)
-    config = json.loads((still / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (still / "config.json").write_text(json.dumps(config))
-    base = [*small, f"encoder.path={still}", "calibration=spectrum_polynomial", "optimization.epochs=1"]
+def test_accumulated_gradients_are_the_big_batchs_and_resume_to_the_same_bits(cli, small, tiny, tmp_path):
+    """For a method that sees no batch; steps and checkpoints count steps."""
+    base = [*small, "calibration=spectrum_polynomial"]
     base += ["task.train_samples=152"]  # the last step has half the examples, and one batch of two
-    halves = [*base, "optimization.batch_size=8", "optimization.accumulate=2"]
-    seen: list[Path] = []
-
-    def history(arguments):
-        code, _, err = cli(*arguments)
-        assert code == 0, err
-        (file,) = (f for f in outputs.glob("runs/*/result.json") if f not in seen)
-        seen.append(file)
-        return json.loads(file.read_text())
-
-    one, two = history(base), history(halves)
-    assert one["history"][0]["step"] == two["history"][0]["step"] == 10
-    for name, value in one["history"][0]["isotropy"].items():
-        if "printed" in name:
-            continue  # rows of an eigenvector matrix whose kernel's basis is arbitrary
-        assert two["history"][0]["isotropy"][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
-    seen.pop().unlink()
-    original, steps = Checkpointer.on_train_batch_end, []
-
-    def interrupt(self, trainer, *rest):
-        steps.append(trainer.global_step)
-        if len(steps) == 11:  # between two batches of one step: its gradient is in the checkpoint
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
-        assert cli(*halves)[0] == 128 + signal.SIGTERM
-    assert steps[-2:] == [5, 5]
-    again = history(halves)
-    assert again["attempts"] == 2
-    assert (again["history"], again["predictions"]) == (two["history"], two["predictions"])
+    check_accumulation(cli, base, tiny, tmp_path)
 
 
-def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_mean(cli, small, outputs, monkeypatch):
-    from isobench.training.checkpoint import Checkpointer
-
+def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_mean(cli, small, outputs):
     arguments = [*small, "optimization.accumulate=100", "optimization.epochs=1"]
-    original = Checkpointer.on_train_batch_end
-
-    def interrupt(self, trainer, module, out, batch, index):
-        if index == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, module, out, batch, index)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
+    with stop_training(lambda step, batch: batch == 4):
         assert cli(*arguments)[0] == 128 + signal.SIGTERM
     assert not list(outputs.glob("runs/*/result.json"))
     assert cli(*arguments)[0] == 0

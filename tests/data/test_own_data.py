@@ -8,7 +8,7 @@ from helpers import make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data import sources
-from isobench.data.own_task import check_own_files, describe_own_data
+from isobench.data.own_task import check_own_files
 from isobench.data.sources import are_hidden
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -283,14 +283,3 @@ def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tin
 )
 def test_labels_that_are_all_minus_one_are_hidden_unless_a_class_is_called_so(values, classes, hidden):
     assert are_hidden(values, classes) == hidden
-
-
-def test_the_line_on_what_was_found_says_that_the_test_split_is_not_scored(tmp_path):
-    train, test = (
-        write(tmp_path / f"{name}.csv", ["a", "b"], labels)
-        for name, labels in (("train", [0, 1]), ("test", [-1, -1]))
-    )
-    files = f"data.files={{train: {train}, validation: {train}, test: {test}}}"
-    cfg = make_config("task=mine", files, "task.test_split=test")
-    assert "validation train.csv (2 rows), test test.csv (2 rows, not scored); " in describe_own_data(cfg)
-    assert np.isnan(read(cfg, "test").labels).all()

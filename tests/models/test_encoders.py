@@ -115,28 +115,6 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     assert not any("not in the checkpoint:" in note for note in loaded.warnings)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda folder: shutil.rmtree(folder), "does not exist"),
-        (lambda folder: (folder / "config.json").unlink(), "no config.json"),
-        (
-            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-            "no .safetensors weights",
-        ),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"not weights"), "can't be loaded"),
-        (lambda folder: (folder / "config.json").write_text("{"), "can't be loaded"),
-    ],
-)
-def test_bad_weights_are_one_line(tiny, tmp_path, spoil, message):
-    folder = tmp_path / "model"
-    shutil.copytree(tiny, folder)
-    spoil(folder)
-    with pytest.raises(UserError, match=message) as error:
-        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
-    assert "\n" not in str(error.value)
-
-
 def test_a_decoders_first_token_is_refused(tmp_path):
     save_tiny(tmp_path, "gpt2")
     with pytest.raises(UserError, match="encoder.pooling=last or mean"):
@@ -224,6 +202,9 @@ def put(name: str, content: str):
 
 
 DAMAGES = {
+    "does not exist": shutil.rmtree,
+    "no config.json": lambda folder: (folder / "config.json").unlink(),
+    "no .safetensors weights": lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
     "config.json is damaged (it is not JSON): copy it again": cut("config.json"),
     "config.json must hold a JSON object": put("config.json", "[]"),
     "tokenizer.json is damaged (it is not JSON)": cut("tokenizer.json"),

@@ -1,7 +1,6 @@
 """The sample that a method gets at the start of every epoch: which vectors, and that nothing else notices it."""
 
 import json
-import os
 import signal
 from types import SimpleNamespace
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import make_config, train_run, use_torch_dropout
+from killed_runs import stop_training
 
 from isobench.calibration import IStar
 from isobench.data.batches.tokens import EpochSampler
@@ -109,8 +109,6 @@ def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch)
 @pytest.mark.parametrize("scope", ["cls", "tokens"])
 def test_a_run_that_goes_on_within_an_epoch_takes_no_new_sample(cli, small, outputs, monkeypatch, scope):
     """The same bits, with a sample for each epoch and no more."""
-    from isobench.training.checkpoint import Checkpointer
-
     targets, original_prepare = [], IStar.prepare
 
     def prepare(self, embeddings):
@@ -125,15 +123,7 @@ def test_a_run_that_goes_on_within_an_epoch_takes_no_new_sample(cli, small, outp
     assert len(targets) == 2
     assert not torch.equal(*targets)
     file.unlink()
-    original = Checkpointer.on_train_batch_end
-
-    def interrupt(self, trainer, *rest):
-        if trainer.global_step == 15:  # in the second of two epochs of ten steps
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
+    with stop_training(lambda step, batch: step == 15):  # in the second of two epochs of ten steps
         assert cli(*arguments)[0] == 128 + signal.SIGTERM
     assert cli(*arguments)[0] == 0
     found = json.loads(file.read_text())

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import drop_replaced, tiny_overrides
-from killed_runs import outcome, run_and_die, start
+from killed_runs import outcome, run_and_die, start, stop_training
 
-from isobench.training.checkpoint import Checkpointer, CheckpointFiles
+from isobench.training.checkpoint import CheckpointFiles
 
 pytestmark = pytest.mark.slow
 
@@ -348,17 +348,9 @@ def test_ctrl_c_while_an_object_is_destroyed_is_not_lost(cli, small, outputs, mo
 
 
 @pytest.mark.parametrize(("told", "saved"), [(9, 9), (10, 11), (20, 21), (30, None)])
-def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, monkeypatch, told, saved):
+def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, undisturbed, told, saved):
     """Lightning would take a checkpoint made there for a finished epoch; after the last epoch the run just ends."""
-    original = Checkpointer.on_train_batch_end
-
-    def stop(self, trainer, *rest):
-        if trainer.global_step == told:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+    with stop_training(lambda step, batch: step == told):
         code, _, _ = cli(*long, "checkpoint.steps=null")
     assert code == 128 + signal.SIGTERM
     files = [file.name for file in outputs.glob("runs/*/checkpoints/*")]
@@ -367,19 +359,11 @@ def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, u
     assert outcome(outputs) == undisturbed
 
 
-def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long, outputs, monkeypatch):
+def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long, outputs):
     """Every batch is an epoch's last one, on which nothing can be saved: waiting for another would be for ever."""
-    original, steps = Checkpointer.on_train_batch_end, []
     single = [*long, "optimization.batch_size=1000", "checkpoint.steps=1"]
 
-    def stop(self, trainer, *rest):
-        steps.append(trainer.global_step)
-        if trainer.global_step == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", stop)
+    with stop_training(lambda step, batch: step == 2) as steps:
         code, _, _ = cli(*single)
     assert (code, steps) == (128 + signal.SIGTERM, [1, 2])
     assert not list(outputs.glob("runs/*/checkpoints/*"))

@@ -159,13 +159,6 @@ def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, output
     assert history[0]["isotropy"]["vocabulary/i1"] != history[1]["isotropy"]["vocabulary/i1"]  # it was trained
 
 
-def test_curves_survive_an_interruption():
-    monitor, later = IsotropyMonitor(), IsotropyMonitor()
-    monitor.curves = {"head": [[0.5, 1.0]]}
-    later.load_state_dict(json.loads(json.dumps(monitor.state_dict())))
-    assert later.curves == monitor.curves
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("monitor", "message"),

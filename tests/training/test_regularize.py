@@ -1,15 +1,13 @@
 """The hook ``regularize``: the example of CONTRIBUTING.md in whole runs, accumulated, resumed, and in translation."""
 
 import json
-import os
 import re
-import shutil
-import signal
 import sys
 
 import pytest
 import torch
 from helpers import ROOT, make_config
+from killed_runs import check_accumulation
 
 from isobench.calibration import Calibration, Chain, Link
 from isobench.runs.identity import identify
@@ -41,59 +39,21 @@ def test_the_pages_example_adds_the_mean_squared_length(example):
     torch.testing.assert_close(h.grad, h.detach() / 6)
 
 
-def run_history(cli, outputs, seen, arguments):
-    code, _, err = cli(*arguments)
-    assert code == 0, err
-    (file,) = set(outputs.glob("runs/*/result.json")) - seen
-    seen.add(file)
-    return json.loads(file.read_text())
-
-
 @pytest.mark.slow
 def test_the_pages_example_trains_in_a_chain_under_mixed_precision(cli, small, outputs, example):
     base = [*small, "--config-dir", str(example), "optimization.epochs=1", "trainer.precision=bf16-mixed"]
     base += ["calibration=[isobn_paper,short]"]
-    seen: set = set()
-    results = [run_history(cli, outputs, seen, [*base, f"calibration.then.strength={s}"]) for s in (0.0, 10.0)]
-    assert results[0]["history"] != results[1]["history"]
+    code, _, err = cli(*base, "calibration.then.strength=0.0,10.0", "-m")
+    assert code == 0, err
+    first, second = (json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json"))
+    assert first["history"] != second["history"]
 
 
 @pytest.mark.slow
-def test_accumulated_it_is_the_big_batchs_and_resumes_to_the_same_bits(
-    cli, small, tiny, outputs, example, tmp_path, monkeypatch
-):
-    """2 x 8 examples a step is 1 x 16, because the example is a mean over rows."""
-    from isobench.training.checkpoint import Checkpointer
-
-    still = tmp_path / "still"  # the same encoder without dropout
-    shutil.copytree(tiny, still)
-    config = json.loads((still / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (still / "config.json").write_text(json.dumps(config))
-    base = [*small, "--config-dir", str(example), f"encoder.path={still}", "calibration=short"]
-    base += ["calibration.strength=0.5", "optimization.epochs=1"]
-    halves = [*base, "optimization.batch_size=8", "optimization.accumulate=2"]
-    seen: set = set()
-    one, two = run_history(cli, outputs, seen, base), run_history(cli, outputs, seen, halves)
-    for name, value in one["history"][0]["isotropy"].items():
-        if "printed" not in name:  # rows of an eigenvector matrix whose kernel's basis is arbitrary
-            assert two["history"][0]["isotropy"][name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
-    (file,) = (f for f in seen if json.loads(f.read_text())["key"] == two["key"])
-    file.unlink(), seen.remove(file)
-    original, steps = Checkpointer.on_train_batch_end, []
-
-    def interrupt(self, trainer, *rest):
-        steps.append(trainer.global_step)
-        if len(steps) == 11:  # between two batches of one step
-            os.kill(os.getpid(), signal.SIGTERM)
-        return original(self, trainer, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpointer, "on_train_batch_end", interrupt)
-        assert cli(*halves)[0] == 128 + signal.SIGTERM
-    again = run_history(cli, outputs, seen, halves)
-    assert again["attempts"] == 2
-    assert (again["history"], again["predictions"]) == (two["history"], two["predictions"])
+def test_accumulated_it_is_the_big_batchs_and_resumes_to_the_same_bits(cli, small, tiny, example, tmp_path):
+    """Because the example is a mean over rows."""
+    base = [*small, "--config-dir", str(example), "calibration=short", "calibration.strength=0.5"]
+    check_accumulation(cli, base, tiny, tmp_path)
 
 
 class Kept(Calibration):
