@@ -252,7 +252,7 @@ def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
 
 def read_analysis_rows(output_dir: Path, experiment: str) -> dict[str, list[dict[str, Any]]]:
     """Read the rows that an experiment's analysis wrote."""
-    from isobench.analyses.rows import read_rows
+    from isobench.analyses.rows import read_stored_rows
     from isobench.runs.folder import report_folder
 
-    return read_rows(report_folder(str(output_dir), experiment))
+    return read_stored_rows(report_folder(str(output_dir), experiment))

@@ -113,7 +113,7 @@ def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":
     return tables
 
 
-def read_rows(folder: Path, names: Iterable[str] | None = None) -> Rows:
+def read_stored_rows(folder: Path, names: Iterable[str] | None = None) -> Rows:
     """Read the rows that an analysis wrote, some of them or all.
 
     Raises:

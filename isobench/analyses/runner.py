@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 from rich.table import Table
 
-from isobench.analyses.rows import SubjectNames, make_tables, name_subjects, needs_training, read_about, read_rows
+from isobench.analyses.rows import (
+    SubjectNames,
+    make_tables,
+    name_subjects,
+    needs_training,
+    read_about,
+    read_stored_rows,
+)
 from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
@@ -109,7 +116,7 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         raise UserError(f"{source} has no rows of an analysis: run the experiment first")
     try:
         about["analysis"]["_target_"] = analysis["_target_"]
-        shown = show_rows(about, read_rows(source))
+        shown = show_rows(about, read_stored_rows(source))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
     with require_writable(folder):

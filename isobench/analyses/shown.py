@@ -77,14 +77,14 @@ def show_all(rows: Rows) -> Shown:
         columns = list(dict.fromkeys(column for row in own for column in row))
         table = make_table(name, columns, ())
         for row in own[:LONGEST_TABLE]:
-            table.add_row(*(format_value(row.get(column)) for column in columns))
+            table.add_row(*(_format_value(row.get(column)) for column in columns))
         tables.append(table)
         if len(own) > LONGEST_TABLE:
             notes.append(f"{name}: the first {LONGEST_TABLE} of {len(own):,} rows; {name}.parquet has all.")
     return Shown(tables, {}, notes)
 
 
-def format_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Write any value of a row; a dash where there is none."""
     return format_number(value, ".4g") if value is None or isinstance(value, float) else str(value)
 

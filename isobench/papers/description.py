@@ -28,7 +28,7 @@ class PaperTask(_Part):
     as_classes: int | None = Field(default=None, description="classes into which the paper divides the scores")
 
 
-class Shown(_Part):
+class TableOrFigure(_Part):
     """A table or figure of the paper, and the command that makes it."""
 
     command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
@@ -47,7 +47,9 @@ class Paper(_Part):
     links: dict[str, str] = Field(default_factory=dict, description="name -> address")
     scale: str = Field(default="", description="what scale=paper means: encoders, data, seeds")
     tasks: dict[str, PaperTask] = Field(default_factory=dict, description="task -> the paper's data of it")
-    shows: dict[str, Shown] = Field(default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command")
+    shows: dict[str, TableOrFigure] = Field(
+        default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command"
+    )
     differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
 
 

@@ -91,21 +91,6 @@ class PublishedTable(PublishedPart):
     )
 
 
-def find_published_cell(
-    paper: str | None, table: str | None, encoder: str, method: str, task: str, metric: str
-) -> PrintedCell | None:
-    """Find the printed cell and the encoder it is of: this encoder if the paper has it, else the table's first.
-
-    ``method`` is a calibration's name; variants of a paper's method share its cell (``methods`` in the file).
-    None if the paper has no such cell, or its column is of another metric.
-    """
-    content = load_tables(paper).get(table) if paper and table else None
-    name = find_column(content, task, metric) if content else None
-    if content is None or name is None:
-        return None
-    return find_cell_in_column(content, encoder, method, name)
-
-
 def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:
     """Find the printed cell, and the encoder it is of, in the column with this printed name."""
     row = table.methods.get(method)

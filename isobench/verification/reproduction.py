@@ -22,7 +22,7 @@ from isobench.data.seq2seq_pairs import read_pairs
 from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
 from isobench.runs.record import Provenance, RunRecord
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.run_check import CheckedRun, PredictedSplit, read_own_classes, read_predictions
+from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions, read_own_classes
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
@@ -60,8 +60,9 @@ def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, 
         NotAvailable, UserError: data, weights or classes are not here.
     """
     cfg = cfg if options.trust else use_own_classes(cfg)
+    data = _locate_data(cfg, options)  # first, because it reads nothing
     encoder = _find_encoder(fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder
-    return replace(cfg, data=_locate_data(cfg, options), encoder=encoder, output_dir=output_dir)
+    return replace(cfg, data=data, encoder=encoder, output_dir=output_dir)
 
 
 def use_own_classes(cfg: Config) -> Config:
@@ -316,8 +317,8 @@ def _compare_training(
         return FAILS, f"its config gives the run {run_folder_name(new.key)} with the data here"
     if new.failure is not None or new.best is None or old.best is None:
         return FAILS, f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
-    before = read_predictions(stored, cfg.task, {}) if stored is not None else {}
-    after = read_predictions(content, cfg.task, {})
+    before = parse_predictions(stored, cfg.task, {}) if stored is not None else {}
+    after = parse_predictions(content, cfg.task, {})
     has_same_predictions = all(
         np.array_equal(predicted.predictions, after[split].predictions) for split, predicted in before.items()
     )

@@ -211,7 +211,7 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
         content = folder.read(file, TABLE_LIMIT)
         if folder.digest(file) != record.predictions.sha256:
             raise ValueError("their sha256 is not the record's")
-        splits = read_predictions(content, cfg.task, record.data.examples)
+        splits = parse_predictions(content, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
         outcomes.note(run.name, "scores", FAILS, f"its predictions can't be used: {extract_first_line(error)}")
         run.has_unusable_predictions = True
@@ -261,7 +261,7 @@ def _is_close(recorded: Any, computed: Any) -> bool:
     return math.isclose(recorded, computed, rel_tol=ROUNDING, abs_tol=ROUNDING)
 
 
-def check_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
+def compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
     """Check that runs on the same data and task have the same labels; those that fewer runs have are wrong."""
     groups: dict[str, dict[str, str]] = {}
     for run in runs:
@@ -280,7 +280,7 @@ def check_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
                 outcomes.judge(name, "labels", [] if is_right else [problem])
 
 
-def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
+def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
     """Read the predictions of every split that a task evaluates, and of its test split.
 
     ``examples``: split -> number of examples, as recorded; empty if they are not to be compared.
@@ -295,7 +295,7 @@ def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) ->
     found = list(zip(schema.names, schema.types, strict=True))
     if found != list(columns.items()):
         raise ValueError(f"the columns are {found}, and should be {columns}")
-    table = read_table(content)
+    table = parse_table(content)
     names = [*task.evaluated, *([task.test_split] if task.test_split else [])]
     stored_splits = table["split"].unify_dictionaries().combine_chunks()
     if stored_splits.unique().to_pylist() != names:
@@ -313,7 +313,7 @@ def read_predictions(content: bytes, task: Task, examples: Mapping[str, int]) ->
     return splits
 
 
-def read_table(content: bytes) -> pyarrow.Table:
+def parse_table(content: bytes) -> pyarrow.Table:
     """Read a Parquet file with its texts as dictionaries, unless it stands for more values than isobench writes.
 
     Raises:

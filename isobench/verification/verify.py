@@ -28,7 +28,7 @@ from isobench.runs.plan import parse_plan, read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
 from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
-from isobench.verification.run_check import CheckedRun, check_labels, check_run, read_table
+from isobench.verification.run_check import CheckedRun, check_run, compare_labels, parse_table
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
@@ -54,7 +54,7 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
     runs = {name: check_run(folder, name, outcomes) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")
-    check_labels(runs.values(), outcomes)
+    compare_labels(runs.values(), outcomes)
     planned = _check_plans(folder, manifest, outcomes)
     if manifest is not None:
         _check_manifest(folder, manifest, runs, planned, outcomes)
@@ -156,7 +156,7 @@ def _check_analysis(
             raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
         digests = {file: sha256 for file, sha256 in about["sha256"].items() if file.endswith(".parquet")}
         about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
-        stored = {file: read_table(folder.read(f"{path}/{file}", TABLE_LIMIT)) for file in digests}
+        stored = {file: parse_table(folder.read(f"{path}/{file}", TABLE_LIMIT)) for file in digests}
     except Exception as error:  # a stranger's file may be wrong in any way
         outcomes.note(f"{path}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
         return

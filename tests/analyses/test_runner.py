@@ -10,7 +10,7 @@ import pytest
 from helpers import make_config, read_analysis_rows
 from safetensors.torch import load_file, save_file
 
-from isobench.analyses.rows import make_tables, read_about, read_rows
+from isobench.analyses.rows import make_tables, read_about, read_stored_rows
 from isobench.analyses.runner import check_settings, show_rows
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
@@ -88,7 +88,7 @@ def test_rows_are_computed_written_and_shown(cli, mine, outputs):
     assert about["provenance"]["versions"]["torch"]
     assert "Not the paper's setting" in (folder / "lengths.svg").read_text()
     assert {file.name for file in folder.iterdir()} == {"about.json", *about["files"]}
-    text = show_rows(about, read_rows(folder)).text
+    text = show_rows(about, read_stored_rows(folder)).text
     assert all(line.rstrip() in out for line in text.splitlines())
     (folder / "lengths.svg").unlink()
     code, out, err = cli("report", f"output_dir={outputs}", *mine[:2])  # by the rows alone
@@ -112,7 +112,7 @@ def test_a_changed_file_of_rows_is_not_read(cli, mine, outputs):
     folder = outputs / "reports" / "mine"
     (folder / "norms.parquet").write_bytes((folder / "lengths.svg").read_bytes())
     with pytest.raises(ValueError, match="was changed"):
-        read_rows(folder)
+        read_stored_rows(folder)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from helpers import ROOT
 
-from isobench.analyses.rows import read_about, read_rows
+from isobench.analyses.rows import read_about, read_stored_rows
 from isobench.analyses.runner import show_rows
 from isobench.analyses.shown import build_comparison_tables
 from isobench.papers.folders import find_papers
@@ -87,7 +87,7 @@ BUNDLES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
 def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
     about = read_about(folder)
     about["analysis"]["_target_"] = list_targets()[folder.parent.name]
-    rows = read_rows(folder)
+    rows = read_stored_rows(folder)
     shown = show_rows(about, rows)
     assert len(shown.tables) >= 1
     assert set(shown.draw()) == set(shown.figures)

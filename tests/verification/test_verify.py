@@ -27,8 +27,8 @@ from isobench.verification.run_check import (
     CheckedRun,
     check_schedule,
     find_other_classes,
+    parse_predictions,
     read_own_classes,
-    read_predictions,
 )
 from isobench.verification.verify import verify
 
@@ -281,7 +281,7 @@ def test_a_small_file_can_not_fill_the_memory():
         "split": ["validation"] * rows, "index": list(range(rows)), "label": [0.0] * rows,
         "prediction": [0.0] * rows, "logits": [[1.0, 0.0]] * rows,
     }  # fmt: skip
-    assert read_predictions(write_parquet(pyarrow.table(columns)), task, {}).keys() == {"validation"}
+    assert parse_predictions(write_parquet(pyarrow.table(columns)), task, {}).keys() == {"validation"}
     long = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows), pyarrow.array(["x" * 2**19]))
     for name, values, message in (
         ("split", long, "its texts have more than 256 MiB"),
@@ -291,7 +291,7 @@ def test_a_small_file_can_not_fill_the_memory():
         content = write_parquet(pyarrow.table(columns | {name: values}))
         assert len(content) < 2**19
         with pytest.raises(ValueError, match=message):
-            read_predictions(content, task, {})
+            parse_predictions(content, task, {})
 
 
 def test_a_folder_without_runs_and_a_bundle_of_before_are_refused(tmp_path):
