@@ -91,7 +91,7 @@ def read_claimed_rows(folder: Path, name: str) -> tuple[list[TidyRow], list[str]
     names = [Path(file).stem for file in about["sha256"]]
     if name not in names:
         raise UserError(f"the analysis of {folder.name} writes no rows {name}: {suggest_nearest(name, names)}")
-    return read_rows(folder, [name])[name], list(about["scale"]["differs"])
+    return read_stored_rows(folder, [name])[name], list(about["scale"]["differs"])
 
 
 def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":

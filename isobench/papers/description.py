@@ -56,7 +56,7 @@ class Paper(_Part):
 @cache
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
-    return read_checked_yaml(folder / PAPER_FILE, Paper, [*Paper.model_fields, *Shown.model_fields])
+    return read_checked_yaml(folder / PAPER_FILE, Paper, [*Paper.model_fields, *TableOrFigure.model_fields])
 
 
 def find_task(name: str) -> PaperTask | None:
