@@ -39,6 +39,15 @@ def make_config(*overrides: str) -> Config:
     return deepcopy(make_composer().compose(overrides))
 
 
+def build_parts(*overrides: str):
+    """The module, the data and the warnings of a run with these overrides."""
+    from isobench.runs.identity import identify
+    from isobench.training.build import build_run_parts
+
+    cfg = make_config(*overrides)
+    return build_run_parts(cfg, identify(cfg))
+
+
 def record_content(cfg: Config, **parts) -> dict:
     """A made-up result.json without an epoch, failed if ``failure`` is given; ``parts`` replace its own."""
     cost = {

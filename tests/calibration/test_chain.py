@@ -5,17 +5,15 @@ import sys
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import build_parts, make_config
 from torch import nn
 
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
 from isobench.config.schema import format_method_name, split_chain
-from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 from isobench.sweep.grid import expand_chains, expand_grid
-from isobench.training.build import build_run_parts
 from isobench.training.instantiate import instantiate_chain
 
 
@@ -333,8 +331,7 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
     monkeypatch.setattr(preparation, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
 
     def scale(*more):
-        cfg = make_config(*overrides, *more)
-        return next(iter(build_run_parts(cfg, identify(cfg)).module.chain)).scale
+        return next(iter(build_parts(*overrides, *more).module.chain)).scale
 
     first = scale("calibration=fixed_norm_z")
     assert not torch.equal(scale("calibration=fixed_norm_l2", "seed=2"), first)
@@ -354,8 +351,7 @@ def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypat
 
 
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
-    cfg = make_config(*small, "calibration=fixed_norm_z")
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*small, "calibration=fixed_norm_z")
     module.eval()
     with torch.no_grad():
         vectors = torch.cat([module.encode(batch) for batch in loaders.train])

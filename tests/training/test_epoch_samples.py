@@ -7,20 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import make_config, train_run, use_torch_dropout
+from helpers import build_parts, train_run, use_torch_dropout
 from killed_runs import stop_training
 
 from isobench.calibration import IStar
 from isobench.data.batches.tokens import EpochSampler
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 from isobench.training.preparation import EpochSamples, take_as_many
 
 
 def start_epoch(overrides, epoch=0):
     """Take an epoch's sample; returns the module, the loaders and C0."""
-    cfg = make_config(*overrides)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*overrides)
     loaders.sampler.set_epoch(epoch)
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=epoch), module)
     assert all(part.training for part in module.modules())
@@ -74,8 +71,7 @@ def test_in_translation_decoder_states_are_counted(tiny_translation, batches):
 
 def test_methods_before_it_in_the_chain_change_the_sample(small):
     chain = ["calibration=fixed_norm_z", "+calibration@calibration.then=istar", "calibration.then.sample=160"]
-    cfg = make_config(*small, *chain)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*small, *chain)
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
     covariance = list(module.chain)[1].target_covariance
     torch.testing.assert_close(covariance.diagonal(), torch.full((32,), 160 / 159), rtol=1e-2, atol=1e-2)
@@ -84,8 +80,7 @@ def test_methods_before_it_in_the_chain_change_the_sample(small):
 @pytest.mark.parametrize("zeta", [0.0, 0.2])
 def test_no_random_number_is_drawn(small, zeta):
     overrides = [*small, "calibration=istar", f"calibration.zeta={zeta}"]
-    cfg = make_config(*overrides)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*overrides)
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()

@@ -2,18 +2,16 @@
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import build_parts, make_config
 
 from isobench.models.dropout import CpuDropout
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts, uses_cpu_dropout
+from isobench.training.build import uses_cpu_dropout
 
 TORCH = "encoder.gradient_checkpointing=true"
 
 
 def build(*overrides):
-    cfg = make_config(*overrides)
-    return build_run_parts(cfg, identify(cfg)).module
+    return build_parts(*overrides).module
 
 
 def list_dropout(module):

@@ -6,12 +6,10 @@ import sys
 
 import pytest
 import torch
-from helpers import ROOT, make_config
+from helpers import ROOT, build_parts
 from killed_runs import check_accumulation
 
 from isobench.calibration import Calibration, Chain, Link
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 
 YAML = "name: short\n_target_: short.Short\nversion: 1\nplacement: after_pooler\ntarget: head\nstrength: 0.01\n"
 
@@ -65,8 +63,7 @@ class Kept(Calibration):
 
 
 def test_in_translation_it_gets_the_decoders_states(tiny_translation):
-    cfg = make_config(*tiny_translation, "optimization.label_smoothing=null")
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*tiny_translation, "optimization.label_smoothing=null")
     module.eval()
     module.log = lambda *_, **__: None
     batch = next(iter(loaders.train))

@@ -4,19 +4,16 @@ import contextlib
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import build_parts
 from torch import nn
 
 from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 from isobench.training.seq2seq import CalibratedProjection, WordLookup
 
 
 def built(overrides, *more):
-    cfg = make_config(*overrides, *more)
-    found = build_run_parts(cfg, identify(cfg))
+    found = build_parts(*overrides, *more)
     found.module.log = lambda *_, **__: None
     return found
 

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from helpers import make_config, switch_off_packing
+from helpers import build_parts, switch_off_packing
 from torch import nn
 
 from isobench.metrics import isoscore
 from isobench.models.dropout import CpuDropout
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 
 TOKENS = ["calibration=istar", "calibration.scope=tokens"]
 LAYOUTS = {
@@ -21,8 +19,7 @@ LAYOUTS = {
 
 
 def built(small, *overrides):
-    cfg = make_config(*small, *overrides)
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+    module, loaders, *_ = build_parts(*small, *overrides)
     module.log = lambda *_, **__: None
     return module.eval(), next(iter(loaders.train)), loaders
 
