@@ -48,7 +48,7 @@ def require_hub_files(cfg: Config) -> None:
         raise hub.make_absence_error(f"task={task.name}", name, sources.advise_without_hub(task))
     needs_weights = weights.find_encoder_source(encoder) == "hub"
     if needs_weights and not hub.is_reachable() and hub.is_absent("models", str(encoder.hub)):
-        raise weights.make_absence_error(encoder, "bart-scratch" if task.generation else "minilm")
+        raise weights.make_encoder_absence_error(encoder, "bart-scratch" if task.generation else "minilm")
 
 
 def require_hub_files_of_some(configs: Iterable[Config]) -> None:

@@ -16,7 +16,7 @@ MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken f
 ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
 
 
-def check_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
+def convert_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
     """Return the labels as an array [N]; raise UserError for what is no class or score of the task.
 
     With ``task.as_classes``, scores become classes: each is rounded, half to even, to one of so many equally spaced

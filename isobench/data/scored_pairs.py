@@ -11,7 +11,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.sources import check_texts
-from isobench.data.tables import read_field, read_table
+from isobench.data.tables import read_columns, read_field
 
 
 @dataclass
@@ -92,5 +92,5 @@ def _read_hub_set(name: str) -> ScoredPairs:
 
 def read_parquet_set(file: Path) -> ScoredPairs:
     """Read a set from a Parquet file with the columns sentence1, sentence2 and score; UserError if it is none."""
-    table = read_table(file, COLUMNS)
+    table = read_columns(file, COLUMNS)
     return make_scored_pairs((read_field(table, column) for column in COLUMNS), "sentence", str(file))

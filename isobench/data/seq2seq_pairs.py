@@ -10,7 +10,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.packaged import generated_pairs
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
-from isobench.data.tables import handle_parquet_errors, read_field, read_table, require_columns
+from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
 
 DIACRITIC_CHOICES = ("keep", "comma_below", "removed")
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
@@ -74,7 +74,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
 
 
 def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
-    table = read_table(path, columns)
+    table = read_columns(path, columns)
     with handle_parquet_errors(path):
         if limit is not None and limit < len(table):
             table = table.take(select_by_hash(len(table), limit, seed))

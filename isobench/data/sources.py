@@ -19,8 +19,8 @@ from isobench.config.schema import Data, Task
 from isobench.data import hub
 from isobench.data.labels import (
     UNLABELLED,
-    check_labels,
     check_labels_differ,
+    convert_labels,
     format_labels,
     number_labels,
     parse_number,
@@ -30,9 +30,9 @@ from isobench.data.tables import (
     describe_other_files,
     find_format,
     has_column,
+    read_columns,
     read_field,
     read_own_file,
-    read_table,
     require_columns,
 )
 
@@ -162,7 +162,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
         names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
-        table = read_table(path, names)
+        table = read_columns(path, names)
         columns = {name: read_field(table, name) for name in names}
     else:
         rows = load_hub_split(task, split)
@@ -174,7 +174,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     labels = columns.get("label", [])
     if is_test and all(label == UNLABELLED for label in labels):
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
-    labels = check_labels(task, labels, where)
+    labels = convert_labels(task, labels, where)
     if split == task.train_split:
         check_labels_differ(task, labels, where)
     return _select_examples(Examples(texts, labels), limit)

@@ -153,7 +153,7 @@ def has_column(path: Path, name: str) -> bool:
         return name in pyarrow.parquet.read_schema(path).names
 
 
-def read_table(path: Path, columns: Sequence[str]) -> Any:
+def read_columns(path: Path, columns: Sequence[str]) -> Any:
     """Read a Parquet file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct."""
     import pyarrow.parquet
 

@@ -44,7 +44,7 @@ def find_encoder_source(encoder: Encoder) -> str:
     return "embedded" if encoder.embedded else "hub"
 
 
-def make_absence_error(encoder: Encoder, instead: str) -> UserError:
+def make_encoder_absence_error(encoder: Encoder, instead: str) -> UserError:
     """Make the error for an encoder of the hub that can't be had; ``instead``: the encoder that it suggests."""
     advice = f"set encoder.path=FOLDER to its files, or use scale=embedded encoder={instead}"
     return hub.make_absence_error(f"encoder={encoder.name}", str(encoder.hub), advice)

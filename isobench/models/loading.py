@@ -45,7 +45,7 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
         if on_hub:
             hub.raise_if_cache_is_full(error)
         if not reachable:
-            raise weights.make_absence_error(cfg, instead) from error
+            raise weights.make_encoder_absence_error(cfg, instead) from error
         reason = extract_first_line(error)
         if isinstance(error, KeyError):
             reason = f"{error} is missing in its JSON files, or transformers does not know it"
