@@ -39,12 +39,7 @@ def main() -> None:
 
 
 def prune(settings: Sequence[str], yes: bool) -> None:
-    """List the runs that no plan has; remove them if ``yes``, or if the user confirms it.
-
-    Raises:
-        UserError: the folder is not isobench's or of an earlier version, a plan can't be read, or a setting is typed
-            beside ``output_dir``.
-    """
+    """List the runs that no plan has; remove them if ``yes``, or if the user confirms it."""
     check_typed_settings(settings)
     if others := [text for text in settings if not text.startswith(OUTPUT_DIR)]:
         raise UserError(f"prune takes output_dir=FOLDER alone, and looks at every run in it: leave out {others[0]}")
@@ -111,9 +106,6 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
 
     Returns:
         Their folders, each with the run's name; and folders that are in no plan and can't be read, with the reason.
-
-    Raises:
-        UserError: a plan is damaged, or SLURM does not answer.
     """
     plans, troubles = read_intact_plans(output_dir)
     if troubles:

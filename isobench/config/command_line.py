@@ -93,9 +93,6 @@ def expand_home_folders(setting: str) -> str:
     """Write out the home folder where a path in a setting begins with ``~``.
 
     Shells don't do this in ``encoder.path=~/x``. Settings without such a path stay as they are.
-
-    Raises:
-        UserError: there is no such user.
     """
     key, equals, value = setting.partition("=")
     return f"{key}{equals}{HOME_FOLDER.sub(_expand_home, value)}" if key.lstrip("+") in PATHS else setting

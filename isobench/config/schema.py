@@ -366,11 +366,7 @@ def explain_removed(setting: str) -> str | None:
 
 
 def drop_removed(name: str, plain: Any) -> Any:
-    """Copy a section that an earlier version may have stored, without the settings that are gone.
-
-    Raises:
-        UserError: one of them had another value than it has now.
-    """
+    """Copy a section that an earlier version may have stored, without the settings that are gone."""
     if not isinstance(plain, dict):
         return plain
     kept = {}
@@ -416,11 +412,7 @@ def to_config(cfg: DictConfig) -> Config:
 
 
 def config_from_plain(resolved: Any) -> Config:
-    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it.
-
-    Raises:
-        UserError: an unknown key, a wrong type, a missing value, a value out of bounds.
-    """
+    """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
     if isinstance(resolved, dict):
         resolved = {name: drop_removed(name, value) for name, value in resolved.items()}
     config: Config = convert_value("", resolved, Config)
@@ -428,11 +420,7 @@ def config_from_plain(resolved: Any) -> Config:
 
 
 def read_section(name: str, plain: Any) -> Any:
-    """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds.
-
-    Raises:
-        UserError: as ``config_from_plain``.
-    """
+    """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
     if name not in (hints := read_hints(Config)):
         raise UserError(f"there is no setting {name}")
     return convert_value(name, drop_removed(name, plain), hints[name])

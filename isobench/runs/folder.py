@@ -93,7 +93,7 @@ def plans_folder(output_dir: str | Path) -> Path:
 
 CLOCK_TOLERANCE = 60.0  # seconds by which the clocks of a cluster's machines may differ
 MARKER_TEXT = """\
-isobench wrote the runs, reports, jobs and commands in this folder.
+isobench wrote the runs, reports, jobs and plans in this folder.
 Its command prune removes runs only from folders that have a file of this name.
 """
 
@@ -150,9 +150,6 @@ class RunFolder:
         """Read the record; None if the run has to be run (again).
 
         With ``retry_failed`` that is so for a failure that was recorded before ``since``, in seconds since 1970.
-
-        Raises:
-            UserError: as `read_record`.
         """
         record = self.read_record()
         again = record is not None and record.status == "failed" and retry_failed

@@ -143,18 +143,21 @@ def read_setting(cfg: Config, name: str) -> Any:
     return to_plain(value)
 
 
-def label_runs(rows: Sequence[Run]) -> None:
-    """Write into each run's ``tracking.label`` what tells it from the other runs, or None if nothing does."""
-    for row, label in zip(rows, make_labels(rows), strict=True):
-        if label != row.cfg.tracking.label:
-            row.cfg = replace(row.cfg, tracking=replace(row.cfg.tracking, label=label))
+def label_runs(runs: Sequence[Run], keep_labels: bool = False) -> None:
+    """Write into each run's ``tracking.label`` what tells it from the others, beside task, encoder, method and seed.
 
-
-def make_labels(rows: Sequence[Run]) -> list[str | None]:
-    """Make a label for each run from the settings in which the runs differ, beside task, encoder, method and seed."""
-    names = find_varying_settings(list(rows))
-    names += [name for name in MORE_SETTINGS if len({str(read_setting(row.cfg, name)) for row in rows}) > 1]
-    return [format_settings(row, names) or None for row in rows]
+    Args:
+        runs: the runs, whose configs get the label.
+        keep_labels: leave a run its label if it has one (the user's), or if nothing tells it from the others.
+    """
+    names = find_varying_settings(list(runs))
+    names += [name for name in MORE_SETTINGS if len({str(read_setting(run.cfg, name)) for run in runs}) > 1]
+    for run in runs:
+        before, label = run.cfg.tracking.label, format_settings(run, names) or None
+        if label and "${" in label:  # a stored config refers to nothing
+            label = None
+        if label != before and not (keep_labels and (before or not label)):
+            run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, label=label))
 
 
 def format_settings(row: Run, names: Sequence[str]) -> str:

@@ -39,11 +39,7 @@ class Identity:
 
 
 def identify(cfg: Config) -> Identity:
-    """Compute the key of the run that a valid config describes. Reads files' hashes; imports nothing heavy.
-
-    Raises:
-        UserError: the data or the weights are missing.
-    """
+    """Compute the key of the run that a valid config describes. Reads files' hashes; imports nothing heavy."""
     return Identifier().identify(cfg)
 
 

@@ -287,11 +287,7 @@ def list_run_folders(output_dir: str) -> list[Path]:
 
 
 def read_ended_runs(output_dir: str) -> list[Run]:
-    """Read config and record of every run in an output folder that has ended.
-
-    Raises:
-        UserError: a record or config is damaged.
-    """
+    """Read config and record of every run in an output folder that has ended."""
     folders = (folder for folder in list_run_folders(output_dir) if os.path.lexists(folder / RECORD_FILE))
     return [read_stored_run(output_dir, folder) for folder in folders]
 
@@ -301,9 +297,6 @@ def read_stored_run(output_dir: str, folder: Path) -> Run:
 
     The row's identity has the key and the fingerprints of the record. Without a record it is None, and the key is
     the part of it that names the folder.
-
-    Raises:
-        UserError: the record or the config is damaged, or another run's.
     """
     try:
         record = read_record_file(folder / RECORD_FILE)
@@ -320,11 +313,7 @@ def read_stored_run(output_dir: str, folder: Path) -> Run:
 
 
 def read_run_config(folder: Path) -> Config:
-    """Read the config that a run was started with.
-
-    Raises:
-        UserError: the config can't be read, was changed, or is not valid in this version of isobench.
-    """
+    """Read the config that a run was started with."""
     file = folder / CONFIG_FILE
     try:
         return parse_config(check_text_checksum(read_bounded(file).decode(), folder.name))

@@ -196,11 +196,7 @@ class QueuedJob:
 
 
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
-    """Find the jobs that are still waiting or running, by the names of their runs' folders.
-
-    Raises:
-        UserError: SLURM is installed and does not answer, so that its jobs may or may not be there.
-    """
+    """Find the jobs that are still waiting or running, by the names of their runs' folders."""
     submissions = read_submissions(output_dir)
     in_slurm = list_slurm_jobs() if submissions else set()
     return {
@@ -230,11 +226,7 @@ def _name_damaged(file: Path) -> None:
 
 
 def list_slurm_jobs() -> set[str]:
-    """List the ids of this user's jobs and array tasks that wait or run in SLURM; empty where SLURM isn't installed.
-
-    Raises:
-        UserError: SLURM does not answer.
-    """
+    """List the ids of this user's jobs and array tasks that wait or run; none where SLURM isn't installed."""
     if shutil.which("squeue") is None:
         return set()
     command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
@@ -329,21 +321,13 @@ def find_run_state(row: Run, queue: Mapping[str, QueuedJob]) -> RunState:
 
 
 def find_run_states(rows: list[Run]) -> list[RunState]:
-    """Find the state of every run; the queue is asked once.
-
-    Raises:
-        UserError: SLURM is installed and does not answer.
-    """
+    """Find the state of every run; the queue is asked once."""
     queue = find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
     return [find_run_state(row, queue) for row in rows]
 
 
 def add_states(rows: list[Run]) -> list[Run]:
-    """Return copies of the rows that name their run's state in ``state``; the queue is asked once.
-
-    Raises:
-        UserError: SLURM is installed and does not answer.
-    """
+    """Return copies of the rows that name their run's state in ``state``; the queue is asked once."""
     return [replace(row, state=state.name) for row, state in zip(rows, find_run_states(rows), strict=True)]
 
 

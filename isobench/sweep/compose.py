@@ -63,12 +63,7 @@ class Composer:
         self.has_only_settings = cache(self._has_only_settings)
 
     def compose(self, overrides: Sequence[str]) -> Config:
-        """Return the config of one run, its task completed from the user's own files if it reads any.
-
-        Raises:
-            hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: Hydra refuses the overrides.
-            UserError: the user's own files can't be read, or it is not clear how.
-        """
+        """Return the config of one run, its task completed from the user's own files if it reads any."""
         cfg = self._compose(overrides)
         parts = id(cfg.task), id(cfg.data)
         if parts not in self.completed:  # kept with what it is made of, because an id lasts as long as its object
@@ -94,11 +89,7 @@ class Composer:
         return self.compose_with_hydra(tuple(overrides)).cfg
 
     def find_absent_method_settings(self, overrides: Sequence[str]) -> list[str]:
-        """List those of a run's overrides that change a setting which the run's method does not have.
-
-        Raises:
-            hydra.errors.HydraException: there is no such method.
-        """
+        """List those of a run's overrides that change a setting which the run's method does not have."""
         settings = [text for text in overrides if text.startswith("calibration.")]
         if not settings:
             return []

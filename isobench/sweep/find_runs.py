@@ -68,11 +68,7 @@ def are_general(arguments: Sequence[str]) -> bool:
 
 
 def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
-    """Read the output folder and the experiment's name from general arguments; None if that takes composing them.
-
-    Raises:
-        UserError: the folder begins with the home folder of nobody.
-    """
+    """Read the output folder and the experiment's name from general arguments; None if that takes composing them."""
     typed: dict[str, str | None] = {OUTPUT_DIR: Config.output_dir, EXPERIMENT: None}
     for prefix in typed:
         for text in (text for text in arguments if text.startswith(prefix)):
@@ -104,9 +100,6 @@ def take_own_experiment(rows: Sequence[Run], arguments: Sequence[str]) -> list[R
 
     A report imports the function that ``analysis`` names, and somebody else may have written what is stored. Where
     the experiment is not among the configs, there is no analysis, and a line on standard error says so.
-
-    Raises:
-        UserError: the selection rule is not valid, or there is no such setting.
     """
     names = [text for text in arguments if text.startswith(EXPERIMENT)]
     try:

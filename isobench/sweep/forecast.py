@@ -176,11 +176,7 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
 
 
 def read_encoder_config(cfg: Encoder) -> Any:
-    """Read an encoder's transformers config: from its settings, its folder, its package, the hub's cache or the hub.
-
-    Raises:
-        UserError: there is no config, and why.
-    """
+    """Read an encoder's transformers config: from its settings, folder or package, the hub's cache or the hub."""
     from transformers import AutoConfig
 
     from isobench.data import hub, weights

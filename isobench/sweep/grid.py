@@ -34,10 +34,6 @@ def expand_grid(
     Args:
         grid: the sub-grids, each a mapping of a setting or group to its values; [] is one sub-grid without axes.
         command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
-
-    Raises:
-        UserError: a setting of the grid has no values, or a combination of values on the command line is in no
-            sub-grid.
     """
     runs = []
     if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
@@ -71,10 +67,6 @@ def rewrite_overrides(overrides: Sequence[str]) -> list[str]:
     """Rewrite a command line's settings that Hydra would not accept: chains, new monitors, and paths like ``~/x``.
 
     ``monitors.NAME={...}`` adds a monitor or changes the settings of one, so Hydra needs ``++`` before it.
-
-    Raises:
-        UserError: a setting is to be removed (``~seed``), a chain holds anything but names, or a path begins with
-            the home folder of nobody.
     """
     for text in overrides:
         if text.startswith("~"):
@@ -88,9 +80,6 @@ def expand_chains(overrides: Sequence[str]) -> list[str]:
     """Replace ``calibration=[a,b,c]``, a chain of methods, by the Hydra overrides for it; keep other overrides.
 
     a is chosen, b is nested in a as ``calibration.then``, c in b: ``calibration.then.then.x`` is a setting of c.
-
-    Raises:
-        UserError: the list holds anything but names.
     """
     expanded = []
     for text in overrides:
@@ -136,9 +125,6 @@ def fit_to_methods(composer: Composer, runs: Sequence[Sequence[str]]) -> list[tu
 
     Returns:
         The overrides and the names of the settings that were left out, for each run; equal overrides once.
-
-    Raises:
-        hydra.errors.HydraException: there is no such method.
     """
     absent = [composer.find_absent_method_settings(run) for run in runs]
     held = {

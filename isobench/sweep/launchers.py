@@ -146,11 +146,7 @@ def has_apple_gpu() -> bool:
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:
-    """Make the launcher that ``hydra/launcher`` chooses.
-
-    Raises:
-        UserError: it is none of isobench's, or a setting of it is out of its bounds.
-    """
+    """Make the launcher that ``hydra/launcher`` chooses."""
     if not str(hydra.launcher._target_).startswith("isobench.sweep."):
         name = hydra.runtime.choices.get("hydra/launcher")
         raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")

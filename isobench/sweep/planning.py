@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from isobench.config.command_line import (
 )
 from isobench.config.schema import Config, register_schema
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
-from isobench.runs.grouping import make_labels, read_setting
+from isobench.runs.grouping import label_runs, read_setting
 from isobench.runs.identity import Identifier, identify
 from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.run import Run
@@ -97,16 +97,12 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
-    _add_labels([run.row for run in planned.values()])
+    label_runs([run.row for run in planned.values()], keep_labels=True)
     return planned
 
 
 def read_grid(base: DictConfig) -> list[dict[str, Any]]:
-    """Read the sub-grids of an experiment at the sweep's scale; none without a grid.
-
-    Raises:
-        UserError: the grid lacks this scale, is empty, or has a setting that belongs to the whole sweep.
-    """
+    """Read the sub-grids of an experiment at the sweep's scale; none without a grid."""
     grids = cast(dict[str, list[dict[str, Any]]], OmegaConf.to_container(base.experiment.grid, resolve=True))
     if not grids:
         return []
@@ -137,9 +133,6 @@ def find_places(order: list[str], rows: list[Run]) -> dict[str, list[int]]:
         order: dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
             ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
         rows: all runs of the sweep.
-
-    Raises:
-        UserError: no run has such a setting, it is another section, or it is named twice.
     """
     if len(set(order)) < len(order):
         raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
@@ -158,11 +151,7 @@ def find_places(order: list[str], rows: list[Run]) -> dict[str, list[int]]:
 
 
 def plan_alone(cfg: Config) -> Run:
-    """Plan a run that belongs to no sweep.
-
-    Raises:
-        UserError: a setting has a value that can't work, or data or weights are missing.
-    """
+    """Plan a run that belongs to no sweep."""
     validate_config(cfg)
     identity = identify(cfg)
     return Run.of(cfg, identity.key, identity)
@@ -170,11 +159,7 @@ def plan_alone(cfg: Config) -> Run:
 
 @contextmanager
 def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
-    """A context that starts the runs of a plan: the plan is written, and removed again if it is new and none began.
-
-    Raises:
-        StorageError: the plan can't be written.
-    """
+    """A context that starts the runs of a plan: it is written, and removed again if it is new and no run began."""
     file = locate_plan(output_dir, plan)
     is_new = not file.exists()
     try:
@@ -202,14 +187,6 @@ def format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
     return shlex.join(["python", "-m", "isobench", *["-m"] * is_sweep, *drop_launch_arguments(list(arguments))])
 
 
-def _add_labels(rows: Sequence[Run]) -> None:
-    """Label the runs by what tells them apart in their configs; keep a label that the user gave."""
-    for row, label in zip(rows, make_labels(rows), strict=True):
-        tracking = row.cfg.tracking
-        if label and tracking.label is None and "${" not in label:  # a stored config refers to nothing
-            row.cfg = replace(row.cfg, tracking=replace(tracking, label=label))
-
-
 def _holds_for_whole_sweep(name: str) -> bool:
     """Return True if single runs of a sweep can't have values of their own of a setting."""
     return name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/"))
@@ -232,12 +209,7 @@ def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
 
 
 def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value.
-
-    Raises:
-        UserError: a sweep over no values, such as ``range(3,1)``, over values that can't be listed, such as
-            ``interval(0, 1)``, or over a setting of the whole sweep, such as its experiment.
-    """
+    """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value."""
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()

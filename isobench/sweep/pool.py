@@ -245,12 +245,7 @@ class Pool:
         self.workers.clear()
 
     def _receive(self, timeout: float) -> None:
-        """Read what the workers have sent, and notice those that have ended.
-
-        Raises:
-            StorageError: a worker can't write results.
-            Interrupted: a signal stopped a worker.
-        """
+        """Read what the workers have sent, and notice those that have ended."""
         for worker, message in self._read_messages(timeout):
             if message is None:
                 self._note_end(worker)

@@ -79,12 +79,7 @@ class SlurmLauncher(Launcher):
         }
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`.
-
-        Raises:
-            UserError: SLURM refuses the jobs, or can't be reached.
-            StorageError: the output folder can't be written.
-        """
+        """See `Launcher.launch`."""
         output_dir = todo[0].cfg.output_dir
         folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         try:

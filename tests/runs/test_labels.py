@@ -2,7 +2,7 @@
 
 from helpers import make_config
 
-from isobench.runs.grouping import format_value, label_runs, make_labels, shorten_setting_names
+from isobench.runs.grouping import format_value, label_runs, shorten_setting_names
 from isobench.runs.identity import Identity
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
@@ -10,6 +10,11 @@ from isobench.training.tracking import format_wandb_name
 
 def make_rows(*runs):
     return [Run(make_config(*overrides), None, None) for overrides in runs]
+
+
+def make_labels(runs):
+    label_runs(runs)
+    return [run.cfg.tracking.label for run in runs]
 
 
 def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
