@@ -87,11 +87,7 @@ def report_table(folder: str | Path = "outputs", experiment: str | None = None) 
 
 
 def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Run]:
-    """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record.
-
-    Raises:
-        UserError: there is no such folder, it has no such runs, or a record in it is damaged.
-    """
+    """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record."""
     folder = Path(folder).expanduser()
     rows = read_ended_runs(str(folder))
     if experiment is not None:
@@ -117,10 +113,6 @@ def find_experiment(rows: list[Run], name: str | None) -> Experiment:
     Args:
         rows: the runs.
         name: the experiment's name; None means the one that the runs have, if any has one.
-
-    Raises:
-        UserError: the runs are of several experiments, there is no experiment of this name, or its settings, which
-            stand in files that somebody else may have made, are out of bounds.
     """
     known = {own.name: own for row in reversed(rows) if (own := row.cfg.experiment).name is not None}
     if name is None:

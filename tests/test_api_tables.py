@@ -10,7 +10,7 @@ from scipy import stats
 import isobench
 from isobench.common.errors import UserError
 from isobench.report.build import build_report
-from isobench.report.files import write_report
+from isobench.report.output.page import write_report
 from isobench.runs.plan import read_ended_runs
 
 

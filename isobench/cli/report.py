@@ -139,7 +139,7 @@ def require_records(runs: list[Run], where: str) -> list[Run]:
 def show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
     """Build the report of runs, write it into a folder, and print its tables and evidence."""
     from isobench.report.build import build_report
-    from isobench.report.files import write_report
+    from isobench.report.output.page import write_report
     from isobench.report.output.terminal import print_table
 
     built = build_report(runs[0].cfg.experiment, runs, notes=notes)

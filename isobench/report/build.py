@@ -197,9 +197,6 @@ def build_report(
         rows: the runs with their states (`isobench.runs.state.add_states`), at least one.
         with_pairs: compare methods over shared seeds and dev examples too, which reads the runs' predictions.
         notes: what the page also says, such as why an analysis was not carried out.
-
-    Raises:
-        UserError: the selection rule can't be applied to these runs.
     """
     rows = [replace(row, cfg=replace(row.cfg, experiment=experiment)) for row in rows]
     varying = find_varying_settings(rows)

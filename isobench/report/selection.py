@@ -79,10 +79,6 @@ def select_runs(
     Returns:
         The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
         rule in words.
-
-    Raises:
-        UserError: the rule is unknown, is ``none`` for several configurations, or leaves nothing to select by or
-            to report.
     """
     if selection.rule not in SELECTION_RULES:
         raise UserError(

@@ -299,7 +299,7 @@ def _write_page(report: "Report", rows: list[Run]) -> None:
     """
     if not any(row.record is not None and row.record.status == "finished" for row in rows):
         return
-    from isobench.report.files import write_report  # imports matplotlib
+    from isobench.report.output.page import write_report  # imports matplotlib
 
     experiment = rows[0].cfg.experiment
     try:

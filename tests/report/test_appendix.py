@@ -14,8 +14,8 @@ from isobench.cli.report import report as report_command
 from isobench.common.errors import UserError
 from isobench.dataframes import add_state
 from isobench.report.build import build_report
-from isobench.report.files import write_report
 from isobench.report.output.appendix import format_appendix, hide_folder
+from isobench.report.output.page import write_report
 from isobench.report.output.templating import LATEX_ESCAPES
 from isobench.runs.plan import read_ended_runs
 

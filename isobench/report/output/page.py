@@ -1,4 +1,7 @@
-"""Write a report as one HTML page that needs nothing else: no network, no script; light, dark, any width, print."""
+"""Write a report into its folder: the page, Markdown, LaTeX, and the tables as Parquet and CSV.
+
+The page is one HTML file that needs nothing else: no network, no script; light, dark, any width, print.
+"""
 
 import math
 import re
@@ -7,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +18,17 @@ import pandas as pd
 from jinja2 import Template
 from markupsafe import Markup
 
+from isobench.common.environment import collect_garbage_rarely
+from isobench.common.files import make_storage_error, require_writable, write_text
+from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import OUTCOME_SYMBOLS
+from isobench.report.output.appendix import format_appendix
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
+from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.sentences import MIN_COVERAGE
-from isobench.report.tables import BASE_METHOD, BASELINE, find_fastest, label_method, read_numbers
+from isobench.report.tables import BASE_METHOD, BASELINE, find_fastest, label_method, read_numbers, set_types
 from isobench.report.wording import (
     DASH,
     MARK_TESTS,
@@ -29,14 +38,44 @@ from isobench.report.wording import (
     format_share,
     format_signed,
 )
+from isobench.runs.folder import report_folder
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.run import Run
 from isobench.statistics.resampling import bootstrap_coverage
 from isobench.statistics.seeds import ALPHA
 
+PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 MAX_CONFIGURATIONS = 200  # lines of the table of configurations
+
+
+@collect_garbage_rarely()
+def write_report(
+    report: Report, rows: Sequence[Run], folder: Path | None = None, outcome: Any = None, appendix: bool = False
+) -> Path:
+    """Write every form of a report, each file whole or not at all, and return the page's path.
+
+    Args:
+        report: of these runs.
+        rows: the runs, at least one.
+        folder: where the files go; None stands for the experiment's folder in the runs' output folder.
+        outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
+        appendix: write the section for a paper's appendix too.
+    """
+    folder = folder or report_folder(rows[0].cfg.output_dir, report.experiment.name)
+    texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
+    texts |= {APPENDIX_FILE: format_appendix(report, rows)} if appendix else {}
+    with require_writable(folder):
+        try:
+            for name in ("runs", "epochs", "cells"):
+                write_table(folder, name, set_types(getattr(report, name)))
+            for name, text in (texts | {PAGE_FILE: render_report(report, outcome)}).items():
+                write_text(folder / name, text)
+        except OSError as error:
+            raise make_storage_error(error, folder) from error
+    return folder / PAGE_FILE
 
 
 def render_report(report: Report, outcome: Any = None) -> str:
