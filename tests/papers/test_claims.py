@@ -1,0 +1,156 @@
+"""The papers' claims: every check on made-up rows either way, and the constants in claims by the papers' numbers."""
+
+import math
+
+import pyarrow.parquet
+import pytest
+from helpers import assert_contains
+from made_up_report import PLAIN, make_report, make_runs
+
+from isobench.papers.published import load_tables
+from isobench.report.checks import TOLERANCE
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
+from isobench_papers.isobn import claims as isobn
+from isobench_papers.isobn_arxiv_v1 import claims as isobn_arxiv
+from isobench_papers.isotropy_calibration import claims as isotropy_calibration
+from isobench_papers.mteb import claims as mteb
+from isobench_papers.task_adaptation import claims as task_adaptation
+from isobench_papers.too_much_in_common import claims as common
+
+
+def make_rows(*changes, **shared):
+    return [{"encoder": "e", "task": "t"} | shared | change for change in changes]
+
+
+def ev(none, bn, isobn_paper, task="rte"):
+    values = {"none": none, "batch_norm": bn, "isobn_paper": isobn_paper}
+    return make_rows(*({"method": method, "ev": value} for method, value in values.items()), task=task, k=1)
+
+
+def drift(*changes):
+    return make_rows(*changes, method="none", seed=1, optimal_top1=0.5)
+
+
+START, END = {"epoch": 0, "cosine": 1.0, "fine_tuned_top1": 0.1}, {"epoch": 1, "cosine": 0.9, "fine_tuned_top1": 0.9}
+REGRESSION = END | {"task": "stsb", "fine_tuned_top1": 0.1, "optimal_top1": None}  # has no optimal classifier
+
+
+def clusters(count, index, gaussian, task="rte"):
+    return make_rows({"clusters": count, "cluster_index": index, "gaussian_cluster_index": gaussian}, task=task)
+
+
+def spearman(task, value):
+    return make_rows({"task": task, "spearman": value})
+
+
+def isotropies(centred):
+    return make_rows({"i1_raw": 0.4, "i1_centred": centred, "i1_removed": 0.99})
+
+
+def words(raw, centred):
+    values = {"raw": raw, "x": centred}
+    return make_rows(*({"method": m, "pearson": p} for m, p in values.items()), similarity="cosine")
+
+
+def cosines(*values):
+    return make_rows(*({"cosine": value} for value in values), vectors="raw")
+
+
+def repeated(*differences, similarity="cosine"):
+    rows = ({"set": f"sts{number}", "difference": value} for number, value in enumerate(differences))
+    return make_rows(*rows, metric="spearman", similarity=similarity)
+
+
+@pytest.mark.parametrize(
+    ("check", "rows", "word"),
+    [
+        (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3), HOLDS),
+        (isobn.isobn_lowers_ev, ev(0.8, 0.5, 0.45), FAILS),  # lower than BN, but BN did most of it
+        (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3) + ev(0.3, 0.4, 0.5, "cola"), UNDECIDED),
+        (isobn.isobn_lowers_ev, [], NOT_RUN),
+        (isobn.classifier_stays_at_init, drift(START), HOLDS),
+        (isobn.classifier_stays_at_init, drift(START, END), FAILS),  # the last epoch decides
+        (isobn.classifier_stays_at_init, drift(REGRESSION), FAILS),  # the drift of its head counts
+        (isobn.top_component_is_exaggerated, drift(START), FAILS),
+        (isobn.top_component_is_exaggerated, drift(START, END), HOLDS),
+        (isobn.top_component_is_exaggerated, drift(START, END, REGRESSION), HOLDS),
+        (isobn.top_component_is_exaggerated, drift(REGRESSION), NOT_RUN),
+        (task_adaptation.variance_is_not_importance, spearman("t", 0.9), FAILS),
+        (task_adaptation.variance_is_not_importance, spearman("t", 0.1), HOLDS),
+        (task_adaptation.variance_is_not_importance, spearman("rte", 0.9), NOT_RUN),  # excepted
+        (task_adaptation.variance_rises_with_importance, spearman("rte", 0.9), HOLDS),
+        (task_adaptation.variance_rises_with_importance, spearman("rte", 0.1), FAILS),
+        (task_adaptation.variance_rises_with_importance, spearman("sst2", 0.9), NOT_RUN),
+        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7), HOLDS),
+        (task_adaptation.there_are_two_clusters, clusters(3, 0.5, 0.7), FAILS),
+        (task_adaptation.there_are_two_clusters, clusters(2, 0.7, 0.7), FAILS),  # t-SNE's, not the vectors'
+        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7) + clusters(1, 0.9, 0.8), UNDECIDED),
+        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7) + clusters(1, 0.9, 0.8, "mnli"), HOLDS),
+        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7, "qnli"), NOT_RUN),  # not in Figure 1
+        (common.centring_restores_isotropy, isotropies(0.96), HOLDS),
+        (common.centring_restores_isotropy, isotropies(0.6), FAILS),
+        (common.word_similarity_improves("x"), words(50, 60), HOLDS),
+        (common.word_similarity_improves("x"), words(50, 40), FAILS),
+        (common.rare_tokens_are_nearer, cosines(0.2, 0.7), HOLDS),
+        (common.rare_tokens_are_nearer, cosines(0.7, 0.2), FAILS),
+        (mteb.scores_are_repeated, repeated(0.01, -0.09) + repeated(7.0, similarity="l1"), HOLDS),
+        (mteb.scores_are_repeated, repeated(0.01, math.nan), UNDECIDED),
+        (mteb.scores_are_repeated, repeated(0.2, -0.2), FAILS),
+        (mteb.scores_are_repeated, repeated(0.01, similarity="l1"), NOT_RUN),
+    ],
+)
+def test_a_check_of_an_analysis_judges_its_rows(check, rows, word):
+    assert check(rows).word == word
+
+
+def test_the_claim_on_unbalanced_classes_reads_unbalanced_tasks_only():
+    (claim,) = isobn_arxiv.CLAIMS
+    better = [value + 5 for value in PLAIN]
+    rte = [*make_runs("isobn_paper", better), *make_runs("center+isobn_paper", PLAIN)]
+    assert claim.check(make_report(*rte)).word == NOT_RUN
+    cola = [*make_runs("isobn_paper", PLAIN, task="cola"), *make_runs("center+isobn_paper", better, task="cola")]
+    assert claim.check(make_report(*rte, *cola)).word == FAILS
+
+
+def test_the_unbalanced_tasks_are_those_of_the_data(glue):
+    shares = {}
+    for task in ("cola", "mrpc", "rte", "sst2", "wnli"):  # the folder has parts only of the larger tasks
+        labels = pyarrow.parquet.read_table(f"{glue}/glue/{task}/train.parquet")["label"].to_pylist()
+        shares[task] = max(map(labels.count, set(labels))) / len(labels)
+    assert {task for task, share in shares.items() if share > 0.6} == set(isobn_arxiv.UNBALANCED_TASKS)
+    assert max(share for share in shares.values() if share < 0.6) < 0.56
+
+
+def test_isotropy_calibrations_own_minutes_agree_with_the_factors_of_the_claims():
+    tables = load_tables("isotropy_calibration")
+
+    def minutes(table, row):
+        (rows,) = tables[table].cells.values()
+        return {name: values[0] for name, values in rows[row].items() if tables[table].columns[name].time}
+
+    for table, claimed in (("table2", 10.5), ("table3", 5.5)):
+        for column, flow in minutes(table, "flow").items():
+            plain = minutes(table, "plain")[column]
+            least, most = (flow - 0.5) / (plain + 0.5), (flow + 0.5) / (plain - 0.5)
+            assert claimed / TOLERANCE < least < most < claimed * TOLERANCE
+    ratios = [
+        round(spectrum / minutes("table2", "plain")[column], 2)
+        for row in ("spectrum_pol", "spectrum_exp")
+        for column, spectrum in minutes("table2", row).items()
+    ]
+    assert (min(ratios), max(ratios)) == (1.31, 1.63)
+
+
+def test_the_factors_of_time_are_in_the_papers_text_and_in_the_claims(papers):
+    text = " ".join((papers / "isotropy_calibration.txt").read_text().split())
+    assert_contains(
+        text,
+        "requiring on average 4.2 times more time per training epoch",
+        "requires on average 10.5 times more computation per epoch",
+        "requires 5.5 times more computation",
+        "while requiring 25% to 50% more computation",
+        "Finetuning time is reported on a Nvidia Titan RTX GPU",
+    )
+    assert isotropy_calibration.GPU == "Titan RTX"
+    claims = " ".join(claim.text for claim in isotropy_calibration.CLAIMS)
+    assert_contains(claims, "4.2 times", "10.5 times", "5.5 times", "1.25")
