@@ -100,6 +100,10 @@ def _describe_run(row: Run, state: RunState) -> str:
     if beat is None:
         return state.name
     step = f"step {beat.step} of {beat.steps}" if beat.steps else beat.state
+    if beat.loss is not None:
+        step += f", loss {beat.loss:.3g}"
+    if state.name == "running" and beat.step is not None and beat.steps and beat.speed:
+        step += f", {format_duration((beat.steps - beat.step) / beat.speed)} left"
     job = f", job {beat.job}" if beat.job else ""
     log = f" ({beat.log})" if beat.log else ""
     since = time.strftime("%Y-%m-%d %H:%M", time.localtime(beat.since))

@@ -298,13 +298,16 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     trouble = {"name": "crash", "message": "RuntimeError: as meant", "step": 4, "traceback": "..."}
     where = {"host": "a", "machine": "a", "job": None, "log": "jobs/log.err", "share": 1}
     fake_record(rows[1], failure=trouble, where=where)
-    beat(rows[2].folder, host="node7", job="12_3")
+    beat(rows[2].folder, host="node7", job="12_3", loss=0.6931, speed=0.1)
     beat(rows[3].folder, state="interrupted", step=5)
     status.print_status(["+experiment=glue_isobn", place, "seed=1,2", "tracking=none"])
     out = " ".join(capfd.readouterr().out.split())
     assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
     assert "Device time so far: 2.0 h; still to come: 8.0 h" in out
-    assert "running: rotten_tomatoes minilm isobn_paper seed 1: step 3 of 9, on node7, job 12_3 since" in out
+    assert (
+        "running: rotten_tomatoes minilm isobn_paper seed 1: step 3 of 9, loss 0.693, 1.0 min left, on node7, job"
+        in out
+    )
     assert "failed: rotten_tomatoes minilm none seed 2: crash at step 4: RuntimeError: as meant (jobs/log.err)" in out
     assert "interrupted: rotten_tomatoes minilm isobn_paper seed 2: step 5 of 9" in out
 
