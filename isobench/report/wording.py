@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from isobench.runs.grouping import read_run_names, read_scale_differences
+from isobench.runs.grouping import read_run_names
 from isobench.runs.record import RecordedData, RunRecord
 from isobench.runs.run import Run
 
@@ -89,15 +89,6 @@ def describe_epoch_rule(rows: Sequence[Run]) -> str:
 def list_warnings(rows: Sequence[Run]) -> list[str]:
     """List the warnings that the runs recorded, each once."""
     return list(dict.fromkeys(warning for row in rows if row.record for warning in row.record.warnings))
-
-
-def describe_scale(rows: Sequence[Run]) -> list[str]:
-    """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
-    differs = "; ".join(dict.fromkeys(phrase for row in rows for phrase in read_scale_differences(row)))
-    if not rows[0].cfg.experiment.paper:
-        return [f"Data: {differs}."] if differs else []
-    comparison = f"NOT the paper's setting: {differs}." if differs else "Data and encoder are the paper's."
-    return [f"scale={rows[0].cfg.scale}. {comparison}"]
 
 
 def describe_training(rows: Sequence[Run]) -> str:

@@ -17,7 +17,7 @@ from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
 from isobench.report.output.text import format_method
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import describe_scale, describe_training, format_points
+from isobench.report.wording import describe_training, format_points
 from isobench.runs.folder import RECORD_FILE
 from isobench.runs.run import Run
 
@@ -42,7 +42,7 @@ def print_table(report: Report, rows: Sequence[Run]) -> None:
     _print_paper_tables(out, report)
     for sentence in [
         *_print_configurations(out, report),
-        *describe_scale(rows),
+        *_describe_scale(report, rows[0].cfg.scale),
         describe_training(rows),
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
@@ -62,6 +62,15 @@ def print_claims(claims: list[dict[str, Any]]) -> None:
     out.print(table)
     for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
+
+
+def _describe_scale(report: Report, scale: str) -> list[str]:
+    """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
+    differs = "; ".join(report.scale)
+    if not report.experiment.paper:
+        return [f"Data: {differs}."] if differs else []
+    comparison = f"NOT the paper's setting: {differs}." if differs else "Data and encoder are the paper's."
+    return [f"scale={scale}. {comparison}"]
 
 
 def _print_words(out: Console, text: str) -> None:
