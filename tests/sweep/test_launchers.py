@@ -202,7 +202,7 @@ def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(quick, 
     time.sleep(1)
     kill_alone(process)
     sleep.write_text("0")
-    again = subprocess.run(process.args, capture_output=True, text=True, timeout=120)
+    again = subprocess.run(process.args, capture_output=True, text=True, timeout=240)
     assert "2 running" in again.stderr
     assert again.returncode == 0, again.stderr
     assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
