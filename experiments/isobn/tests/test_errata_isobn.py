@@ -17,8 +17,8 @@ def text(papers):
     return (papers / "isobn_aaai2021.txt").read_text()
 
 
-def test_the_text_prints_these_settings(text):
-    """Momentum, epsilon, gamma's sum, the grid, and which set selects and reports."""
+def test_the_text_prints_these_settings_and_no_others(text):
+    """Momentum, epsilon, gamma's sum, the grid, which set selects and reports; no length, decay, dropout, metrics."""
     assert_contains(
         text,
         r"momentum  $\alpha$  is set to 0.95, the  $\epsilon$  is set to 0.1",
@@ -30,14 +30,8 @@ def test_the_text_prints_these_settings(text):
         "We select the best combination of hyperparameters on the dev set.",
         "report the median and standard deviation of metrics on the dev set",
     )
-
-
-def test_the_text_does_not_state_these_settings(text):
-    """The protocol's words on length, weight decay, clipping, patience, dropout and the metrics' names."""
     setup = text[text.index("### **Experiment Setup**") : text.index("Method\tAvg")].lower()
-    for word in ("length", "decay rate", "weight decay", "clip", "patience", "dropout", "adam epsilon", "accuracy",
-                 "pearson", "spearman", "matthews", "f1"):  # fmt: skip
-        assert word not in setup, word
+    assert not re.search("length|decay|clip|patience|dropout|adam eps|accuracy|pearson|spearman|matthews|f1", setup)
 
 
 def test_with_a_momentum_of_095_a_batch_is_nearly_all_of_the_statistics():
@@ -99,18 +93,3 @@ def test_one_average_of_four_decides_that_averages_are_truncated(paper):
             if f"{mean:.2f}" != truncated:
                 decides.add((encoder, row, f"{mean:.2f}", truncated))
     assert decides == {("roberta-large", "isobn", "88.99", "88.98")}
-
-
-def test_every_cell_is_one_of_the_papers_text_or_of_its_first_versions(papers, text):
-    """The AAAI text has nine of Table 1's 14 columns; published.yaml names the others, and the averages."""
-    columns = list(published.load_tables("isobn")["table1"].columns)
-    blank = {}
-    for line, encoder in (("BERT-base (ReImp)", "bert-base-cased"), ("RoBERTa-L (ReImp)", "roberta-large")):
-        average, *cells = next(t for t in text.splitlines() if t.startswith(line)).split("\t")[1:]
-        assert average == ""
-        assert len(cells) == len(columns)
-        blank[encoder] = [name for name, cell in zip(columns, cells, strict=True) if not any(map(str.isdigit, cell))]
-    assert blank == {"bert-base-cased": ["QNLI", "SST-2", "MRPC", "CoLA"], "roberta-large": ["QNLI"]}
-    places = "; ".join(f"{', '.join(names)} of {encoder}" for encoder, names in blank.items())
-    (note,) = (note for note in published.load_tables("isobn")["table1"].doubtful if "first version" in note)
-    assert note == f"Blank in the AAAI text and taken from the first version's: {places}; every average."
