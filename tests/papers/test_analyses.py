@@ -1,15 +1,17 @@
 """What the papers' analyses have in common: a module with compute and show, and published rows beside ours."""
 
+import math
 import subprocess
 import sys
 
 import pytest
 import yaml
-from helpers import ROOT
+from helpers import ROOT, load_experiment_analysis
 
 from isobench.analyses.rows import read_about, read_stored_rows
 from isobench.analyses.runner import show_rows
 from isobench.analyses.shown import build_comparison_tables
+from isobench.common.errors import UserError
 from isobench.papers.folders import find_papers
 
 
@@ -91,3 +93,35 @@ def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
     shown = show_rows(about, rows)
     assert len(shown.tables) >= 1
     assert set(shown.draw()) == set(shown.figures)
+
+
+IMPOSSIBLE = {
+    "isobn_ev": [("curve", 0), ("curve", 2.5), ("curve", True)],
+    "isobn_embeddings": [
+        ("bins", 0), ("strong", 0.5), ("strong", []), ("strong", ["a"]), ("threshold", 2), ("threshold", math.nan),
+    ],
+    "adaptation_embeddings": [
+        ("points", 1), ("perplexity", 0), ("perplexity", "many"), ("seed", None), ("seed", 2**32), ("within", -1),
+        ("cluster_share", 1),
+    ],
+    "common_frequency": [
+        ("texts", 0), ("width", "wide"), ("rare", 0), ("ranges", 3), ("ranges", [{"first": 1, "end": 5}]),
+        ("ranges", [{"first": 5, "end": "x", "published": 0}]), ("ranges", [{"first": 5, "end": 5, "published": 0}]),
+        ("heads", [{"types": 0, "published": "x"}]), ("coverage", {"share": 98, "published": "x"}), ("ranks", [10]),
+        ("ranks", [10, 10]),
+    ],
+    "common_isotropy": [
+        ("removed", 2), ("toy", {"points": 0, "shifts": [0.0]}), ("toy", {"points": 9, "shifts": [0.0, "far"]}),
+    ],
+    "common_wordsim": [("removed", -1), ("removed", "round")],
+    "sts_similarity": [("sets", ["sts12", "sts17"]), ("sets", []), ("fit", "all"), ("unit_length", 1)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name", "value"),
+    [(experiment, *setting) for experiment, settings in IMPOSSIBLE.items() for setting in settings],
+)
+def test_a_setting_that_cannot_be_is_named(experiment, name, value):
+    with pytest.raises(UserError, match=rf"^analysis\.{name}"):
+        load_experiment_analysis(experiment, **{name: value})

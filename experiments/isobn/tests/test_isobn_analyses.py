@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import load_experiment_analysis, make_config, read_analysis_rows
+from helpers import make_config, read_analysis_rows
 
 from isobench.analyses.subject import Subject
-from isobench.common.errors import UserError
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench_papers.isobn import embeddings, ev
@@ -34,10 +33,7 @@ def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments,
         values = np.linalg.svd(matrix - matrix.mean(0), compute_uv=False) ** 2
         found = [row["ev"] for row in rows if row["method"] == method]
         np.testing.assert_allclose(found, np.cumsum(values) / values.sum(), rtol=1e-5, err_msg=method)
-    for text in ("bert-base-cased", "0.76/0.87/0.89", "NOT the paper's setting", "encoder local is not the paper's"):
-        assert text in out
-    ours = "/".join(f"{row['ev']:.2f}" for row in rows[:3])
-    assert ours in out
+    assert "/".join(f"{row['ev']:.2f}" for row in rows[:3]) in out
 
 
 @pytest.mark.slow
@@ -119,24 +115,17 @@ def test_figures_show_what_the_rows_say():
     shown = embeddings.show(rows, 20, [0.5], 0.5)
     (histogram,) = shown.figures["figure4"].axes
     assert histogram.get_xscale() == "log"
-    assert "1 of 10 constant" in histogram.texts[0].get_text()
     assert sum(bar.get_height() for bar in histogram.patches) == pytest.approx(100 * 9 / 10)
     panels = shown.figures["figure6"].axes[:3]
-    assert [panel.get_title() for panel in panels] == ["batch normalisation assumes", "IsoBN assumes", "real"]
-    texts = [text.get_text() for panel in panels for text in panel.texts]
-    assert [text.splitlines()[-1] for text in texts] == [
-        f"{row['mean_correlation']:.2f} off on average",
-        f"{row['mean_off_blocks']:.2f} off on average",
-        f"{row['mean_correlation']:.2f} on average",
-    ]
-    assert texts[1].startswith(f"{row['clusters']} clusters")
+    shown_means = ["mean_correlation", "mean_off_blocks", "mean_correlation"]  # as BN and IsoBN assume, and as it is
+    for panel, name in zip(panels, shown_means, strict=True):
+        assert f"{row[name]:.2f}" in panel.texts[0].get_text()
 
 
 @pytest.mark.slow
 def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
-    code, out, err = cli("+experiment=isobn_embeddings", *arguments)
+    code, _, err = cli("+experiment=isobn_embeddings", *arguments)
     assert code == 0, err
-    assert "[1e-10, 1]" in out
     rows = read_analysis_rows(outputs, "isobn_embeddings")
     cfg = make_config(*arguments)
     h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
@@ -145,9 +134,7 @@ def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
     clusters = [row["cluster"] for row in rows["dimensions"]]
     assert np.bincount(clusters)[1:].tolist() == sizes == sorted(sizes, reverse=True)
     folder = outputs / "reports" / "isobn_embeddings"
-    labels = {"figure4": "standard deviation", "figure5": "dimension (clustered)", "figure6": "IsoBN assumes"}
-    for name, label in labels.items():
-        assert f">{label}<" in (folder / f"{name}.svg").read_text()
+    assert {file.stem for file in folder.glob("*.svg")} == {"figure4", "figure5", "figure6"}
 
 
 @pytest.mark.slow
@@ -156,22 +143,3 @@ def test_a_single_example_does_not_vary(cli, small, experiment):
     code, _, err = cli(f"+experiment={experiment}", *small, "encoder.pooling=cls", "task.train_samples=1")
     assert (code, err.count("\n")) == (2, 1)
     assert "do not vary over 1 training example" in err
-
-
-@pytest.mark.parametrize(
-    ("experiment", "name", "value"),
-    [
-        ("isobn_ev", "curve", 0),
-        ("isobn_ev", "curve", 2.5),
-        ("isobn_ev", "curve", True),
-        ("isobn_embeddings", "bins", 0),
-        ("isobn_embeddings", "strong", 0.5),
-        ("isobn_embeddings", "strong", []),
-        ("isobn_embeddings", "strong", ["a"]),
-        ("isobn_embeddings", "threshold", 2),
-        ("isobn_embeddings", "threshold", float("nan")),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named(experiment, name, value):
-    with pytest.raises(UserError, match=rf"^analysis\.{name}"):
-        load_experiment_analysis(experiment, **{name: value})

@@ -127,28 +127,14 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     shown = dial_analysis.show(rows)
     lines = [line for line in shown.text.splitlines() if "IsoBN (beta)" in line]
     assert ["†" in line for line in lines if "uncorrected" in line] == [True]
-    family = "Holm's correction is over 4 slopes of the score, and 5 correlations given the dial, of complete"
-    assert family in " ".join(shown.text.split())
-    dose, isotropy = (shown.figures[name] for name in ("dose", "isotropy"))
-    names = [entry.get_text() for entry in dose.legends[0].get_texts()]
-    assert names == ["E, T", "E, U (INCOMPLETE: 180 of 300 runs finished)"]
-    panels = [(axis.get_ylabel(), axis.get_title()) for axis in isotropy.axes]
-    assert ["INCOMPLETE" in label for label, _ in panels if label] == [False, True]
-    (row,) = (
-        row
-        for row in rows["correlations"]
-        if (row["task"], row["measure"], row["kind"]) == ("T", "embedding/i2", dial_analysis.GIVEN_DIAL)
-    )
-    title = f"given the dial:\n{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
-    assert title in [title for _, title in panels]
-
-
-def test_an_encoder_without_a_whole_seed_has_no_panels_and_is_named(whole, study):
+    names = [entry.get_text() for entry in shown.figures["dose"].legends[0].get_texts()]
+    labels = [axis.get_ylabel() for axis in shown.figures["isotropy"].axes if axis.get_ylabel()]
+    assert ["INCOMPLETE" in name for name in names] == ["INCOMPLETE" in label for label in labels] == [False, True]
     for subject in study.subjects:
-        subject.task, subject.record = "U", None
+        subject.record = None
     rows = dial_analysis.compute([*whole.subjects, *study.subjects])
-    isotropy = dial_analysis.show(rows).figures["isotropy"]
-    assert [axis.get_ylabel() for axis in isotropy.axes if axis.get_ylabel()] == ["E\nT: score\n"]
+    isotropy = dial_analysis.show(rows).figures["isotropy"]  # without a whole seed there are no panels
+    assert len([axis for axis in isotropy.axes if axis.get_ylabel()]) == 1
     assert "No seed with all doses yet: E, U" in isotropy.get_suptitle()
 
 

@@ -1,6 +1,5 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
-import io
 import math
 from types import SimpleNamespace
 
@@ -12,18 +11,12 @@ from helpers import WORDS, make_config, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
-from isobench.common.errors import UserError
-from isobench.common.terminal import PlainConsole
 from isobench.data.scored_pairs import SETS
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
 from isobench_papers.mteb.sts_similarity import (
     average_over_sets,
-    build_mean_table,
-    build_published_table,
-    build_set_table,
     compare_with_published,
-    describe_differences,
     draw_gains,
     group_equal_methods,
 )
@@ -130,18 +123,6 @@ def test_only_uncalibrated_means_at_the_output_stand_beside_mteb():
     assert compare_with_published([make_row(similarity="l1")], True)[0]["published"] == 80.702
 
 
-def test_the_published_cells_are_those_of_the_result_files():
-    """The issue's five digits; the files have more, which README.md of experiments/mteb names."""
-    cells = published.load_tables("mteb")["cosine"].cells
-    minilm, mpnet = (cells[name]["as published"] for name in ("minilm", "mpnet"))
-    spearman = {"STS12": 72.369, "STS13": 80.603, "STS15": 85.390, "STS16": 78.989, "STS-B": 82.032}
-    pearson = {"STS12": 81.36, "STS13": 80.152, "STS15": 84.736, "STS16": 77.937, "STS-B": 82.741}
-    assert {name: minilm[name] for name in spearman} == {name: [spearman[name], pearson[name]] for name in spearman}
-    ours = {name: values[0] for name, values in mpnet.items()}
-    assert ours.items() >= {"STS13": 83.485, "STS15": 85.663, "STS16": 80.030, "STS-B": 83.422}.items()
-    assert cells["all-minilm-l6-v2"] == cells["minilm"]
-
-
 def test_means_leave_undefined_correlations_out():
     rows = [make_row(), make_row(set="stsb", spearman=60.7, gain=2.0), make_row(set="sts12", spearman=math.nan)]
     (mean,) = average_over_sets(rows)
@@ -149,93 +130,26 @@ def test_means_leave_undefined_correlations_out():
     assert math.isnan(average_over_sets([make_row(spearman=math.nan)])[0]["spearman"])
 
 
-def test_methods_with_the_same_gains_share_a_panel():
+def test_methods_with_the_same_gains_are_grouped():
     points = [(method, name) for method in ("none", "pca", "zca", "center") for name in ("sts12", "sts13")]
     gains = {"none": 0.0, "pca": 2.0, "zca": 2.01, "center": 2.1}
     rows = [make_row(method=method, set=name, gain=gains[method]) for method, name in points]
     assert group_equal_methods(rows[2:]) == [["pca", "zca"], ["center"]]
-    figure = draw_gains(rows)
-    assert [axis.get_title() for axis in figure.axes] == ["pca, zca", "center"]
+    assert len(draw_gains(rows).axes) == 2
     assert draw_gains(rows[:2]).axes is not None  # without calibrations there is nothing to draw
 
 
-def test_tables_fit_eighty_columns():
-    methods = ["none", "whitening_zca epsilon=0.001"]
-    encoders = [("distilbert-quire", "distilbert-quire"), ("minilm", "minilm")]
-    rows = [
-        make_row(encoder=encoder, model=model, method=method, set=name, similarity=similarity)
-        for encoder, model in encoders
-        for method in methods
-        for name in SETS
-        for similarity in ("cosine", "inner", "spearman", "l1")
-    ]
-    out = PlainConsole(width=80, file=io.StringIO(), color_system=None)
-    published = compare_with_published(rows, False)
-    assert {row["encoder"] for row in published} == {"minilm"}
-    for table in (build_published_table(published), build_set_table(rows), build_mean_table(average_over_sets(rows))):
-        out.print(table)
-    text = out.file.getvalue()
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("80.70") == 6 + 2 * 2 * 7 + 2 * 2 * 4
-    assert "…" not in text
-
-
-def test_other_data_and_encoders_are_said():
-    own = SimpleNamespace(cfg=SimpleNamespace(data=SimpleNamespace(root="folder")))
-    rows = {"similarity": [make_row(model="mine", set="sts12", pairs=1)]}
-    assert describe_differences([own], rows) == [
-        "encoder mine is not in the paper", "sentence pairs of data.root, not of the hub's commits",
-        "STS12 has 1 pair, not 3,108",
-    ]  # fmt: skip
-    hub = SimpleNamespace(cfg=SimpleNamespace(data=SimpleNamespace(root=None)))
-    assert describe_differences([hub], {"similarity": [make_row()]}) == []
-
-
-# --- Bad input.
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["calibration=cosine"], "calibration=cosine changes no vector of a frozen encoder: leave it out"),
-        (["calibration=flow"], "calibration=flow has to be trained, and this analysis trains nothing: leave it out"),
-    ],
-)
-def test_methods_that_can_not_be_applied_are_refused(overrides, message):
-    with pytest.raises(UserError, match=message):
-        sts_similarity.check_subjects([subject("encoder.pooling=mean", *overrides)])
-    sts_similarity.check_subjects(
-        [subject("encoder.pooling=mean", f"calibration={name}") for name in ("none", "isobn_paper")]
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["encoder.pooling=pooler", "encoder.layer=null"],
-            "a pooler is made for classification: set encoder.pooling=mean",
-        ),
-        (["analysis.sets=[sts12,sts17]"], "analysis.sets[1]=sts17 is not known: did you mean"),
-        (["analysis.sets=[]"], "analysis.sets=[] must have at least one entry"),
-        (["analysis.fit=all"], "analysis.fit=all is not known"),
-        (["analysis.unit_length=1"], "analysis.unit_length=1 must be true or false"),
-        (["encoder.layer=9"], "has layers 0 (the embeddings) to 2"),
-        (["calibration=cosine"], "changes no vector"),
-    ],
-)
-def test_mistakes_are_one_line(experiment, cli, overrides, message):
-    code, _, err = cli(*experiment, *overrides)
-    assert (code, len(err.strip().splitlines())) == (2, 1)
-    assert message in err
-
-
-@pytest.mark.slow
-def test_missing_sets_are_named_in_one_line(experiment, cli, tmp_path):
-    code, _, err = cli(*experiment, f"data.root={tmp_path}")
-    assert (code, len(err.strip().splitlines())) == (2, 1)
-    assert "lacks sts12.parquet, sts13.parquet, sts14.parquet, sts15.parquet, sts16.parquet, stsb_test_lab" in err
+def test_the_published_cells_are_those_of_the_result_files():
+    """Rounded to three decimals, Spearman's and Pearson's correlation."""
+    cells = published.load_tables("mteb")["cosine"].cells
+    printed = {
+        "STS12": [72.369, 81.36], "STS13": [80.603, 80.152], "STS15": [85.390, 84.736], "STS16": [78.989, 77.937],
+        "STS-B": [82.032, 82.741],
+    }  # fmt: skip
+    assert cells["minilm"] == cells["all-minilm-l6-v2"]
+    assert {name: cells["minilm"]["as published"][name] for name in printed} == printed
+    mpnet = {name: values[0] for name, values in cells["mpnet"]["as published"].items()}
+    assert mpnet.items() >= {"STS13": 83.485, "STS15": 85.663, "STS16": 80.030, "STS-B": 83.422}.items()
 
 
 # --- The experiment.
@@ -273,8 +187,27 @@ def embed(folder, sentences, layer):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["encoder.pooling=pooler", "encoder.layer=null"], "encoder.pooling=mean"),
+        (["encoder.layer=9"], "layers 0 (the embeddings) to 2"),
+        (["calibration=cosine"], "calibration=cosine"),  # changes no vector of a frozen encoder
+        (["calibration=flow"], "calibration=flow"),  # has to be trained
+        (["data.root=."], "lacks sts12.parquet, sts13.parquet"),
+    ],
+)
+def test_mistakes_are_one_line(experiment, cli, monkeypatch, tmp_path, overrides, named):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = cli(*experiment, *overrides)
+    assert (code, err.count("\n")) == (2, 1)
+    assert named in err
+
+
+@pytest.mark.slow
 def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, outputs, monkeypatch):
-    code, out, err = cli(*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16")
+    arguments = [*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16"]
+    code, _, err = cli(*arguments)
     assert code == 0, err
     rows = read(outputs, "similarity")
     assert len(rows) == 2 * 2 * 3 * 4  # sets, layers, methods, similarities
@@ -294,8 +227,6 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
         assert row["top_share"] == pytest.approx(share.max() / share.sum(), rel=1e-4)
     assert {row["encoder"] for row in rows} == {"local", "local layer=0"}
     assert all(row["gain"] == 0 for row in rows if row["method"] == "none")
-    assert "fitted on the sentences of STS16" in out
-    assert "encoder local is not in the paper" in " ".join(out.split())
     folder = outputs / "reports" / "sts_similarity"
     assert {"gains.svg", "means.parquet"} <= {file.name for file in folder.iterdir()}
     first = (folder / "similarity.parquet").read_bytes()
@@ -305,7 +236,7 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
 
     monkeypatch.setattr("isobench.models.encoders.load_encoder", load)
     monkeypatch.setattr(sts_similarity, "calibrate", load)
-    code, _, err = cli(*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16")
+    code, _, err = cli(*arguments)
     assert code == 0, err
     assert (folder / "similarity.parquet").read_bytes() == first
 

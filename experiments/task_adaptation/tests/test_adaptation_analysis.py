@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import load_experiment_analysis, read_analysis_rows, write_parquet
+from helpers import read_analysis_rows, write_parquet
 from scipy.cluster.vq import kmeans2
 from sklearn.feature_selection import f_classif
 
-from isobench.common.errors import UserError
 from isobench_papers.task_adaptation.embeddings import (
     compare_with_one_gaussian,
     compute_cluster_index,
@@ -60,16 +59,6 @@ def test_one_gaussian_is_told_from_two(sizes, several):
     ours, gaussian = compare_with_one_gaussian(plant(*sizes), 1)
     assert (ours < gaussian) == several
     assert (ours, gaussian) == compare_with_one_gaussian(plant(*sizes), 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("points", 1), ("perplexity", 0), ("perplexity", "many"), ("seed", None), ("seed", 2**32), ("within", -1),
-     ("cluster_share", 1)],
-)  # fmt: skip
-def test_a_setting_that_cannot_be_is_named(name, value):
-    with pytest.raises(UserError, match=rf"^analysis\.{name}="):
-        load_experiment_analysis("adaptation_embeddings", **{name: value})
 
 
 @pytest.fixture

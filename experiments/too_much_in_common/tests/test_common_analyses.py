@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import load_experiment_analysis, write_parquet
+from helpers import write_parquet
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
@@ -97,6 +97,16 @@ def test_figure_1_shows_some_of_many_tokens(monkeypatch):
     assert [row["token"] for row in found["points"]] == 2 * [*range(0, 300, 3)]
 
 
+def test_the_correlation_of_norm_and_isotropy_needs_three_encoders():
+    three = [{"average_norm": norm, "i1_raw": i1} for norm, i1 in ((1.0, 0.5), (2.0, 0.6), (4.0, 0.1))]
+    (note,) = isotropy.describe_norm_correlation(three)
+    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"].cells.values()]
+    theirs = np.corrcoef(*zip(*((row["avg norm"][0], row["I(W)"][0]) for row in cells), strict=True))[0, 1]
+    assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
+    assert f"{theirs:.2f}" in note
+    assert isotropy.describe_norm_correlation(three[:2]) == []
+
+
 def test_a_spheres_singular_values_part_as_it_moves_away():
     shifts, points = [0.0, 1.0, 3.0], 2000
     spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
@@ -109,19 +119,6 @@ def test_a_spheres_singular_values_part_as_it_moves_away():
         assert values[shift] == pytest.approx([math.sqrt(points * (1 / 3 + shift**2)), third, third], rel=0.05)
 
 
-def test_norm_and_isotropy_are_correlated_beside_the_papers():
-    def encoder(name, norm, i1):
-        return {"encoder": name, "average_norm": norm, "i1_raw": i1}
-
-    three = [encoder("a", 1.0, 0.5), encoder("b", 2.0, 0.6), encoder("c", 4.0, 0.1)]
-    (note,) = isotropy.describe_norm_correlation(three)
-    cells = [row["embeddings"] for row in published.load_tables("too_much_in_common")["table1"].cells.values()]
-    theirs = np.corrcoef([row["avg norm"][0] for row in cells], [row["I(W)"][0] for row in cells])[0, 1]
-    assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
-    assert f"{theirs:.2f} over the paper's 8" in note
-    assert isotropy.describe_norm_correlation(three[:2]) == []
-
-
 @pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
@@ -129,7 +126,6 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments += [f"data.root={tmp_path}", "analysis.corpus=wikitext", "analysis.texts=1"]
     code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
     assert (code, err) == (0, "")
-    assert "NOT the paper's setting" in out
     folder = tmp_path / "reports" / "common_isotropy"
     (row,) = read(folder, "isotropy")
     w = vocabulary_of(tiny)
@@ -153,18 +149,10 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert weighted["centred", "zipf"]["mean_ratio"] > 0.1
     spread = weighted["zipf_whitened", "zipf"]["isoscore"]
     assert spread == pytest.approx((6 - 1) / (32 - 1))  # 7 tokens vary in 6 directions, in each alike
-    ratios = [f"{weighted['raw', weighting]['mean_ratio']:.2f}" for weighting in ("uniform", "zipf")]
-    assert lines[2][:4] == ["local", "raw", *ratios]
-    assert "how often its token occurs in 1 texts of wikitext" in " ".join(out.split())
     assert row["removed"] == 0  # floor(32 / 100)
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
     assert len(read(folder, "singular_values")) == 2 * min(w.shape)
     assert {file.stem for file in folder.glob("*.svg")} == {"figure1", "figure2", "figure5", "figure6"}
-    noted = {file.stem for file in folder.glob("*.svg") if "Not the paper's setting" in file.read_text()}
-    assert noted == {"figure1", "figure5", "figure6"}  # Figure 2 is of spheres, not of an encoder
-    code, _, err = cli(*arguments, "analysis.removed=round")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "choose one of: ceil, floor" in err
 
 
 @pytest.mark.slow
@@ -229,14 +217,13 @@ def test_words_keep_their_case_and_every_other_character_counts():
 def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     texts = ["the film was good , the plot dull", "a great , great film", "", "never read"]
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": texts})
-    code, out, err = cli(
+    code, _, err = cli(
         "+experiment=common_frequency", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}",
         f"data.root={tmp_path}", f"output_dir={tmp_path}", "analysis.corpus=wikitext", "analysis.texts=3",
         "analysis.width=10", "analysis.rare=4", "analysis.ranks=[1,4]",
         "analysis.ranges=[{first:0,end:5,published:0.5},{first:20,end:60,published:0.6},{first:90,end:95,published:0.7}]",
     )  # fmt: skip
     assert (code, err) == (0, "")
-    assert "no unused tokens, the last 4 ids (rare) in their place" in out
     folder = tmp_path / "reports" / "common_frequency"
     words = Counter(word for text in texts[:3] for word in text.split())
     counted = {row["unit"]: row for row in read(folder, "frequency")}
@@ -261,7 +248,6 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     assert zipf == pytest.approx([(units[-4:] @ units[i : i + 10].T).mean() for i in range(0, len(w), 10)])
     ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
     assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
-    assert f"(to {len(w)})" in out
     assert {file.stem for file in folder.glob("*.svg")} == {"figure3", "figure4"}
 
 
@@ -276,29 +262,3 @@ def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
     assert 0.27 < found["share_of_13"] < 0.34
     assert 0.45 < found["share_of_85"] < 0.55
     assert 0.8 < found["zipf_least_squares"] < 1.2
-
-
-@pytest.mark.parametrize(
-    ("experiment", "name", "value"),
-    [
-        ("common_frequency", "texts", 0),
-        ("common_frequency", "width", "wide"),
-        ("common_frequency", "rare", 0),
-        ("common_frequency", "ranges", 3),
-        ("common_frequency", "ranges", [{"first": 1, "end": 5}]),
-        ("common_frequency", "ranges", [{"first": 5, "end": "x", "published": 0}]),
-        ("common_frequency", "ranges", [{"first": 5, "end": 5, "published": 0}]),
-        ("common_frequency", "heads", [{"types": 0, "published": "x"}]),
-        ("common_frequency", "coverage", {"share": 98, "published": "x"}),
-        ("common_frequency", "ranks", [10]),
-        ("common_frequency", "ranks", [10, 10]),
-        ("common_isotropy", "removed", 2),
-        ("common_isotropy", "toy", {"points": 0, "shifts": [0.0]}),
-        ("common_isotropy", "toy", {"points": 9, "shifts": [0.0, "far"]}),
-        ("common_wordsim", "removed", -1),
-        ("common_wordsim", "removed", "round"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named(experiment, name, value):
-    with pytest.raises(UserError, match=rf"^analysis\.{name}"):
-        load_experiment_analysis(experiment, **{name: value})

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from isobench.common.errors import UserError
@@ -72,54 +73,62 @@ def test_the_command_says_the_counts_and_the_analysis_reads_what_it_writes(comma
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "change", "named"),
     [
-        ("rw", lambda lines: lines[:-1], "has 2033 pairs, not 2034: it is not the published rw.txt"),
-        ("men", lambda lines: [*lines, lines[0]], "has 3001 pairs, not 3000"),
-        (
-            "rw",
-            lambda lines: lines[:1] * 2034,
-            "has the pair t-shirt0 re-n0 2034 times: it is not the published rw.txt",
-        ),
-        ("men", lambda lines: [*lines[:-1], lines[7]], "has the pair t-shirt7 re-n7 2 times"),
-        ("men", lambda lines: [line.replace("-n ", " ") for line in lines], "line 1: .* it is not the lemma form"),
-        ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"], "line 8: there must be 3 columns or more .* spaces"),
-        ("men", lambda lines: ["sun-n day-n 50.5", *lines], "line 1: the score 50.5 must be a number from 0 to 50"),
-        ("simlex999", lambda lines: lines[1:], "line 1: the columns must begin with word1, word2, POS, SimLex999"),
-        ("simlex999", lambda lines: [], "line 1: the columns must begin with word1"),
-        (
-            "ws353_sim",
-            lambda lines: ["Word 1\tWord 2\tHuman (mean)", *lines],
-            "line 1: the score Human .mean. must be",
-        ),
-        ("ws353_rel", lambda lines: [line.replace("\t", ",") for line in lines], "line 1: there must be 3 columns"),
-        ("ws353_rel", lambda lines: ["a\tb\tnan", *lines[1:]], "line 1: the score nan must be a number from 0 to 10"),
-        ("ws353_rel", lambda lines: ["\tb\t1", *lines[1:]], "line 1: there must be 3 columns or more between tabs"),
+        ("rw", lambda lines: lines[:-1], "2033 pairs, not 2034"),
+        ("men", lambda lines: [*lines, lines[0]], "3001 pairs, not 3000"),
+        ("men", lambda lines: [*lines[:-1], lines[7]], "t-shirt7 re-n7 2 times"),
+        ("men", lambda lines: [line.replace("-n ", " ") for line in lines], "line 1: .*lemma form"),
+        ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"], "line 8: .*3 columns"),
+        ("men", lambda lines: ["sun-n day-n 50.5", *lines], "line 1: the score 50.5"),
+        ("simlex999", lambda lines: lines[1:], "line 1: the columns"),
+        ("simlex999", lambda lines: [], "line 1: the columns"),
+        ("ws353_sim", lambda lines: ["Word 1\tWord 2\tHuman (mean)", *lines], "line 1: the score Human"),
+        ("ws353_rel", lambda lines: [line.replace("\t", ",") for line in lines], "line 1: .*3 columns"),
+        ("ws353_rel", lambda lines: ["a\tb\tnan", *lines[1:]], "line 1: the score nan"),
+        ("ws353_rel", lambda lines: ["\tb\t1", *lines[1:]], "line 1: .*3 columns"),
+        ("ws353_rel", lambda lines: ["caf\udce9\tbar\t3.0"], "UTF-8"),
     ],
 )
-def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path, name, change, message):
+def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path, name, change, named):
     file = find(published, name)
-    file.write_text("\n".join(change(file.read_text().splitlines())))
-    with pytest.raises(UserError, match=rf"{PUBLIC_FILES[name].name}.*{message}"):
+    file.write_text("\n".join(change(file.read_text().splitlines())), errors="surrogateescape")
+    with pytest.raises(UserError, match=rf"{PUBLIC_FILES[name].name}.*{named}"):
         convert_word_pairs(published, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
-def test_a_mistake_is_one_line_and_exit_code_2(command, published, tmp_path):
-    arguments = [str(published), str(tmp_path / "data")]
-    find(published, "ws353_rel").write_bytes(b"caf\xe9\tbar\t3.0\n")
-    assert "can't be read as text in UTF-8" in read_mistake(command, arguments)
-    find(published, "ws353_rel").unlink()
-    missing = "has no wordsim_relatedness_goldstandard.txt (ws353_rel): download it from the authors of Agirre et al."
-    assert missing in read_mistake(command, arguments)
-    assert "nowhere is no folder: name the one with" in read_mistake(command, ["nowhere", "data"])
-    assert not (tmp_path / "data").exists()
-
-
-def read_mistake(command, arguments):
-    code, out, err = command(main, *arguments)
+def test_a_missing_or_doubled_file_and_a_folder_that_is_there_are_mistakes(command, published, tmp_path):
+    code, out, err = command(main, "nowhere", "data")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    return err
+    convert_word_pairs(published, tmp_path / "data")
+    with pytest.raises(UserError, match="wordsim is there already"):
+        convert_word_pairs(published, tmp_path / "data")
+    (published / "copy").mkdir()
+    (published / "copy" / "rw.txt").write_text("")
+    with pytest.raises(UserError, match=r"has rw.txt more than once"):
+        convert_word_pairs(published, tmp_path / "other")
+    (published / "copy" / "rw.txt").unlink()
+    find(published, "ws353_rel").unlink()
+    with pytest.raises(UserError, match=r"has no wordsim_relatedness_goldstandard.txt"):
+        convert_word_pairs(published, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_disk_that_fails_half_way_leaves_nothing(published, tmp_path, monkeypatch):
+    written = []
+
+    def fail_at_the_third(table, file):
+        written.append(file)
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        write_table(table, file)
+
+    write_table = pyarrow.parquet.write_table
+    monkeypatch.setattr(pyarrow.parquet, "write_table", fail_at_the_third)
+    with pytest.raises(UserError, match="wordsim can't be written"):
+        convert_word_pairs(published, tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_a_pair_in_both_orders_is_accepted(published, tmp_path):
@@ -129,34 +138,6 @@ def test_a_pair_in_both_orders_is_accepted(published, tmp_path):
     first, second, _ = lines[0].split("\t")
     file.write_text("\n".join([*lines[:-1], f"{second}\t{first}\t5"]))
     assert convert_word_pairs(published, tmp_path / "data")["ws353_rel"] == (file, 252)
-
-
-def test_nothing_is_overwritten_and_two_copies_are_not_chosen_from(published, tmp_path):
-    convert_word_pairs(published, tmp_path / "data")
-    with pytest.raises(UserError, match="wordsim is there already: remove it, or choose another folder"):
-        convert_word_pairs(published, tmp_path / "data")
-    (published / "copy").mkdir()
-    (published / "copy" / "rw.txt").write_text("")
-    with pytest.raises(UserError, match=r"has rw.txt more than once: .*archive of rw.*copy"):
-        convert_word_pairs(published, tmp_path / "other")
-
-
-def test_a_disk_that_fails_half_way_leaves_nothing(published, tmp_path, monkeypatch):
-    import pyarrow.parquet
-
-    written = []
-    original = pyarrow.parquet.write_table
-
-    def fail_at_the_third(table, file):
-        written.append(file)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        original(table, file)
-
-    monkeypatch.setattr(pyarrow.parquet, "write_table", fail_at_the_third)
-    with pytest.raises(UserError, match="wordsim can't be written: no space left on device; choose another folder"):
-        convert_word_pairs(published, tmp_path / "data")
-    assert list((tmp_path / "data").iterdir()) == []
 
 
 def count_in_both_orders(found):
