@@ -178,6 +178,7 @@ MISTAKES = {
     "form: [mean, sd]": ("form: mean", "table1.form: write a list: [ONE, TWO]"),
     "what:": ("wat:", "table1.what: it is missing"),
     "methods: {": ("shape: 1\n  methods: {", "table1.shape: there is no such entry"),
+    "metric: accuracy": ("time: hours", "table1.columns.Greetings.time: "),
     "[mean, sd]": ("[mean, sd", "published.yaml, line 5: "),
 }
 

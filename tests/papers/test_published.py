@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.papers import folders, published
@@ -42,33 +41,6 @@ def names(group):
 def test_all_tables_are_there_and_an_unknown_paper_has_none():
     assert {paper: list(published.load_tables(paper)) for paper in PAPERS} == PAPERS
     assert published.load_tables("nobody") == {}
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("colums: {}", "table1.colums: "),
-        ("form: mean", "table1.form: "),
-        ("what: 7", "table1.what: "),
-        ("cells: {e: {r: {c: [many]}}}", "table1.cells.e.r.c.0: "),
-        ("columns: {c: {task: rte, time: hours}}", "table1.columns.c.time: "),
-        ("what: [", "published.yaml, line "),
-    ],
-)
-def test_a_damaged_table_is_said_in_one_line_with_its_place(tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr(folders, "experiments_dir", lambda: str(tmp_path))
-    content = {"what": "x", "form": "[mean]", "columns": "{}", "methods": "{}", "cells": "{}"}
-    key, _, value = line.partition(": ")
-    text = "\n".join(f"  {name}: {part}" for name, part in (content | {key: value}).items())
-    paper = tmp_path / f"mine{abs(hash(line))}"
-    paper.mkdir()
-    (paper / "paper.yaml").touch()
-    (paper / "published.yaml").write_text(f"table1:\n{text}\n")
-    with pytest.raises(UserError) as error:
-        published.load_tables(paper.name)
-    assert f"{paper.name}/published.yaml" in str(error.value)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def find_cell(paper, name, encoder, method, task, metric):

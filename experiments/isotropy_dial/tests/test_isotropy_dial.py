@@ -65,7 +65,6 @@ def test_planted_correlations_are_found(study):
     of_ev1 = {row["dial"] or row["kind"]: row for row in found if row["measure"] == "embedding/ev1"}
     assert of_ev1["isobn"]["correlation"] > 0.7  # the score rises with the dose, and so does the measure
     assert of_ev1["istar"]["correlation"] < -0.7
-    assert math.isnan(of_ev1["whitening"]["low"]) or of_ev1["whitening"]["high"] <= 1
     of_i1 = {row["dial"] or row["kind"]: row for row in found if row["measure"] == "embedding/i1"}
     kinds = (*DOSES, ACROSS, GIVEN_DIAL, GIVEN_DOSE)
     assert [of_i1[kind]["correlation"] for kind in kinds] == pytest.approx([1] * 7)

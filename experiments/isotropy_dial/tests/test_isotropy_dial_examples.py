@@ -74,10 +74,3 @@ def test_no_interval_without_predictions_or_with_another_score(study):
     for subject in study.subjects:
         subject.cfg = SimpleNamespace(**{**vars(subject.cfg), "task": SimpleNamespace(generation=None, primary="f1")})
     assert measure(study) == []
-
-
-def test_the_table_stands_beside_the_other_slopes(study):
-    for subject in study.subjects:
-        subject.folder.result_file.write_text("")
-    text = dial_analysis.show(dial_analysis.compute(study.subjects)).text
-    assert "for new seeds and new dev examples" in text

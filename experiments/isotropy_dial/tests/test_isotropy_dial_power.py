@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from isobench.statistics.dose_response import student_t
-from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
 from isobench_papers.isotropy_dial.rows import (
     FINISHED,
@@ -46,11 +45,6 @@ def study(simulation):
         seeds=seeds,
         noise=simulation.synthetic_studies.read_pilot(simulation.power.STUDY / "pilot.csv"),
     )
-
-
-def test_holms_correction_of_many_studies_is_that_of_each(simulation):
-    p = np.round(np.random.default_rng(0).random((200, 8)) ** 4, 2)  # with ties
-    assert simulation.synthetic_studies.holm(p) == pytest.approx(np.array([holm(own) for own in p]))
 
 
 def build_rows(design, scores, isotropy):

@@ -33,6 +33,11 @@ def from_table_3():
                 yield encoder, row, column, {name: values[place] for name, values in cells.items()}
 
 
+@pytest.fixture
+def text(papers):
+    return (papers / "too_much_in_common.txt").read_text()
+
+
 # --- The tables among themselves.
 
 
@@ -285,8 +290,7 @@ def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     assert (len(pairs), len(ids), len(scores)) == (2034, 292, 292)
 
 
-def test_the_slip_of_table_2_is_its_only_one(papers):
-    text = (papers / "too_much_in_common.txt").read_text()
+def test_the_slip_of_table_2_is_its_only_one(text):
     start = text.index("BERT-base-cased + Centered", text.index("CosSim}"))
     body = text[start : text.index("Table 2: Average performance")]
     right = re.findall(r"\(([+-]\d+\.\d\d)\)", body)
@@ -297,9 +301,8 @@ def test_the_slip_of_table_2_is_its_only_one(papers):
     assert model == "GPT-2-small + Centered + Centered-Scaled + Post-Process"
 
 
-def test_our_text_lost_a_column_of_table_2(papers):
+def test_our_text_lost_a_column_of_table_2(text):
     """Section 5.3 compares the two scores of every encoder; the table's right half has one of them."""
-    text = (papers / "too_much_in_common.txt").read_text()
     header = next(line for line in text.split("\n") if "CosSim}" in line)
     assert [("CosSim" in cell, "langle" in cell) for cell in header.split("\t")] == [
         (False, False), (True, False), (False, True), (False, False), (True, False),
@@ -318,8 +321,7 @@ def test_our_text_lost_a_column_of_table_2(papers):
     assert closed == {"bert-base-cased": False, "roberta-base": True, "gpt2": True}  # three of the six can be checked
 
 
-def test_section_5_3_excepts_the_cased_berts(papers):
-    text = (papers / "too_much_in_common.txt").read_text()
+def test_section_5_3_excepts_the_cased_berts(text):
     assert_contains(
         text,
         "four standard benchmarks and observe significant performance improvement across all of them",
@@ -329,8 +331,7 @@ def test_section_5_3_excepts_the_cased_berts(papers):
     assert not re.search(r"p-value|\bp ?[<=] ?0?\.\d|t-test|confidence interval", text)
 
 
-def test_section_4_2s_indices_are_no_bin_of_figure_3(papers):
-    text = (papers / "too_much_in_common.txt").read_text()
+def test_section_4_2s_indices_are_no_bin_of_figure_3(text):
     (caption,) = re.findall(r"BERT-base-case grouped into bins of 1000 \(i\.e\., \[(\d+):(\d+)\]\)", text)
     indices = re.findall(r"indices \[(\d+)-(\d+)\]", text)
     assert caption == ("1000", "1999")
@@ -338,7 +339,6 @@ def test_section_4_2s_indices_are_no_bin_of_figure_3(papers):
     assert [int(first) % 1000 for first, _ in (caption, *indices)] == [0, 500, 0]
 
 
-def test_d_is_printed_in_two_ways(papers):
-    text = (papers / "too_much_in_common.txt").read_text()
+def test_d_is_printed_in_two_ways(text):
     assert re.search(r"we set D = \$\\lfloor d/100 \\rfloor\$", re.sub(r"\s+", " ", text))
     assert r"with $\lceil d/100 \rceil$ top principal components removed" in text

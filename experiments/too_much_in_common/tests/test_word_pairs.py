@@ -30,15 +30,6 @@ def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
     assert all(0 <= score <= 10 for pairs in sets.values() for score in pairs.scores)
 
 
-def test_other_bytes_or_no_package_is_an_error(monkeypatch):
-    monkeypatch.setitem(word_pairs.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
-    with pytest.raises(UserError, match=r"not the pinned file: pip install --force-reinstall gensim==4\.4\.0"):
-        word_pairs.load_word_pairs(Data())
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    with pytest.raises(UserError, match=r"needs the package gensim: pip install 'isobench\[embedded\]'"):
-        word_pairs.load_word_pairs(Data())
-
-
 def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_path):
     tagged = {"word1": ["sun-n", "run-v"], "word2": ["warm-j", "old-fashioned-j"], "score": [50.0, 3.0]}
     plain = {"word1": ["re-n", "go-v"], "word2": ["color-blind", "b"], "score": [1, 2]}
@@ -50,30 +41,39 @@ def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_
     assert len(sets["ws353_rel"]) == 12
 
 
+def test_other_bytes_or_no_package_is_an_error(monkeypatch):
+    monkeypatch.setitem(word_pairs.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
+    with pytest.raises(UserError, match="not the pinned file"):
+        word_pairs.load_word_pairs(Data())
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    with pytest.raises(UserError, match="needs the package gensim"):
+        word_pairs.load_word_pairs(Data())
+
+
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("columns", "problem"),
     [
-        ({"word1": ["a"], "word2": ["b"]}, "lacks the column score; it has: word1, word2"),
-        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "score that is not a number"),
-        ({"word1": ["a"], "word2": ["b"], "score": [math.nan]}, "score that is not a finite number"),
+        ({"word1": ["a"], "word2": ["b"]}, "lacks the column score"),
+        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "not a number"),
+        ({"word1": ["a"], "word2": ["b"], "score": [math.nan]}, "not a finite number"),
         ({"word1": ["a"], "word2": [None], "score": [1.0]}, "word is not text"),
         ({"word1": [], "word2": [], "score": []}, "no rows"),
+        (None, "can't be read as Parquet"),
+        ("missing", "does not exist"),
     ],
 )
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, message):
-    with pytest.raises(UserError, match=f"rw.parquet.* {message}"):
-        word_pairs.load_word_pairs(Data(root=str(write_sets(tmp_path, rw=columns))))
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, problem):
+    write_sets(tmp_path, **({"rw": columns} if isinstance(columns, dict) else {}))
+    if columns is None:
+        (tmp_path / "wordsim" / "rw.parquet").write_text("word1 word2")
+    elif columns == "missing":
+        (tmp_path / "wordsim" / "rw.parquet").unlink()
+    with pytest.raises(UserError, match=rf"rw\.parquet.* {problem}"):
+        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
-def test_a_missing_folder_or_file_is_an_error(tmp_path):
+def test_a_folder_without_sets_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null uses"):
-        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
-    write_sets(tmp_path)
-    (tmp_path / "wordsim" / "ws353_sim.parquet").rename(tmp_path / "wordsim" / "ws353_all.parquet")
-    with pytest.raises(UserError, match=r"ws353_sim\.parquet does not exist; the five sets are men, .*did you mean"):
-        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
-    (tmp_path / "wordsim" / "men.parquet").write_text("word1 word2")
-    with pytest.raises(UserError, match=r"men\.parquet can't be read as Parquet"):
         word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
