@@ -210,6 +210,18 @@ def train_run(*overrides: str) -> tuple[dict, RunFolder, Config]:
     return json.loads(folder.result_file.read_text()), folder, cfg
 
 
+def list_printed_cells(paper: str, table: str, *columns: str) -> list[tuple[str, str, str, list]]:
+    """List (encoder, row, column, values) of a published table, of these columns or all."""
+    from isobench.papers.published import load_tables
+
+    return [
+        (encoder, row, column, cells[column])
+        for encoder, rows in load_tables(paper)[table].cells.items()
+        for row, cells in rows.items()
+        for column in columns or cells
+    ]
+
+
 def assert_contains(text: str, *phrases: str) -> None:
     """Assert that a text has each of the phrases, and name the first that it lacks."""
     for phrase in phrases:

@@ -148,7 +148,7 @@ def test_the_factors_of_time_are_in_the_papers_text_and_in_the_claims(papers):
         "requiring on average 4.2 times more time per training epoch",
         "requires on average 10.5 times more computation per epoch",
         "requires 5.5 times more computation",
-        "while requiring 25% to 50% more computation",
+        "requiring 25% to 50% more computation",
         "Finetuning time is reported on a Nvidia Titan RTX GPU",
     )
     assert isotropy_calibration.GPU == "Titan RTX"

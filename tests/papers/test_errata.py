@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import assert_contains
+from helpers import assert_contains, list_printed_cells
 from scipy import stats
 
 from isobench.papers import published
@@ -17,14 +17,6 @@ MAJORITY = {"mrpc": 279, "rte": 146, "wnli": 40}
 
 def table(paper, number):
     return published.load_tables(paper)[f"table{number}"]
-
-
-def cells(content, *columns):
-    """(encoder, row, column, values) of a table."""
-    for encoder, rows in content.cells.items():
-        for row, found in rows.items():
-            for column in columns or found:
-                yield encoder, row, column, found[column]
 
 
 def size(content, column):
@@ -58,7 +50,7 @@ def test_one_predicted_class_scores_what_spectrum_control_prints():
         "WNLI": "56.34",
     }
     found = []
-    for *where, column, (mean, sd) in cells(table("isotropy_calibration", 1)):
+    for *where, column, (mean, sd) in list_printed_cells("isotropy_calibration", "table1"):
         if not sd:  # 0, or none printed
             found.append((*where, column))
             assert where[1].startswith("spectrum"), where
@@ -82,7 +74,7 @@ def three(mean, sd, size, ddof):
 def test_three_accuracies_have_the_printed_mean_and_sample_deviation(column):
     content = table("isotropy_calibration", 1)
     population = 0
-    for *where, (mean, sd) in cells(content, column):
+    for *where, (mean, sd) in list_printed_cells("isotropy_calibration", "table1", column):
         assert three(mean, sd, size(content, column), 1), where
         population += three(mean, sd, size(content, column), 0)
     assert population < 13  # divided by 3 it would not fit
@@ -124,7 +116,7 @@ def test_five_accuracies_have_the_printed_mean_deviation_median_and_maximum(colu
     for ddof, exceptions in ((0, neither), (1, neither | {("bert-base-uncased", "l2", "RTE")})):
         misfits = {
             (*where, name)
-            for *where, name, values in cells(content, column)
+            for *where, name, values in list_printed_cells("task_adaptation", "table1", column)
             if not five(values, size(content, column), ddof)
         }
         assert misfits == {key for key in exceptions if key[2] == column}
@@ -135,7 +127,7 @@ def test_task_adaptations_mrpc_is_no_accuracy_and_may_be_f1():
     misses = {
         (number, column, str(value), attainable(value, size(content, column), truncated=True))
         for number, content in ((number, table("task_adaptation", number)) for number in (1, 2))
-        for *_, column, values in cells(content)
+        for *_, column, values in list_printed_cells("task_adaptation", f"table{number}")
         for value in values[-2:]
         if not attainable(value, size(content, column))
     }
@@ -144,7 +136,9 @@ def test_task_adaptations_mrpc_is_no_accuracy_and_may_be_f1():
     positive, n = MAJORITY["mrpc"], SIZES["mrpc"]
     true, false = np.meshgrid(np.arange(positive + 1), np.arange(n - positive + 1))
     f1 = {f"{100 * score:.1f}" for score in np.unique(2 * true / (positive + true + false))}
-    assert {str(value) for *_, values in cells(table("task_adaptation", 1), "MRPC") for value in values[-2:]} <= f1
+    assert {
+        str(value) for *_, values in list_printed_cells("task_adaptation", "table1", "MRPC") for value in values[-2:]
+    } <= f1
     assert {f"{tenths / 10:.1f}" for tenths in range(800, 950)} <= f1  # as is anything else, so that proves little
 
 
@@ -152,7 +146,7 @@ def test_isobns_accuracies_are_truncated():
     content = table("isobn", 1)
     found = [
         [attainable(median, size(content, column), truncated) for truncated in (True, False)]
-        for *_, column, (median, _) in cells(content, "MNLI", "QNLI", "RTE", "SST-2", "MRPC")
+        for *_, column, (median, _) in list_printed_cells("isobn", "table1", "MNLI", "QNLI", "RTE", "SST-2", "MRPC")
     ]
     assert np.sum(found, 0).tolist() == [20, 13]
 
@@ -163,7 +157,7 @@ def test_isobns_accuracies_are_truncated():
 def differences(paper, seeds):
     """(encoder, row, column) -> (difference to plain, two-sided p of Student's t, of Welch's)."""
     content, found = table(paper, 1), {}
-    for encoder, row, column, (mean, sd, *_) in cells(content):
+    for encoder, row, column, (mean, sd, *_) in list_printed_cells(paper, "table1"):
         plain = content.cells[encoder]["plain"][column]
         if row != "plain" and sd is not None:
             both = (mean, sd, seeds, *plain[:2], seeds)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import list_printed_cells
 
 from isobench.common.packages import conf_dir
 from isobench.metrics.task import METRIC_FUNCTIONS
@@ -25,13 +26,6 @@ GENERATION = {"bleu", "rouge1", "rouge2", "rougeL"}
 WORDS = {"vocabulary", "word_similarity", "men", "rw", "simlex999", "ws353_sim", "ws353_rel"}
 SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with rows of a small data set: its columns
 METRICS = MEASURES | GENERATION | {"minutes"} | set(METRIC_FUNCTIONS)
-
-
-def every_cell(paper, table):
-    for encoder, rows in published.load_tables(paper)[table].cells.items():
-        for row, cells in rows.items():
-            for column, values in cells.items():
-                yield encoder, row, column, values
 
 
 def names(group):
@@ -64,7 +58,7 @@ def test_a_tables_columns_and_rows_are_known_here_and_its_cells_are_whole(paper,
     for rows in table.cells.values():
         assert table.methods["none"] in rows
         assert all(set(cells) <= set(table.columns) for cells in rows.values())
-    for *where, values in every_cell(paper, name):
+    for *where, values in list_printed_cells(paper, name):
         assert len(values) == len(table.form), where
         assert all(value >= 0 for value in values[1:] if value is not None), where
         if None in values:
@@ -265,14 +259,14 @@ def test_the_papers_grid_has_every_encoder_of_its_table(experiments, table):
 
 def test_isotropy_calibrations_tables_3_and_5_print_the_same_numbers():
     tables = published.load_tables("isotropy_calibration")
-    for encoder, row, column, values in every_cell("isotropy_calibration", "table3"):
+    for encoder, row, column, values in list_printed_cells("isotropy_calibration", "table3"):
         assert tables["table5"].cells[encoder][row][column] == values
 
 
 def test_no_maximum_is_below_its_median_or_mean():
     for table in PAPERS["task_adaptation"]:
         form = published.load_tables("task_adaptation")[table].form
-        for *where, values in every_cell("task_adaptation", table):
+        for *where, values in list_printed_cells("task_adaptation", table):
             cell = dict(zip(form, values, strict=True))
             assert cell["median"] <= cell["max"], where
             assert cell.get("mean", -math.inf) <= cell["max"], where

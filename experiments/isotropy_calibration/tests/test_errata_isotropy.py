@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import list_printed_cells
 from scipy import stats
 
 from isobench.papers import published
@@ -24,11 +25,10 @@ def bound(i1):
 def isotropies():
     """(table, encoder, row, task, (I1, its deviation), (I2, its deviation))."""
     for number in (2, 3, 4):
-        for encoder, rows in published.load_tables("isotropy_calibration")[f"table{number}"].cells.items():
-            for row, cells in rows.items():
-                for column in cells:
-                    if column.endswith("I1"):
-                        yield number, encoder, row, column[:-3], cells[column], cells[f"{column[:-1]}2"]
+        cells = {tuple(where): cell for *where, cell in list_printed_cells("isotropy_calibration", f"table{number}")}
+        for (encoder, row, column), cell in cells.items():
+            if column.endswith("I1"):
+                yield number, encoder, row, column[:-3], cell, cells[encoder, row, f"{column[:-1]}2"]
 
 
 def test_the_bound_is_reached_and_never_passed():
