@@ -124,18 +124,6 @@ def test_nothing_is_asked_of_a_method_before_it_is_prepared():
     torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
 
 
-def test_statistics_are_prepared_in_order_from_what_each_is_given():
-    chain = Chain([Link(FixedNorm(3, "z", eps=1e-9)), Link(FixedNorm(3, "minmax", eps=1e-9))])
-    h = torch.randn(50, 3) * 4 + 2
-    for position in (0, 1):
-        chain.prepare(position, h.split(20), nn.Identity())
-    first, second = chain
-    z = (h - h.mean(0)) / h.std(0, unbiased=False)
-    torch.testing.assert_close(first(h), z, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(chain(h, nn.Identity())[0].amax(0), torch.ones(3), rtol=1e-4, atol=1e-4)
-    assert float(second.scale[0]) != float(first.scale[0])
-
-
 def test_a_list_stands_for_nested_choices():
     assert expand_chains(["calibration=[a, b,c]", "seed=1"]) == [
         "calibration=a",

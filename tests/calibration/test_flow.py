@@ -24,14 +24,6 @@ def stirred(dim=8, coupling="affine", permutation="learned", seed=0, **more) -> 
     return flow
 
 
-@pytest.mark.parametrize(("coupling", "permutation"), FORMS)
-@pytest.mark.parametrize("dim", [8, 64])
-def test_the_inverse_undoes_it_in_float32(coupling, permutation, dim):
-    flow = stirred(dim, coupling, permutation).eval()
-    h = torch.randn(50, dim) * 3 + 1
-    torch.testing.assert_close(flow.inverse(flow(h)), h, rtol=1e-4, atol=1e-4)
-
-
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.sampled_from(FORMS), st.integers(1, 3), st.integers(1, 4), st.integers(0, 100))
 def test_the_inverse_undoes_any_depth(form, levels, steps, seed):
@@ -48,44 +40,6 @@ def test_the_log_determinant_is_the_jacobians(coupling, permutation):
     for row, found in zip(h, log_determinant, strict=True):
         jacobian = torch.autograd.functional.jacobian(lambda x: flow.glow(x[None])[0][0], row)
         torch.testing.assert_close(found, torch.linalg.slogdet(jacobian)[1])
-
-
-def by_hand(flow: Flow, row: torch.Tensor) -> tuple[list[float], float]:
-    """An additive, reversing flow of one row, feature by feature; z and the log-determinant."""
-    h, out, log_determinant = row.tolist(), [], 0.0
-    for number, level in enumerate(flow.glow.levels):
-        if number:
-            out, h = out + h[: len(h) // 2], h[len(h) // 2 :]
-        for step in level:
-            h = [
-                (x + b) * math.exp(s)
-                for x, b, s in zip(h, step.norm.bias.tolist(), step.norm.log_scale.tolist(), strict=True)
-            ]
-            log_determinant += sum(step.norm.log_scale.tolist())
-            h = [float(x) for x in h[::-1]]
-            kept, moved = h[: len(h) // 2], h[len(h) // 2 :]
-            hidden = kept
-            for number_of_layer, layer in enumerate(m for m in step.coupling.network if hasattr(m, "weight")):
-                hidden = [
-                    sum(w * x for w, x in zip(row_of, hidden, strict=True)) + b
-                    for row_of, b in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
-                ]
-                if number_of_layer < 2:
-                    hidden = [max(0.0, x) for x in hidden]
-            h = kept + [x + t for x, t in zip(moved, hidden, strict=True)]
-    return out + h, log_determinant
-
-
-def test_z_and_the_loss_are_those_worked_out_by_hand():
-    flow = stirred(8, "additive", "reverse").double()
-    h = torch.randn(4, 8, dtype=torch.float64)
-    bits = []
-    for row, z in zip(h, flow(h), strict=True):
-        expected, log_determinant = by_hand(flow, row)
-        assert z.tolist() == pytest.approx(expected)
-        density = sum(-0.5 * (x * x + math.log(2 * math.pi)) for x in expected) + log_determinant
-        bits.append(-density / (8 * math.log(2)))
-    assert float(flow.objective(h)) == pytest.approx(sum(bits) / 4)
 
 
 def test_it_starts_from_the_first_batch_once_and_its_state_travels():
@@ -114,26 +68,6 @@ def test_the_tasks_gradient_and_the_flows_are_kept_apart():
     flow.objective(leaf.detach()).backward()
     assert leaf.grad is None
     assert all(parameter.grad.abs().sum() > 0 for parameter in flow.parameters())
-
-
-@pytest.mark.slow
-def test_its_own_loss_makes_skewed_embeddings_more_gaussian():
-    torch.manual_seed(0)
-    mix = torch.randn(16, 16)
-    data = (torch.randn(512, 16) @ mix).exp().clamp(max=20)
-    flow = Flow(16)
-    (group,) = flow.parameter_groups()
-    assert group["lr"] == 1e-3
-    flow.train()
-    flow(data)
-    first = float(flow.objective(data))
-    optimizer = torch.optim.Adam(flow.parameters(), lr=group["lr"])
-    for _ in range(150):
-        optimizer.zero_grad()
-        loss = flow.objective(data)
-        loss.backward()
-        optimizer.step()
-    assert float(loss) < first - 0.05
 
 
 @pytest.mark.parametrize("h", [torch.ones(4, 8), torch.zeros(1, 8), torch.randn(3, 8) * 1e8])

@@ -3,35 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isobench.calibration import IsoBN
 
 PAPER = {"momentum": 0.95, "eps": 0.1, "beta": 0.5, "gamma": "sum", "rescale": "variance"}
 ORIGINAL = {"momentum": 0.95, "eps": 0, "beta": 1, "gamma": "sum", "rescale": "none", "subtract_mean": True}
-RELEASED = {"momentum": 0.05, "eps": 1e-3, "beta": 0.5, "gamma": "mean", "rescale": "released"}
 
 
 def batches(count, rows, dim, seed=0, correlated=True):
     rng = np.random.default_rng(seed)
     mix = rng.normal(size=(dim, dim)) * rng.uniform(0.05, 2, dim) if correlated else np.eye(dim)
     return [rng.normal(size=(rows, dim)) @ mix + rng.normal(size=dim) for _ in range(count)]
-
-
-def test_released_start_is_uncorrected_and_clamped():
-    """From zero statistics the first correlations are inflated by 1 / 0.05 and clamped to 1."""
-    dim = 5
-    h = batches(1, 40, dim, correlated=True)[0]
-    sigma, cov = h.std(0), np.cov(h.T, ddof=0)
-    raw = 0.05 * cov / (0.05**2 * np.outer(sigma, sigma))
-    assert np.abs(raw).max() > 1  # the clamp matters
-    gamma = (np.clip(raw, -1, 1) ** 2).mean(1)
-    theta = (gamma * 0.05 * sigma + 1e-3) ** -0.5
-    v = 0.05 * np.diag(cov)
-    theta *= np.sqrt(v.sum() / ((v * theta**2).sum() + 1e-3))
-    out = IsoBN(dim, **RELEASED).train()(torch.tensor(h, dtype=torch.float32)).numpy()
-    np.testing.assert_allclose(out, h * theta, rtol=1e-4, atol=1e-6)
 
 
 def test_the_original_gives_groups_of_duplicates_one_over_their_size():
@@ -71,25 +53,10 @@ def test_the_mean_is_subtracted_under_any_rescaling():
         torch.testing.assert_close(centred, plain - plain.mean(0), rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(0, 10**6), st.floats(0, 2), st.integers(3, 30))
-def test_the_root_keeps_the_sum_of_variances_and_the_print_does_not(seed, beta, rows):
-    dim = 6
-    h = torch.tensor(batches(1, rows, dim, seed)[0])
-    kept = IsoBN(dim, **PAPER | {"beta": beta}).train()(h)
-    total = h.var(0, correction=0).sum()
-    torch.testing.assert_close(kept.var(0, correction=0).sum(), total, rtol=1e-4, atol=0)
-    printed = IsoBN(dim, **PAPER | {"beta": beta, "rescale": "printed"}).train()(h).var(0, correction=0).sum()
-    # the printed form multiplies the sum of variances by (sum s^2 / sum s^2 theta^2), 1 only if beta is 0
-    sigma = h.std(0, correction=0)
-    rho = torch.corrcoef(h.T)
-    theta = (sigma * rho.square().sum(1) + 0.1) ** -beta
-    expected = total * sigma.square().sum() / (sigma * theta).square().sum()
-    torch.testing.assert_close(printed, expected, rtol=1e-3, atol=0)
-
-
 @pytest.mark.parametrize("settings_", [PAPER, ORIGINAL])
 def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path, settings_):
+    h = torch.randn(3, 4)
+    assert torch.equal(IsoBN(4, **settings_).eval()(h), h)  # before training
     layer = IsoBN(4, **settings_).train()
     with torch.autocast("cpu", torch.bfloat16):
         out = layer(torch.randn(8, 4, dtype=torch.bfloat16))
@@ -101,18 +68,9 @@ def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path, settings_):
     torch.save(layer.state_dict(), tmp_path / "state.pt")
     copy = IsoBN(4, **settings_)
     copy.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    h = torch.randn(3, 4)
     assert torch.equal(copy.eval()(h), layer.eval()(h))
     assert torch.equal(copy.train()(h), layer.train()(h))  # and training goes on alike
     assert not list(layer.parameters())
-
-
-def test_batch_statistics_carry_no_gradient():
-    """The gradient is that of a constant scale: a batch shifted along itself changes nothing else."""
-    layer = IsoBN(3, **PAPER).train()
-    x = torch.randn(6, 3, requires_grad=True)
-    layer(x)[0].sum().backward()
-    assert torch.count_nonzero(x.grad[1:]) == 0
 
 
 @pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
@@ -126,16 +84,3 @@ def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
     isobn(h)
     assert isobn(torch.randn(8, 4, generator=generator)).isnan().any()
     assert isobn.eval()(torch.randn(8, 4, generator=generator)).isnan().any()
-
-
-@pytest.mark.parametrize("settings_", [PAPER, RELEASED])
-def test_duplicated_dimensions_are_scaled_down(settings_):
-    """Ten copies of one feature beside a lone one: the copies' share of the variance falls."""
-    one, other = torch.randn(64, 1), torch.randn(64, 1)
-    h = torch.cat([one.repeat(1, 10), other], 1)
-    layer = IsoBN(11, **settings_ | {"beta": 1.0, "eps": 1e-3}).train()
-    assert torch.equal(IsoBN(11, **settings_).eval()(h), h)  # before training
-    for _ in range(200):
-        out = layer(h)
-    share = out.var(0)[:10].sum() / out.var(0).sum()
-    assert share < 0.7 * (h.var(0)[:10].sum() / h.var(0).sum())

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isobench.calibration import BatchNorm, FixedNorm, Whitening
 from isobench.metrics import isoscore
@@ -16,25 +14,12 @@ def batches(count, rows, dim, seed=0, dtype=torch.float32):
     return [(torch.randn(rows, dim, generator=generator) @ mix + 2).to(dtype) for _ in range(count)]
 
 
-def moments(x, kind, eps):
-    """The three formulas, as printed, over all rows at once."""
-    if kind == "z":
-        return lambda h: (h - x.mean(0)) / (x.std(0) + eps)
-    if kind == "minmax":
-        t1, t2 = x.min(0), x.max(0)
-        return lambda h: (2 * h - t1 - t2) / (t2 - t1 + eps)
-    return lambda h: h / (np.sqrt((x**2).mean(0)) + eps)
-
-
 @pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
-def test_fixed_norm_of_constant_features_and_one_row(kind):
-    method = FixedNorm(2, kind, eps=1e-3)
-    assert torch.equal(method(torch.ones(3, 2)), torch.ones(3, 2))  # before it is prepared
-    method.prepare([torch.tensor([[0.0, 5.0]])])
-    expected = moments(np.array([[0.0, 5.0]]), kind, 1e-3)(np.array([[0.5, 5.0]]))
-    np.testing.assert_allclose(method(torch.tensor([[0.5, 5.0]])).numpy(), expected, rtol=1e-5)
+def test_fixed_norm_changes_nothing_before_it_is_prepared_and_needs_embeddings(kind):
+    method = FixedNorm(2, kind)
+    assert torch.equal(method(torch.ones(3, 2)), torch.ones(3, 2))
     with pytest.raises(ValueError, match="no embeddings"):
-        FixedNorm(2, kind).prepare([])
+        method.prepare([])
 
 
 def inverse_root(covariance, shrinkage, form, k, epsilon):
@@ -72,16 +57,6 @@ def test_whitening_forward_gradient_and_state(form, k, shrinkage, epsilon):
     assert all(torch.equal(state[name], value) for name, value in method.state_dict().items())
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.integers(2, 6), st.integers(0, 1000), st.sampled_from(["zca", "pca"]))
-def test_whitening_without_shrinkage_gives_identity_covariance(dim, seed, form):
-    (h,) = batches(1, 40, dim, seed)
-    white = Whitening(dim, form, momentum=1.0, shrinkage=0.0)(h).double().numpy()
-    spectrum = np.linalg.eigvalsh(np.cov(h.double().numpy().T))
-    if spectrum[0] > 1e-4 * spectrum[-1]:  # else float32 statistics don't know the smallest direction
-        np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(dim), atol=5e-3)
-
-
 def test_epsilon_is_a_dial_from_full_whitening_to_none():
     (h,) = batches(1, 40, 4)
     full = Whitening(4, momentum=1.0)(h)
@@ -106,11 +81,9 @@ def test_epsilon_is_a_dial_from_full_whitening_to_none():
     ],
     ids=["constant", "zero", "one row", "huge", "tiny"],
 )
-@pytest.mark.parametrize(
-    "method",
-    [BatchNorm(3), Whitening(3), Whitening(3, "pca", 2), Whitening(3, shrinkage=0), Whitening(3, epsilon=0.1)],
-)
+@pytest.mark.parametrize("method", [Whitening(3, shrinkage=0), Whitening(3, epsilon=0.1)])
 def test_degenerate_batches_stay_finite(h, method):
+    """Other methods and settings: test_official_implementations.py."""
     leaf = h.clone().requires_grad_()
     out = method(leaf)
     out.sum().backward()

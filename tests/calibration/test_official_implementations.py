@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from isobench.calibration import FixedNorm, GradientNorm, IsoBN, Whitening
+from isobench.calibration import IsoBN, Whitening
 from isobench.common.packages import conf_dir
 from isobench.training.instantiate import instantiate_calibration
 
@@ -233,27 +233,6 @@ def test_whitening_turns_the_moving_covariance_into_the_identity(seed, form, ste
     cov, transform = layer.covariance.double(), layer.transform.double()
     shrunk = 0.95 * cov + 0.05 * cov.trace() / 6 * torch.eye(6)
     torch.testing.assert_close(transform.T @ shrunk @ transform, torch.eye(6).double(), rtol=0, atol=1e-5)
-
-
-@examples
-@given(seeds, st.lists(st.integers(1, 7), min_size=1, max_size=5), st.sampled_from(["z", "minmax", "l2"]))
-def test_fixed_norm_does_not_see_how_the_rows_are_batched(seed, sizes, kind):
-    data = embeddings(seed, sum(sizes), 4)
-    parts, whole = FixedNorm(4, kind).double(), FixedNorm(4, kind).double()
-    parts.prepare(data.split(sizes))
-    whole.prepare([data])
-    torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-10, atol=1e-12)
-
-
-@examples
-@given(seeds, st.floats(0, 1), st.floats(-20, 20))
-def test_gradient_norm_shrinks_the_spread_by_alpha_and_sees_no_scale(seed, alpha, exponent):
-    """Logs of the mean absolute gradients: their differences are (1 - alpha) times what they were."""
-    h = torch.zeros(5, 4, dtype=torch.float64, requires_grad=True)
-    given_ = embeddings(seed, 5, 4) * torch.tensor([1e-2, 1, 3, 50]) * 10**exponent
-    GradientNorm(4, alpha, eps=1e-15)(h).backward(given_)
-    before, after = given_.abs().mean(0).log(), h.grad.abs().mean(0).log()
-    torch.testing.assert_close(after.diff(), (1 - alpha) * before.diff(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("size", "scaled"), [(1e-5, True), (1e-7, False)])

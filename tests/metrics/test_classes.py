@@ -45,16 +45,6 @@ def test_the_silhouette_is_that_of_all_pairs(rows, classes):
     assert silhouette(torch.from_numpy(h), torch.from_numpy(labels)) == pytest.approx(expected.mean(), abs=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("classes", [2, 5])
-def test_the_silhouette_is_scikit_learns_on_squared_distances(classes):
-    from sklearn.metrics import silhouette_samples
-
-    h, labels = classes_of_vectors(500, 30, classes, shift=3.0)
-    expected = silhouette_samples(h, labels, metric="sqeuclidean")
-    np.testing.assert_allclose(silhouette_values(h, labels).numpy(), expected, rtol=0, atol=1e-9)
-
-
 def test_silhouettes_of_equal_vectors_lonely_ones_and_one_class():
     h = np.array([[1.0, 2], [1, 2], [1, 2], [5, 5]])
     assert silhouette_values(h, np.array([0, 0, 1, 2])).tolist() == [0, 0, 0, 0]

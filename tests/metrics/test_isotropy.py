@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from isobench.metrics import explained_variance, partition_isotropy
 
@@ -22,11 +20,6 @@ def test_explained_variance_is_the_svds(shape):
         explained_variance(torch.tensor(h), 1),
         explained_variance(torch.tensor(h), 3),
     ]
-
-
-def test_explained_variance_ignores_mean_and_magnitude():
-    h = torch.randn(30, 6, dtype=torch.float64)
-    assert explained_variance(1e4 * h + 3, 2) == pytest.approx(explained_variance(h, 2), abs=1e-9)
 
 
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])
@@ -66,11 +59,3 @@ def test_partition_isotropy_of_nothing_special():
         partition_isotropy(torch.zeros(0, 3))
     with pytest.raises(ValueError, match="directions"):
         partition_isotropy(torch.zeros(2, 3), "rows")
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(2, 8), st.floats(0.01, 3))
-def test_i2_is_bounded_by_i1(seed, rows, dim, size):
-    w = torch.tensor(np.random.default_rng(seed).normal(size=(rows, dim)) * size)
-    i1, i2 = partition_isotropy(w)
-    assert i2 <= (1 - i1) / (2 * math.sqrt(i1)) + 1e-9
