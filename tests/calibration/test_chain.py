@@ -218,6 +218,12 @@ def test_a_penalty_that_is_no_number_is_named(loss, said):
         Chain([Link(Odd(3, penalty=loss))]).losses([torch.ones(2, 3)], {"head": lambda: torch.ones(2, 3)})
 
 
+def check_refused(target, said, **settings):
+    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head", "_target_": target}
+    with pytest.raises(UserError, match=said):
+        instantiate_chain(config | settings, 4)
+
+
 @pytest.mark.parametrize(
     ("target", "setting", "said"),
     [
@@ -225,12 +231,11 @@ def test_a_penalty_that_is_no_number_is_named(loss, said):
         ("IsoBN", {"beta": None}, "calibration=own: beta=null must be a number"),
         ("CosineRegularization", {"strength": True}, "strength=True must be a number"),
         ("Centering", {"kind": "all_but_the_top", "D": 2.5}, "D=2.5 must be a whole number"),
+        ("IsoBN", {"gamma": "max"}, "gamma"),
     ],
 )
 def test_a_setting_of_another_type_is_named(target, setting, said):
-    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head"}
-    with pytest.raises(UserError, match=said):
-        instantiate_chain({**config, "_target_": f"isobench.calibration.{target}", **setting}, 4)
+    check_refused(f"isobench.calibration.{target}", said, **setting)
 
 
 class Unmade(Calibration):
@@ -254,18 +259,18 @@ class Ending(Calibration):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("target", "said"),
     [
-        ("Unmade", "has out_dim=None: call super"),
-        ("Ungrouped", "must return a list of mappings"),
-        ("Negative", "lr is below 0"),
-        ("Ending", "exits Python"),
+        (f"{__name__}.Unmade", "has out_dim=None: call super"),
+        (f"{__name__}.Ungrouped", "must return a list of mappings"),
+        (f"{__name__}.Negative", "lr is below 0"),
+        (f"{__name__}.Ending", "exits Python"),
+        ("isobench.calibration.nowhere.No", "nowhere"),
+        ("collections.Counter", "must subclass isobench.calibration.Calibration"),
     ],
 )
-def test_a_method_that_breaks_a_rule_is_refused_before_training(name, said):
-    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head"}
-    with pytest.raises(UserError, match=said):
-        instantiate_chain({**config, "_target_": f"{__name__}.{name}"}, 4)
+def test_a_method_that_breaks_a_rule_is_refused_before_training(target, said):
+    check_refused(target, said)
 
 
 THEIRS = """

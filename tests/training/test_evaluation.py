@@ -48,11 +48,16 @@ def test_evaluating_less_often_changes_nothing_else(small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("patience", "evaluated"), [(2, [2, 4]), (3, [2, 4, 6]), (4, [2, 4, 6])])
-def test_patience_counts_epochs_and_ends_at_an_evaluation(small, patience, evaluated):
+@pytest.mark.parametrize(("every", "patience", "evaluated"), [(1, 2, [1, 2, 3]), (2, 2, [2, 4]), (2, 3, [2, 4, 6])])
+def test_patience_counts_epochs_and_ends_at_an_evaluation(small, every, patience, evaluated):
+    """A run that learns nothing: its first epoch is the best, and that it predicts one class is in the record."""
     stop = ["optimization.lr=1e-9", "optimization.epochs=9", f"optimization.patience={patience}"]
-    result, _ = run(*small, *stop, "evaluation.every=2")
+    result, _ = run(*small, *stop, f"evaluation.every={every}")
+    best = result["best"]
     assert [epoch["epoch"] for epoch in result["history"]] == evaluated
+    assert best["epoch"] == evaluated[0]
+    assert best["validation"]["constant_predictor"] is True
+    assert best["score"] == best["validation"]["accuracy"]
 
 
 def long_run(tiny, reviews, cache, outputs):

@@ -159,57 +159,36 @@ def test_an_export_of_another_epoch_than_the_reported_one_is_not_called_exported
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
-def test_glues_hidden_test_labels_are_no_labels(cli, small, tmp_path, form):
-    """Use a test split like GLUE's, whose labels are -1 in every row."""
-    columns = {"train": review_columns(48, 48), "validation": review_columns(16, 16), "test": review_columns(12, 12)}
-    columns["test"]["label"] = [-1] * 12
-    if form == "parquet":
-        for split, own in columns.items():
-            write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", own)
-        data = [f"data.root={tmp_path}/data"]
-    else:
-        for split, own in columns.items():
-            frame = pandas.DataFrame({name: own[name] for name in ("sentence", "label")})
-            text = frame.to_csv(index=False) if form == "csv" else frame.to_json(orient="records", lines=True)
-            (tmp_path / f"{split}.{form}").write_text(text)
-        files = ", ".join(f"{split}: {tmp_path}/{split}.{form}" for split in columns)
-        data = ["task=mine", f"data.files={{{files}}}"]
+@pytest.mark.parametrize(
+    ("form", "labels"), [("root", "hidden"), ("csv", "hidden"), ("parquet", "known"), ("parquet", "none")]
+)
+def test_predictions_of_a_test_split_whose_labels_are_known_hidden_or_none(cli, small, tmp_path, form, labels):
+    """Hidden labels are -1 in every row, as GLUE's; a test split is predicted, not scored."""
+    columns = {split: review_columns(n, n) for split, n in {"train": 48, "validation": 16, "test": 12}.items()}
+    known = columns["test"].pop("label")
+    if labels != "none":
+        columns["test"]["label"] = known if labels == "known" else [-1] * 12
+    files = {split: tmp_path / "glue" / "sst2" / f"{split}.{form.replace('root', 'parquet')}" for split in columns}
+    for split, file in files.items():
+        if form != "root":
+            del columns[split]["idx"]
+        write_parquet(file, columns[split])
+        if form == "csv":
+            pandas.DataFrame(columns[split]).to_csv(file, index=False)
+    named = ", ".join(f"{split}: {file}" for split, file in files.items())
+    data = [f"data.root={tmp_path}"] if form == "root" else ["task=mine", f"data.files={{{named}}}"]
     code, _, err = cli(*small, *data, "task.test_split=test", "optimization.epochs=1")
     assert code == 0, err
     (file,) = tmp_path.glob("outputs/runs/*/predictions.parquet")
     assert err.count(f"isobench: test is not scored; its 12 predictions are in {file}\n") == 1
     rows = [row for row in pyarrow.parquet.read_table(file).to_pylist() if row["split"] == "test"]
-    assert [row["label"] for row in rows] == [None] * 12
-    assert {row["prediction"] for row in rows} <= {0.0, 1.0}
+    assert [row["index"] for row in rows] == list(range(12))
+    assert [row["label"] for row in rows] == (known if labels == "known" else [None] * 12)
+    assert all(row["prediction"] == max((0, 1), key=row["logits"].__getitem__) for row in rows)
     record = json.loads((file.parent / "result.json").read_text())
-    assert record["status"] == "finished"
+    assert record["data"]["examples"] == {"train": 48, "validation": 16, "test": 12}
     assert "validation" in record["best"]
     assert "test" not in record["best"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("labels", [None, "label"])
-def test_predictions_of_a_test_split_with_and_without_labels(small, tiny, cache, tmp_path, labels):
-    files = {}
-    for split, count in (("train", 48), ("validation", 16), ("test", 12)):
-        columns = review_columns(count, count)
-        del columns["idx"]
-        if split == "test" and labels is None:
-            del columns["label"]
-        files[split] = tmp_path / f"{split}.parquet"
-        write_parquet(files[split], columns)
-    named = ", ".join(f"{split}: {file}" for split, file in files.items())
-    own = ["task=mine", f"data.files={{{named}}}", "task.test_split=test", "optimization.epochs=2"]
-    record = isobench.run(drop_replaced([*small, *own]))
-    assert record.status == "finished", record.failure
-    assert record.data.examples == {"train": 48, "validation": 16, "test": 12}
-    assert record.best.metrics("test") == {}  # not scored
-    (file,) = tmp_path.glob("outputs/runs/*/predictions.parquet")
-    rows = [row for row in pyarrow.parquet.read_table(file).to_pylist() if row["split"] == "test"]
-    assert [row["index"] for row in rows] == list(range(12))
-    assert [row["label"] for row in rows] == ([None] * 12 if labels is None else review_columns(12, 12)["label"])
-    assert all(row["prediction"] == max((0, 1), key=row["logits"].__getitem__) for row in rows)
 
 
 @pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m"]])

@@ -93,29 +93,18 @@ def test_the_search_sees_calibrated_states(kind, beams):
     assert not torch.equal(found, plain.generate(**inputs, **settings))
 
 
-def test_the_loss_is_the_cross_entropy_of_the_targets_without_padding(tiny_translation):
-    module, loaders, *_ = built(tiny_translation, "optimization.label_smoothing=null")
-    module.eval()
-    batch = all_examples(loaders)
-    (chunk,) = batch["chunks"]
-    labels = torch.full_like(chunk["labels"], -100)
-    labels.view(-1)[chunk["positions"]] = chunk["labels"].view(-1)[chunk["positions"]]
-    expected = module.model(input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], labels=labels).loss
-    assert (labels == -100).any()
-    module._note_non_finite_loss = lambda loss: None
-    assert module.training_step(batch, 0).item() == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_label_smoothing_is_that_of_szegedy(tiny_translation):
+@pytest.mark.parametrize(("setting", "smoothing"), [("null", 0.0), ("0.2", 0.2)])
+def test_the_loss_is_the_cross_entropy_with_szegedys_label_smoothing(tiny_translation, setting, smoothing):
     """(1 - e) nll + e mean over the vocabulary of -log p, mean over real tokens; in float64, by hand."""
-    module, loaders, *_ = built(tiny_translation, "optimization.label_smoothing=0.2")
+    module, loaders, *_ = built(tiny_translation, f"optimization.label_smoothing={setting}")
     module.eval()
     module._note_non_finite_loss = lambda loss: None
     batch = all_examples(loaders)
     states, labels = module.compute_decoder_states(batch)
     logits = states.double() @ module.projection.linear.weight.double().T
     log_p = logits - logits.logsumexp(1, keepdim=True)
-    expected = -(0.8 * log_p[torch.arange(len(labels)), labels] + 0.2 * log_p.mean(1)).mean()
+    of_targets = log_p[torch.arange(len(labels)), labels]
+    expected = -((1 - smoothing) * of_targets + smoothing * log_p.mean(1)).mean()
     assert module.training_step(batch, 0).item() == pytest.approx(expected.item(), rel=1e-5)
 
 

@@ -43,17 +43,25 @@ def test_torch_is_asked_for_repeatable_algorithms(small, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("calibration", ["none", "isobn_released"])  # of isobn_paper: test_faults.py
-def test_the_same_command_gives_the_same_bits(small, tmp_path, calibration):
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["calibration=isobn_released"],
+        ["head=huggingface", "calibration=fixed_norm_z"],  # before the pooler, reads the training set
+        ["head=huggingface", "calibration=flow"],  # after it, is trained itself
+    ],
+)
+def test_the_same_command_gives_the_same_bits(small, tmp_path, overrides):
     results = []
     for number in range(2):
         torch.manual_seed(number)  # whatever went on before
-        results.append(run(*small, f"calibration={calibration}", f"output_dir={tmp_path}/{number}"))
+        results.append(run(*small, "optimization.epochs=1", *overrides, f"output_dir={tmp_path}/{number}"))
     (first, one), (second, two) = results
     assert predictions(one).equals(predictions(two))
     assert first["history"] == second["history"]
     assert first["predictions"] == second["predictions"]
     assert first["key"] == second["key"]
+    assert (first["status"], first["warnings"]) == ("finished", [])
 
 
 @pytest.mark.slow
@@ -100,23 +108,8 @@ def test_the_record_is_whole_and_true(small):
 
 
 @pytest.mark.slow
-def test_early_stopping_and_the_best_epoch(small):
-    result, _ = run(*small, "optimization.lr=1e-9", "optimization.epochs=9", "optimization.patience=2")
-    assert len(result["history"]) == 3  # no gain after the first: two more, then it stops
-    assert result["best"]["epoch"] == 1
-
-
-@pytest.mark.slow
-def test_a_constant_predictor_is_named(small):
-    result, _ = run(*small, "optimization.lr=1e-9", "optimization.epochs=1")
-    assert result["best"]["validation"]["constant_predictor"] is True
-    assert result["best"]["score"] == result["best"]["validation"]["accuracy"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("clip", ["null", "1.0"])
-def test_mixed_precision(small, tmp_path, clip):
-    overrides = [*small, "calibration=isobn_paper", f"optimization.clip={clip}", "optimization.lr=1e-4"]
+def test_mixed_precision(small):
+    overrides = [*small, "calibration=isobn_paper", "optimization.clip=1.0", "optimization.lr=1e-4"]
     overrides += ["optimization.epochs=1"]
     full, one = run(*overrides)
     mixed, two = run(*overrides, "trainer.precision=bf16-mixed")
@@ -124,15 +117,6 @@ def test_mixed_precision(small, tmp_path, clip):
     a, b = (np.array(predictions(folder)["logits"].to_pylist()) for folder in (one, two))
     assert not np.array_equal(a, b)
     assert np.abs(a - b).max() < 0.5 * np.abs(a).max()
-
-
-@pytest.mark.slow
-def test_the_released_recipe(small):
-    result, _ = run(*small, "optimization=isobn_released", "calibration=isobn_released", "optimization.epochs=1")
-    config = result["config"]
-    assert config["encoder"]["token_type_ids"] is False
-    assert (config["optimization"]["eps"], config["optimization"]["drop_last"]) == (1e-6, True)
-    assert result["cost"]["examples"] == 160
 
 
 @pytest.mark.slow
@@ -150,21 +134,12 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     assert not list(outputs.glob("runs/*"))
 
 
-@pytest.mark.slow
-def test_a_login_is_found_and_its_key_never_written(small, tmp_path, monkeypatch):
+def test_a_login_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     assert not has_login()
     (tmp_path / "netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
     assert has_login()
-    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef" * 3)
-    monkeypatch.setenv("HF_TOKEN", "hf_verysecret")
-    _, folder = run(*small, "tracking=wandb", "optimization.epochs=1")
-    for file in [*folder.path.rglob("*"), *(tmp_path / "outputs" / "wandb").rglob("*")]:
-        if file.is_file():
-            content = file.read_bytes()
-            assert b"0123456789abcdef0123" not in content, file
-            assert b"hf_verysecret" not in content, file
 
 
 @pytest.mark.slow
