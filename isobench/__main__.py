@@ -1,6 +1,6 @@
 """Run ``isobench`` (``python -m isobench``): one run, a sweep, an analysis, or a command such as ``isobench status``.
 
-Hydra composes the config. Importing this file is quick: torch and its like are imported once a config is valid.
+Hydra composes the config. Importing this file is quick: what plans and carries out runs is imported when needed.
 """
 
 import contextlib
@@ -30,9 +30,6 @@ from isobench.config.explain import print_error
 from isobench.config.schema import register_schema, to_config
 from isobench.papers.description import read_paper
 from isobench.papers.folders import find_papers, take_paper_flags
-from isobench.sweep.grid import postpone_method_settings, rewrite_overrides
-from isobench.sweep.planning import compose_sweep
-from isobench.sweep.sweeper import run_alone
 
 # Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
 COMMANDS = ("status", "report", "export", "import", "verify", "dashboard", "prune")
@@ -88,6 +85,8 @@ def run_hydra() -> None:
         UserError: the first word is no command, or an argument can't be meant.
         SystemExit: there is no such flag.
     """
+    from isobench.sweep.grid import postpone_method_settings, rewrite_overrides  # late: it imports NumPy
+
     call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
     arguments = sys.argv[1:]
     if any(flag in arguments for flag in COMPLETION_FLAGS) and any(text.startswith("query=") for text in arguments):
@@ -140,6 +139,8 @@ def is_sweep(arguments: list[str]) -> bool:
     has_experiment = any(text.startswith("+experiment=") for text in arguments)
     if not has_experiment or any(flag in arguments for flag in SHOWING_FLAGS):
         return False
+    from isobench.sweep.planning import compose_sweep
+
     with compose_sweep([text for text in arguments if not text.startswith("calibration.")]) as (_, base, _):
         return bool(base.hydra.mode == RunMode.MULTIRUN)
 
@@ -168,6 +169,8 @@ def move_flags_first(arguments: list[str]) -> list[str]:
 
 def run_job(config: DictConfig) -> None:
     """Carry out a run that belongs to no sweep, as Hydra asks for it; its exit code ends the process."""
+    from isobench.sweep.sweeper import run_alone
+
     try:
         run_alone(to_config(config))
     except Exception as error:  # printed here, since Hydra would print more than one line

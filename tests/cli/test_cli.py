@@ -7,6 +7,7 @@ import sys
 import pytest
 from helpers import ROOT, write_parquet
 
+from isobench import __version__
 from isobench.__main__ import COMMANDS, LISTS, main
 
 # One case of each kind of mistake; the fast tests try these.
@@ -164,6 +165,7 @@ def test_help_names_what_there_is(cli):
         assert name in out
     for word in (*COMMANDS, "papers", "tasks"):
         assert re.search(rf"^{word} +\w", out, re.MULTILINE)
+    assert cli("--version") == (0, f"isobench {__version__}\n", "")
 
 
 @pytest.mark.parametrize(
