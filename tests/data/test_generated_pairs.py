@@ -6,7 +6,6 @@ import re
 import pytest
 
 from isobench.data.packaged import generated_pairs
-from isobench.metrics.generated_text import evaluate_texts
 
 SHA256 = {
     ("captions", "train"): "c37921cd24c5f4f0c365ca0e9e73341f76cb2b2226f8006610a66514fdaeffa1",
@@ -38,11 +37,6 @@ def test_no_source_is_in_two_splits_or_twice(texts, grammar):
     assert len(set(sources)) == len(sources) == 4600
 
 
-def test_copying_is_no_translation(texts):
-    sources, targets = texts["captions", "validation"]
-    assert evaluate_texts(["bleu"], targets, sources)["bleu"] < 0.05
-
-
 WHO = {"Anna": "She", "Clara": "She", "Maria": "She", "David": "He", "Peter": "He", "Simon": "He"}
 
 
@@ -60,11 +54,3 @@ def test_summaries_follow_their_rule(texts, split):
     for source, target in zip(*texts["bulletins", split], strict=True):
         assert 4 <= source.count(".") <= 7
         assert target == summary(source)
-
-
-@pytest.mark.slow
-def test_the_lead_is_no_summary(texts):
-    sources, targets = texts["bulletins", "validation"]
-    for count in (1, 2, 3):
-        lead = [" ".join(re.findall(r"[^.]+\.", source)[:count]) for source in sources]
-        assert evaluate_texts(["rouge1"], targets, lead)["rouge1"] < 0.6

@@ -183,32 +183,6 @@ def test_initial_weights_are_distributed_as_transformers_own(case, tmp_path):
             assert abs(mine.mean()) < 5 * mine.std() / math.sqrt(mine.numel()), name
 
 
-class Doubled(Calibration):
-    """Doubles what it gets, and keeps it."""
-
-    def forward(self, h):
-        self.got = h
-        return 2 * h
-
-
-@pytest.mark.parametrize("case", ["bert", "roberta", "distilbert", "modernbert-mean"])
-@pytest.mark.parametrize("placement", ["before_pooler", "after_pooler"])
-def test_a_calibration_stands_before_or_after_the_pooler(case, placement, tmp_path):
-    ours, theirs = load_both(case, tmp_path)
-    ours.chain = Chain([Link(Doubled(WIDTH), placement)])
-    batch = make_batch()
-    logits = compute_logits(ours, batch)
-    hidden = getattr(theirs, theirs.base_model_prefix)(**batch).last_hidden_state
-    vector = hidden[:, 0]
-    if case == "modernbert-mean":
-        mask = batch["attention_mask"][:, :, None]
-        vector = (hidden * mask).sum(1) / mask.sum(1)
-    entering = vector if placement == "before_pooler" else ours.pooler(vector)
-    torch.testing.assert_close(ours.chain.calibrations[0].got, entering)
-    leaving = ours.pooler(2 * vector) if placement == "before_pooler" else 2 * ours.pooler(vector)
-    torch.testing.assert_close(logits, ours.head(leaving))
-
-
 def test_robertas_head_needs_no_pretrained_pooler_and_only_the_first_token(tmp_path):
     from transformers import AutoModelForMaskedLM
 

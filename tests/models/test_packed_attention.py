@@ -196,16 +196,6 @@ def test_a_groups_mask_is_that_of_its_definition(causal, window):
                 assert bool(read[sentence, 0, i, j]) == expected
 
 
-def test_padding_and_unpadding_give_the_row_back():
-    packing = plan_packing(np.array(LENGTHS), [0, 2, 6])
-    row = torch.randn(sum(LENGTHS), 3)
-    torch.testing.assert_close(torch.cat([group.unpad(group.pad(row)) for group in packing.groups]), row)
-    means = torch.stack([part.mean(0) for part in row.split(LENGTHS)])
-    torch.testing.assert_close(packing.average(row), means)
-    assert packing.first.tolist() == [0, 9, 18, 25, 31, 37]
-    assert packing.last.tolist() == [8, 17, 24, 30, 36, 37]
-
-
 SIZES = {"batch_size": 2, "q_length": 4, "kv_length": 4}
 KINDS = {
     "bidirectional": {"mask_function": bidirectional_mask_function, "allow_is_causal_skip": False},

@@ -3,7 +3,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -131,27 +130,6 @@ def test_curves_carry_the_numbers_of_their_epochs():
     again = IsotropyMonitor(curve=3)
     again.load_state_dict(monitor.state_dict())
     assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
-
-
-@pytest.mark.slow
-def test_a_runs_record_has_measures_and_curves_of_every_epoch(cli, small, outputs):
-    assert cli(*small, "optimization.patience=null")[0] == 0
-    (file,) = outputs.glob("runs/*/result.json")
-    history = json.loads(file.read_text())["history"]
-    assert len(history) == 2
-    for epoch in history:
-        assert epoch["explained_variance"].keys() == {"embedding", "head", "vocabulary"}
-        curve = epoch["explained_variance"]["embedding"]
-        assert len(curve) == 32  # the width: less than the 50 asked for
-        assert np.all(np.diff(curve) >= 0)
-        assert curve[-1] == pytest.approx(1)
-        for matrix in ("embedding", "head", "vocabulary"):
-            assert 0 < epoch["isotropy"][f"{matrix}/i1"] <= 1
-            assert epoch["isotropy"][f"{matrix}/ev1"] == epoch["explained_variance"][matrix][0]
-            assert 1 / 32 <= epoch["isotropy"][f"{matrix}/coordinate_share"] <= 1
-        assert -1 <= epoch["isotropy"]["embedding/silhouette"] <= 1
-        assert 0.5 <= epoch["isotropy"]["embedding/threshold_accuracy"] <= 1
-    assert history[0]["isotropy"]["vocabulary/i1"] != history[1]["isotropy"]["vocabulary/i1"]  # it was trained
 
 
 @pytest.mark.slow
