@@ -8,6 +8,7 @@ import torch
 from helpers import assert_contains
 from scipy import integrate, stats
 
+from isobench.calibration import IsoBN
 from isobench.metrics import explained_variance
 from isobench.papers import published
 
@@ -33,6 +34,25 @@ def test_the_text_prints_these_settings_and_no_others(text):
     setup = text[text.index("### **Experiment Setup**") : text.index("Method\tAvg")].lower()
     unstated = "length|weight decay|decay rate|clip|patience|dropout|adam eps|accuracy|pearson|spearman|matthews|f1"
     assert not re.search(unstated, setup)
+
+
+@pytest.mark.parametrize("beta", [0.25, 0.5, 1])
+def test_the_root_keeps_the_sum_of_variances_and_the_print_does_not(beta):
+    """Eq. 7 multiplies the sum of variances by r = sum sigma^2 / sum sigma^2 theta^2; its root keeps the sum."""
+    rng = np.random.default_rng(0)
+    h = torch.tensor(rng.normal(size=(30, 6)) @ rng.normal(size=(6, 6)))
+    sigma = h.std(0, correction=0)
+    theta = (sigma * torch.corrcoef(h.T).square().sum(1) + 0.1) ** -beta
+    ratio = sigma.square().sum() / (sigma * theta).square().sum()
+    settings = {"momentum": 0.95, "eps": 0.1, "beta": beta, "gamma": "sum"}
+    kept, printed = (
+        IsoBN(6, rescale=rescale, **settings).train()(h).var(0, correction=0).sum().item()
+        for rescale in ("variance", "printed")
+    )
+    total = sigma.square().sum().item()
+    assert abs(ratio - 1) > 0.1
+    assert kept == pytest.approx(total, rel=1e-4)
+    assert printed == pytest.approx(total * ratio.item(), rel=1e-3)
 
 
 def test_with_a_momentum_of_095_a_batch_is_nearly_all_of_the_statistics():

@@ -28,6 +28,7 @@ def test_the_effect_of_the_divisor_falls_with_the_batch(dim):
         ]
         assert differences[0] == pytest.approx(0, abs=1e-12)
         assert differences[-1] == pytest.approx(0, abs=1e-12)
+        assert min(map(abs, differences[1:-1])) > 1e-7  # another number for every zeta between
         scaled.append(count * max(map(abs, differences)))
     assert 0.02 < scaled[0] < 1
     assert 0.3 < scaled[0] / scaled[1] < 3
