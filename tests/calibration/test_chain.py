@@ -1,4 +1,4 @@
-"""Several calibrations in order: in the module, from the command line, from a grid, from a user's own package."""
+"""Several calibrations in order: in the module, from the command line, from a grid; methods that break a rule."""
 
 import json
 import sys
@@ -271,46 +271,6 @@ class Ending(Calibration):
 )
 def test_a_method_that_breaks_a_rule_is_refused_before_training(target, said):
     check_refused(target, said)
-
-
-THEIRS = """
-import torch
-from isobench.calibration import Calibration
-
-class Halved(Calibration):
-    def __init__(self, dim, by=2.0):
-        super().__init__(dim)
-        self.by = by
-
-    def forward(self, h):
-        return h / self.by
-
-    def penalty(self, weight):
-        return 0.01 * weight.square().sum()
-"""
-YAML = "name: halved\n_target_: theirs.Halved\nversion: 1\nplacement: after_pooler\ntarget: head\nby: 2.0\n"
-
-
-@pytest.mark.slow
-def test_a_package_of_the_users_own_adds_a_method_and_runs_in_the_same_grid(
-    cli, small, outputs, tmp_path, monkeypatch
-):
-    """One class, one YAML, no change here; beside ours, in a chain with ours, its settings swept over."""
-    (tmp_path / "theirs.py").write_text(THEIRS)
-    (tmp_path / "conf" / "calibration").mkdir(parents=True)
-    (tmp_path / "conf" / "calibration" / "halved.yaml").write_text(YAML)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    arguments = [*small, "--config-dir", str(tmp_path / "conf"), "optimization.epochs=1", "-m"]
-    code, out, err = cli(*arguments, "calibration=none,isobn_paper,halved,[halved,isobn_paper]")
-    assert code == 0, err
-    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
-    assert len(records) == 4
-    assert sum(record["config"]["calibration"]["name"] == "halved" for record in records) == 2
-    assert "halved+isobn_paper" in out
-    code, out, err = cli(*arguments, "calibration=halved", "calibration.by=3,4")
-    assert code == 0, err
-    assert len(list(outputs.glob("runs/*/result.json"))) == 6
-    sys.modules.pop("theirs", None)
 
 
 @pytest.mark.slow

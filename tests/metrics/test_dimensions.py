@@ -92,16 +92,6 @@ class TestClusters:
         assert np.array_equal(block_diagonal(found), block_diagonal(groups))
         assert np.bincount(found).tolist() == [0, 9, 5, 2, 1]  # the largest first
 
-    def test_assumption_is_the_real_matrix_of_duplicated_dimensions(self, rng):
-        h, _ = planted(rng, (3, 4), noise=0.0, n=100_000)
-        rho = correlation(h)
-        order, found = clusters_of(rho, 0.9)
-        blocks = block_diagonal(found[order])
-        np.testing.assert_allclose(rho.abs().numpy()[np.ix_(order, order)], blocks, atol=0.02)
-        first = int(np.sum(found == found[order[0]]))
-        assert blocks[:first, :first].all()
-        assert not blocks[:first, first:].any()
-
     def test_threshold_0_joins_all_and_constants_stand_alone(self, rng):
         h, _ = planted(rng, (4, 4))
         assert set(clusters_of(correlation(h), 0.0)[1]) == {1}

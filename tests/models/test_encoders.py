@@ -164,13 +164,6 @@ def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_unreachable_hub_names_the_ways_out():
-    with pytest.raises(UserError, match="encoder.path=FOLDER.*scale=embedded"):
-        load_encoder(
-            Encoder(name="bert-base-cased", hub="google-bert/bert-base-cased", revision="0" * 40), None, seed=1
-        )
-
-
 @pytest.mark.parametrize("name", sorted(packaged_encoders.ENCODER_PACKAGES["minilm"].others))
 def test_a_packages_changed_tokenizer_or_config_is_refused(monkeypatch, name):
     import dataclasses

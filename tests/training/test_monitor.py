@@ -40,6 +40,11 @@ def test_a_vector_that_is_not_finite_gives_nan_everywhere():
     assert all(math.isnan(value) for value in found.values())
 
 
+def make_trainer(logger=False, **settings):
+    quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return pl.Trainer(accelerator="cpu", logger=logger, **quiet, **settings)
+
+
 class Theirs(pl.LightningModule):
     """Somebody's own module: no config, no classifier, no ``observed``."""
 
@@ -64,10 +69,7 @@ def test_any_module_can_be_monitored(tmp_path):
     torch.manual_seed(0)
     rows = torch.randn(12, 4)
     module, logger = Theirs(), CSVLogger(tmp_path, name="", version="")
-    trainer = pl.Trainer(
-        max_epochs=2, callbacks=[IsotropyMonitor(curve=3)], logger=logger, accelerator="cpu",
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    trainer = make_trainer(max_epochs=2, callbacks=[IsotropyMonitor(curve=3)], logger=logger)
     trainer.fit(module, DataLoader(rows, 4), DataLoader(rows, 5))
     logged = trainer.logged_metrics
     with torch.no_grad():
@@ -91,10 +93,7 @@ class Classes(Theirs):
 
 def log_of_validation(labels, rows):
     module, logged = Classes(), {}
-    trainer = pl.Trainer(
-        callbacks=[IsotropyMonitor(curve=3)], logger=False, accelerator="cpu",
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    trainer = make_trainer(callbacks=[IsotropyMonitor(curve=3)])
     examples = [{"rows": row, "labels": label} for row, label in zip(rows, labels, strict=True)]
     (logged,) = trainer.validate(module, DataLoader(examples, 5), verbose=False)
     return logged, module.layer(rows).detach()
@@ -120,10 +119,7 @@ def test_scores_and_sequences_are_no_classes(labels):
 def test_curves_carry_the_numbers_of_their_epochs():
     """Epochs without an evaluation and Lightning's check before training leave no curve."""
     monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)
-    trainer = pl.Trainer(
-        max_epochs=4, check_val_every_n_epoch=2, callbacks=[monitor], logger=False, accelerator="cpu",
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    trainer = make_trainer(max_epochs=4, check_val_every_n_epoch=2, callbacks=[monitor])
     trainer.fit(Theirs(), DataLoader(rows, 4), DataLoader(rows, 5))
     assert monitor.epochs == [2, 4]
     assert {len(curves) for curves in monitor.curves.values()} == {2}

@@ -38,13 +38,16 @@ def test_the_pages_example_adds_the_mean_squared_length(example):
 
 
 @pytest.mark.slow
-def test_the_pages_example_trains_in_a_chain_under_mixed_precision(cli, small, outputs, example):
-    base = [*small, "--config-dir", str(example), "optimization.epochs=1", "trainer.precision=bf16-mixed"]
-    base += ["calibration=[isobn_paper,short]"]
-    code, _, err = cli(*base, "calibration.then.strength=0.0,10.0", "-m")
+def test_the_pages_example_runs_in_the_same_grid_as_our_methods_under_mixed_precision(cli, small, outputs, example):
+    base = [*small, "--config-dir", str(example), "optimization.epochs=1", "trainer.precision=bf16-mixed", "-m"]
+    code, out, err = cli(*base, "calibration=none,short,[short,isobn_paper]")
     assert code == 0, err
-    first, second = (json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json"))
-    assert first["history"] != second["history"]
+    assert "short+isobn_paper" in out
+    code, _, err = cli(*base, "calibration=short", "calibration.strength=10.0,20.0")
+    assert code == 0, err
+    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert sorted(record["config"]["calibration"]["name"] for record in records) == ["none", *["short"] * 4]
+    assert len({json.dumps(record["history"]) for record in records}) == 5
 
 
 @pytest.mark.slow
