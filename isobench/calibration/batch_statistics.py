@@ -54,9 +54,6 @@ def center_batch(h: Tensor) -> tuple[Tensor, Tensor]:
 
     First one row is subtracted from all rows, then the mean of what remains. So equal rows become exactly zero. The
     mean alone would leave rounding noise, and a method would take it for variance and divide by it.
-
-    Raises:
-        ValueError: there are no rows, or h has another number of dimensions.
     """
     if h.ndim != 2 or not len(h):
         raise ValueError(f"a method needs a batch of embeddings [B, d] with at least one row, not {tuple(h.shape)}")
@@ -77,19 +74,9 @@ def batch_covariance(centred: Tensor) -> Tensor:
 
 
 def sample_covariance(batches: Iterable[Tensor], dim: int) -> Tensor:
-    """Compute the covariance of the rows of all batches and all processes, divided by their count less 1.
+    """Compute the covariance [d, d] float64 of the rows [B, d] of all batches and processes, divided by count less 1.
 
     The covariance of one row is 0.
-
-    Args:
-        batches: the rows of this process, [B, d] each.
-        dim: their width d.
-
-    Returns:
-        [d, d], float64.
-
-    Raises:
-        ValueError: if there are no rows.
     """
     count = 0
     origin = total = torch.zeros(dim, dtype=torch.float64)

@@ -25,7 +25,6 @@ class Link:
     target: str = "head"
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the placement is before_pooler or after_pooler."""
         if self.placement not in ("before_pooler", "after_pooler"):
             raise ValueError(f"placement must be before_pooler or after_pooler, not {self.placement!r}")
 
@@ -61,14 +60,9 @@ class Chain(nn.Module):
         return any(calibration.reads_token_states for calibration in self)
 
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Apply all calibrations and the pooler.
+        """Apply all calibrations and the pooler to the encoder's sentence embeddings, [B, d].
 
-        Args:
-            h: the encoder's sentence embeddings, [B, d].
-            pooler: maps embeddings [B, d] to pooled ones.
-
-        Returns:
-            The embeddings that the head gets, [B, out_dim], and the input of each calibration, for ``losses``.
+        Return the embeddings that the head gets, [B, out_dim], and the input of each calibration, for ``losses``.
         """
         inputs: list[Tensor] = []
         for position, calibration in enumerate(self):
@@ -77,7 +71,6 @@ class Chain(nn.Module):
         return self._apply_pooler_at(len(inputs), h, pooler), inputs
 
     def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply the pooler if it stands right before this position of the chain."""
         return pooler(h) if position == self.pooler_position else h
 
     def losses(

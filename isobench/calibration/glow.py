@@ -73,12 +73,7 @@ class Glow(nn.Module):
 
 
 class FlowStep(nn.Module):
-    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
-
-    Args:
-        dim: number n of dimensions.
-        width, affine, learned: as in ``Glow``.
-    """
+    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling."""
 
     def __init__(self, dim: int, width: int, affine: bool, learned: bool) -> None:
         super().__init__()
@@ -105,11 +100,7 @@ class FlowStep(nn.Module):
 
 
 class ActNorm(nn.Module):
-    """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch.
-
-    Args:
-        dim: number n of dimensions.
-    """
+    """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch."""
 
     initialized: Tensor  # [], bool
 
@@ -143,11 +134,6 @@ class Coupling(nn.Module):
     """A coupling layer: shift (and scale) the second half of the dimensions by a network of the first half.
 
     Before training it is the identity, except that an affine coupling scales by sigmoid(2).
-
-    Args:
-        dim: number n of dimensions.
-        width: hidden width of the network.
-        affine: True to scale as well as shift.
     """
 
     def __init__(self, dim: int, width: int, affine: bool) -> None:

@@ -70,11 +70,7 @@ class IStar(Calibration):
         self.register_buffer("target_covariance", torch.zeros(dim, dim, dtype=torch.float32))
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
-        """Take C0 from a sample, batches [B, d] of this process; every process gets the covariance of all rows.
-
-        Raises:
-            ValueError: if there are no rows.
-        """
+        """Take C0 from a sample, batches [B, d] of this process; every process gets the covariance of all rows."""
         self.target_covariance.copy_(sample_covariance(embeddings, self.dim))
 
     def regularize(self, h: Tensor) -> Tensor:

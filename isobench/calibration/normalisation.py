@@ -88,11 +88,7 @@ class FixedNorm(Calibration):
         self.register_buffer("scale", torch.ones(dim))
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
-        """Take the statistics in float64 from one pass over the training set, batches [B, d].
-
-        Raises:
-            ValueError: if there are no embeddings.
-        """
+        """Take the statistics in float64 from one pass over the training set, batches [B, d]."""
         count = 0
         mean = scatter = torch.zeros(self.dim, dtype=torch.float64)  # scatter: sum of squared deviations from mean
         minimum = torch.full((self.dim,), float("inf"), dtype=torch.float64)
@@ -127,16 +123,9 @@ class FixedNorm(Calibration):
 def merge_over_processes(
     count: int, mean: Tensor, scatter: Tensor, minimum: Tensor, maximum: Tensor
 ) -> tuple[int, Tensor, Tensor, Tensor, Tensor]:
-    """Merge the statistics that each process took of its part of the training set; one process's stay as they are.
+    """Merge each process's count, mean, scatter (sum of squared deviations), minimum and maximum, [d] each.
 
-    Args:
-        count: number of rows.
-        mean: their mean, [d].
-        scatter: sum of their squared deviations from the mean, [d].
-        minimum, maximum: of each dimension, [d].
-
-    Returns:
-        The five statistics of all processes' rows, in the same order.
+    The statistics of a single process stay as they are.
     """
     if not is_distributed():
         return count, mean, scatter, minimum, maximum

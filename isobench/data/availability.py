@@ -32,7 +32,6 @@ def ask_hub_early(configs: Iterable[Config]) -> None:
 
 
 def _needs_hub(configs: Iterable[Config]) -> bool:
-    """Return True if one of these configs takes its data or its encoder from the hub."""
     return any(
         "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
         for cfg in configs

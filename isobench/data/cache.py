@@ -15,17 +15,10 @@ SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
 
 
 def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
-    """Return ``target``, a folder that is made on the first call.
+    """Return ``target``, a folder that ``write`` fills on the first call, given an empty folder.
 
     A folder with a file that is not as it was written is made again, after a line that says so. The folder
     appears whole or not at all, also if several processes make it at the same time.
-
-    Args:
-        target: the folder.
-        write: writes the folder's files into the empty folder that it is called with.
-
-    Raises:
-        OSError: the folder can't be written.
     """
     if _is_intact_folder(target):
         return target
@@ -46,7 +39,6 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
 
 
 def _is_intact_folder(folder: Path) -> bool:
-    """True if a folder holds what was written when it was made: the same files, the same bytes."""
     try:
         return bool(json.loads((folder / SUMS_FILE).read_text()) == _compute_sums(folder))
     except (OSError, ValueError):

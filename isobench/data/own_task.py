@@ -148,7 +148,6 @@ def _find_known_texts(columns: Sequence[str]) -> list[str]:
 
 
 def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
-    """Choose the metrics of a task that names none: ``primary`` if it is set, then those that suit the labels."""
     if labels is None:
         suitable = ["pearson", "spearman"]
     else:

@@ -67,6 +67,5 @@ def find_task_differences(cfg: Config) -> list[str]:
 
 
 def _list_tables(cfg: Config) -> list[PublishedTable]:
-    """List the printed tables that a run's experiment names and its paper has."""
     tables = load_tables(cfg.experiment.paper) if cfg.experiment.paper else {}
     return [tables[name] for name in cfg.experiment.tables if name in tables]

@@ -70,12 +70,8 @@ def partition_isotropy_of(
 def orient_eigenvectors(vectors: Tensor, second_moment: Tensor, total: Tensor) -> Tensor:
     """Choose the sign of each eigenvector so that its dot product with the sum of the rows is positive.
 
+    The eigenvectors are columns, [d, d]; ``second_moment`` is W^T W, [d, d], and ``total`` the sum of the rows, [d].
     Where that product is 0 up to rounding, the entry with the largest magnitude becomes positive.
-
-    Args:
-        vectors: eigenvectors as columns, [d, d].
-        second_moment: W^T W, [d, d].
-        total: sum of the rows of W, [d].
     """
     dot_products = total @ vectors
     largest_entries = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
@@ -84,15 +80,10 @@ def orient_eigenvectors(vectors: Tensor, second_moment: Tensor, total: Tensor) -
 
 
 def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = False) -> Tensor:
-    """Compute log Z(v) for each column v of ``vectors``.
+    """Compute log Z(v) for each column v of ``vectors``, [d, m] float64, from the rows of W in batches [b, d].
 
-    Args:
-        rows: the rows of W in batches, [b, d].
-        vectors: directions as columns, [d, m], float64.
-        opposite: True to compute log Z(-v) as well.
-
-    Returns:
-        log Z, [m] float64; with ``opposite`` [2 m], first for v, then for -v.
+    The result is [m] float64.
+    With ``opposite`` the result is [2 m], first for v, then for -v.
     """
     log_z = torch.full(((1 + opposite) * vectors.shape[1],), -math.inf, dtype=torch.float64, device=vectors.device)
     for batch in rows:

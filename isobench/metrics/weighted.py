@@ -69,10 +69,6 @@ def average_weighted_cosine(rows: Tensor, probabilities: Tensor) -> float:
 
     It is (|s|^2 - q) / (P^2 - q), with s the sum of p_i u_i over the unit rows u_i, P the sum of their p_i, and q
     that of p_i^2. A zero row has no direction and is left out; with fewer than two other rows the result is NaN.
-
-    Args:
-        rows: matrix, [V, d].
-        probabilities: of the rows, [V] float64.
     """
     norms = row_norms(rows)
     p = torch.where(norms > 0, probabilities, 0.0)

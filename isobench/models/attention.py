@@ -37,7 +37,6 @@ def make_sdpa_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: A
     """Build the mask of scaled dot-product attention; stands in for transformers' ``sdpa_mask``.
 
     Args:
-        args: passed on to transformers, as ``kwargs`` are.
         attention_mask: [b, T], 0 or False where a token is padding; None if none is.
 
     Returns:
@@ -71,14 +70,12 @@ def _attend_in_groups(
     """Compute the attention of each group of sentences; stands in for transformers' ``sdpa_attention_forward``.
 
     Args:
-        module: the model's attention.
         query: [1, heads, N, d / heads].
         key: like ``query``, or with fewer heads.
         value: like ``key``.
         attention_mask: used only without a packing.
         packing: where the sentences are in the row of N tokens; None if the tokens are not packed.
         sliding_window: a token reads only tokens that are less than this far away; None if it reads all.
-        kwargs: passed on to transformers: dropout, scaling, ...
 
     Returns:
         [1, N, heads, d / heads], and None in place of the attention's weights.
@@ -104,7 +101,6 @@ def _attend_in_groups(
 
 
 def _find_cpu_dropout(module: nn.Module, arguments: dict[str, Any]) -> CpuDropout | None:
-    """Find the ``CpuDropout`` of the attention's weights among the module's parts, if it has one and it is in use."""
     rate = arguments.get("dropout")  # 0 in evaluation
     if not rate or arguments.get("scaling") is None:
         return None
@@ -114,17 +110,11 @@ def _find_cpu_dropout(module: nn.Module, arguments: dict[str, Any]) -> CpuDropou
 def make_group_mask(
     mask: Tensor | None, length: int, causal: bool, window: int | None, device: torch.device
 ) -> Tensor | None:
-    """Make the mask of a group's attention.
+    """Make the mask of a group's attention, [b or 1, 1, T or 1, T], True where a token is read.
 
-    Args:
-        mask: [b, T], False at padding; None if there is none.
-        length: T.
-        causal: tokens read earlier ones only. They never read padding then, which comes last.
-        window: tokens read only tokens that are less than this far away; None for all.
-        device: of the mask.
-
-    Returns:
-        [b or 1, 1, T or 1, T], True where a token is read; None if attention needs no mask beside causality.
+    The result is None if attention needs no mask beside causality. ``mask`` [b, T] is False at padding. If
+    ``causal``, tokens never read padding, which comes last. With ``window`` tokens read only tokens less than this
+    far away.
     """
     near = None
     if window is not None and length > window:

@@ -18,9 +18,6 @@ class DropoutNumbers:
     """The random numbers of all dropout layers of a run, by numpy's generator SFC64.
 
     Processes that share a batch under DDP draw different numbers from the same seed.
-
-    Args:
-        seed: of the run's dropout.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +55,6 @@ class CpuDropout(nn.Module):
 
     Args:
         p: probability of setting an element to 0.
-        source: the run's random numbers.
     """
 
     def __init__(self, p: float, source: DropoutNumbers) -> None:
@@ -106,13 +102,10 @@ class MaskedScale(torch.autograd.Function):
 
 
 def replace_dropout(model: nn.Module, source: DropoutNumbers) -> int:
-    """Replace every ``torch.nn.Dropout`` in a model by a ``CpuDropout`` of the same rate, in place.
+    """Replace every ``torch.nn.Dropout`` in a model by a ``CpuDropout`` of the same rate, in place; count them.
 
     Dropout that a model computes without such a module stays torch's, such as all of BART's. The attention weights of
     packed sentences get it from these modules too (isobench/models/attention.py).
-
-    Returns:
-        How many modules were replaced.
     """
     replaced: dict[nn.Module, CpuDropout] = {}  # a module may stand in several places
     for parent in list(model.modules()):

@@ -154,7 +154,6 @@ def _is_decoder_only(model_type: str) -> bool:
 
 
 def _read_dropout(config: Any) -> float:
-    """Return the encoder's hidden dropout, under whichever name its family uses."""
     for name in ("hidden_dropout_prob", "dropout", "resid_pdrop"):
         value = getattr(config, name, None)
         if value is not None:

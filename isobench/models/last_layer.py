@@ -20,8 +20,7 @@ from isobench.models.dropout import CpuDropout, attend_with_dropout
 def restrict_to_first_token(model: Any) -> bool:
     """Make the last layer of a BERT, RoBERTa or DistilBERT model compute its first token only, in place.
 
-    Returns:
-        False, with the model unchanged, for other architectures, decoders and other implementations of attention.
+    Return False, with the model unchanged, for other architectures, decoders and implementations of attention.
     """
     config: Any = model.config
     layer = _find_last_layer(model)
@@ -54,7 +53,6 @@ def _bert_forward(
     """Compute the layer's output for the first tokens; stands in for BertLayer.forward.
 
     Args:
-        self: the layer.
         hidden_states: [b, T, d]; packed [1, N, d].
         attention_mask: used only without a packing.
         packing: where the B sentences are, if they are packed.

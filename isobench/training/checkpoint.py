@@ -150,9 +150,6 @@ class Checkpointer(Callback):
 
         Skip an epoch's last batch: a save or a signal waits for the next batch. If epochs have only one batch,
         nothing is ever saved, and a signal is obeyed at once.
-
-        Raises:
-            Interrupted: a signal arrived.
         """
         if trainer.is_last_batch:
             if trainer.num_training_batches == 1:

@@ -57,11 +57,7 @@ class Classifier(FineTuningModule):
         return self.compute_total_loss(loss, method_inputs, index, token_states)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Name the matrices that a penalty can act on and whose isotropy is measured.
-
-        Returns:
-            ``head`` and ``vocabulary``, each with a function that returns the matrix: [c, d], [V, d].
-        """
+        """Return a function for each matrix by name: ``head`` [c, d], ``vocabulary`` [V, d]."""
         return {"head": lambda: self.head.weight, "vocabulary": self.encoder.vocabulary}
 
     def compute_task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -86,11 +82,7 @@ class Classifier(FineTuningModule):
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
-        """Score the collected predictions of every dev split, keep those of the test split, and record the epoch.
-
-        Raises:
-            RunFailure: the loss or the logits are not finite.
-        """
+        """Score the collected predictions of every dev split, keep those of the test split, and record the epoch."""
         self._raise_if_non_finite()
         task = self.cfg.task
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]

@@ -27,7 +27,6 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
 
     Args:
-        cfg: the run's config.
         position: printed before the outcome, such as the run's place in a sweep.
         since: seconds since the epoch; with ``retry_failed``, failures before it are tried again. Default: the
             command's start.
@@ -103,7 +102,6 @@ def format_outcome(run: Run, known: bool) -> str:
 
 
 def _describe_further_files(run: Run) -> Iterator[str]:
-    """Yield a sentence on where a finished run's predictions for a test split are, and one on its exported model."""
     split = run.cfg.task.test_split
     if split is not None and run.record and run.record.predictions:
         count = (run.record.data.examples or {}).get(split)

@@ -119,7 +119,6 @@ def _read_width(module: Classifier) -> int:
 
 
 def _is_expressible(cfg: Config, module: Classifier) -> bool:
-    """Return whether transformers' class for sequence classification computes what encoder and head compute."""
     model: Any = module.encoder.model
     if module.head.in_features != _read_width(module) or cfg.task.as_classes is not None:
         return False
@@ -148,7 +147,6 @@ def build_transformers_model(cfg: Config, module: Classifier) -> Any:
 
 
 def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
-    """Copy parameters between two modules that have the same ones in the same order, under whichever names."""
     targets, sources = list(target.state_dict().values()), list(source.state_dict().values())
     if [tensor.shape for tensor in targets] != [tensor.shape for tensor in sources]:
         raise ValueError("the head's layers are not those of transformers' model")

@@ -48,10 +48,9 @@ class FineTuningModule(pl.LightningModule):
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Name the matrices that a penalty can act on and whose isotropy is measured.
+        """Return for each name a function that returns the matrix, [V, d].
 
-        Returns:
-            Name -> a function that returns the matrix, [V, d].
+        A penalty can act on these matrices, and their isotropy is measured.
         """
         raise NotImplementedError
 
@@ -60,17 +59,9 @@ class FineTuningModule(pl.LightningModule):
     ) -> Tensor:
         """Add the methods' penalties, regularisers and own objectives to the task's loss; check and log the sum.
 
-        Args:
-            loss: the task's loss of a batch, a scalar.
-            method_inputs: the embeddings that each method of the chain received, as the chain returned them.
-            index: the batch's number in its epoch.
-            token_states: states of all tokens in all layers, [M, d], if a method reads them.
-
-        Returns:
-            The sum, weighted for gradient accumulation.
-
-        Raises:
-            RunFailure: the loss is not finite.
+        Return the sum, weighted for gradient accumulation. ``method_inputs``: the embeddings that each method
+        received, as the chain returned them. ``token_states``: states of all tokens in all layers, [M, d], if a
+        method reads them.
         """
         for method_loss in self.chain.losses(method_inputs, self.matrices(), token_states):
             loss = loss + method_loss

@@ -80,14 +80,10 @@ def compute_loss_and_gradients(
     smoothing: float,
     needed: tuple[bool, bool, bool],
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """Compute the summed cross-entropy and its gradients, a chunk of tokens at a time.
+    """Compute the summed cross-entropy and its gradients, a chunk of tokens at a time; see ``fused_cross_entropy``.
 
-    Args:
-        states, weight, bias, labels, smoothing: as in ``fused_cross_entropy``.
-        needed: whether the gradient of the states, of the weight, of the bias is needed.
-
-    Returns:
-        The sum, a scalar, and the three gradients, each of its tensor's shape and type, or None where not needed.
+    ``needed``: whether the gradient of the states, of the weight, of the bias is needed; the others are None. Each
+    gradient has its tensor's shape and type.
     """
     grad_states = torch.empty_like(states) if needed[0] else None
     grad_weight = torch.zeros_like(weight) if needed[1] else None
@@ -136,19 +132,11 @@ def write_logits(logits: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
 
 
 def replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Compute each token's cross-entropy, and overwrite its logits with the loss's gradient for them.
+    """Return each token's cross-entropy, [n, 1], and overwrite its logits [n, V] with the loss's gradient for them.
 
     With p the softmax of the logits and q = (1 - smoothing) onehot(target) + smoothing / V, the loss is
     log sum exp(logits) - q . logits, and its gradient is p - q. Both stay the same if all of a token's logits are
-    shifted, so its largest is subtracted first: no exponential overflows.
-
-    Args:
-        logits: [n, V], overwritten.
-        targets: [n, 1].
-        smoothing: as in ``fused_cross_entropy``.
-
-    Returns:
-        The losses, [n, 1].
+    shifted, so its largest is subtracted first: no exponential overflows. ``targets`` are [n, 1].
     """
     logits -= logits.amax(1, keepdim=True)
     expected = (1 - smoothing) * logits.gather(1, targets)  # q . logits

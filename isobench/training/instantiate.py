@@ -61,7 +61,6 @@ def _check_signature(config: dict[str, Any]) -> None:
 
 
 def _advise_on_import(target: str) -> str:
-    """Say how to make the module of a method known, whose folder may be one of the command's config folders."""
     package, _, rest = target.partition(".")
     if package == "isobench_papers":
         return f"--paper=FOLDER names the folder of the paper {rest.partition('.')[0]}"

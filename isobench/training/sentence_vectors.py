@@ -97,7 +97,6 @@ class FrozenEncoder:
         }
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
-        """Hash all that decides the vectors of these sentences."""
         encoder = self.cfg.encoder
         settings = [encoder.pooling, encoder.token_type_ids, layer]
         device = name_device(self.cfg)

@@ -55,11 +55,8 @@ class CalibratedProjection:
     def capture_states(self, positions: Tensor) -> Iterator[Callable[[], Tensor]]:
         """Make calls of the model inside this context keep the decoder's states and compute no logits.
 
-        Args:
-            positions: [n], which of the b * T states to keep, counted row by row: those of tokens, not of padding.
-
-        Yields:
-            A function that returns the kept states, [n, d], once the model was called.
+        ``positions`` [n]: which of the b * T states to keep, counted row by row. Yields a function that returns the
+        kept states, [n, d], once the model was called.
         """
 
         def get_states() -> Tensor:
@@ -180,11 +177,9 @@ class Seq2Seq(FineTuningModule):
         return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Name the matrices that a penalty can act on and whose isotropy is measured.
+        """Return a function for ``head``, the output embedding, and ``vocabulary``, the input embedding, [V, d] each.
 
-        Returns:
-            ``head``, the output embedding, and ``vocabulary``, the input embedding, each with a function that returns
-            the matrix, [V, d]: the same parameter where they are tied.
+        They are the same parameter where the two are tied.
         """
         return {
             "head": lambda: self.projection.linear.weight,
@@ -221,11 +216,7 @@ class Seq2Seq(FineTuningModule):
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def on_validation_epoch_end(self) -> None:
-        """Score the collected hypotheses of every dev split and record the epoch.
-
-        Raises:
-            RunFailure: the loss is not finite, in training or on the dev set.
-        """
+        """Score the collected hypotheses of every dev split and record the epoch."""
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):

@@ -55,20 +55,9 @@ from isobench.training.preparation import EpochSamples
 def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = math.inf) -> RunRecord | None:
     """Carry out one run, from its newest checkpoint if it has one, and write its record.
 
-    A non-finite loss, a crash or lack of memory is recorded too: the record's status is then ``failed``.
-
-    Args:
-        cfg: the run's config.
-        identity: the run's key and the fingerprints that it is made of.
-        folder: the run's.
-        since: seconds since the epoch; with ``retry_failed``, a failure recorded before it is tried again.
-
-    Returns:
-        The record; None if another process is running the run.
-
-    Raises:
-        UserError: something that the user can fix; no record is written then.
-        Interrupted: a signal asked to stop; a checkpoint was saved first.
+    A non-finite loss, a crash or lack of memory is recorded too: the record's status is then ``failed``. With
+    ``retry_failed`` a failure recorded before ``since`` (seconds since the epoch) is tried again. The result is
+    None if another process is running the run.
     """
     watch = SignalWatch()
     try:
@@ -177,11 +166,7 @@ def build_failure_entry(error: Exception, step: int | None) -> Failure:
 
 
 def configure_process(cfg: Config) -> None:
-    """Set up the process: silence libraries, make arithmetic repeatable, set the number of threads.
-
-    Raises:
-        UserError: a GPU is asked for and torch finds none.
-    """
+    """Set up the process: silence libraries, make arithmetic repeatable, set the number of threads."""
     warnings.filterwarnings(
         "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
     )

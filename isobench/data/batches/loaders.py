@@ -45,9 +45,6 @@ class Loaders:
     identifies the training tokens, for cache keys. ``warnings``: for the run's record.
 
     Args:
-        cfg: the run's config.
-        inputs: the model that the batches are for.
-        data: the fingerprint of the task's data.
         order_seed: of the order of the training examples.
     """
 

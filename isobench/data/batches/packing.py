@@ -94,9 +94,7 @@ class Packing:
 def plan_packing(lengths: np.ndarray, bounds: Sequence[int]) -> Packing:
     """Plan the row of sentences that follow each other, longest first.
 
-    Args:
-        lengths: tokens of each sentence, [B], not increasing.
-        bounds: the groups: group i has the sentences ``bounds[i]`` to ``bounds[i + 1]``.
+    ``lengths`` [B] are their tokens, not increasing. Group i has the sentences ``bounds[i]`` to ``bounds[i + 1]``.
     """
     ends = np.cumsum(lengths)
     starts = ends - lengths

@@ -150,11 +150,8 @@ def tokenise_texts(
     never stops generating.
 
     Args:
-        texts: N texts.
-        tokenizer: a transformers tokenizer.
         argument: what the tokenizer calls such texts, ``text`` for sources and ``text_target`` for targets.
         max_length: in tokens, closing tokens included.
-        progress_bar: show one if there are many texts.
     """
     closing = tokenizer.eos_token_id
     adds_closing = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]  # mBART adds a language after it
@@ -184,8 +181,6 @@ class PairCollator:
     IsoBN's covariance, don't depend on the chunks.
 
     Args:
-        tokens: the examples.
-        pad_id: the tokenizer's padding token.
         chunk_overhead: what one more call of the model costs, in tokens; a large value gives one chunk.
     """
 
@@ -229,11 +224,8 @@ class PairLoaders:
     its items make a batch. ``warnings``: for the run's record.
 
     Args:
-        cfg: the run's config.
-        inputs: the model that the batches are for.
         fingerprints: those of the task's data and of the model's weights.
         order_seed: seed of the order of the training examples.
-        progress_bar: show a bar while texts are tokenised.
     """
 
     def __init__(

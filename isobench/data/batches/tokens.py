@@ -102,8 +102,6 @@ class Collator:
     order (``restore``), so that statistics of the batch, such as IsoBN's covariance, don't depend on the chunks.
 
     Args:
-        tokens: the examples.
-        pad_id: the tokenizer's padding token.
         chunk_overhead: what one more encoder call costs, in tokens; a large value gives one chunk.
         token_type_ids: give segment ids to the encoder, if there are any.
         packed: make one row, whose sentences attention sees in groups of like length, instead of chunks.
@@ -186,10 +184,7 @@ def find_chunk_bounds(lengths: list[int], overhead: int) -> list[int]:
     """Cut a batch of descending lengths into the chunks that cost least together.
 
     A chunk costs its longest length times its size, plus ``overhead``. The result is exact, by dynamic programming
-    over the end of the last chunk.
-
-    Returns:
-        The bounds [0, ..., len(lengths)]: chunk i is ``lengths[bounds[i]:bounds[i + 1]]``.
+    over the end of the last chunk. Chunk i is ``lengths[bounds[i]:bounds[i + 1]]``.
     """
     best, previous = [0.0], [0]
     for end in range(1, len(lengths) + 1):

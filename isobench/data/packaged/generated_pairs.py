@@ -72,7 +72,6 @@ def _generate_bulletin(rng: Random) -> tuple[str, str]:
 
 
 def _make_sentence(rng: Random, name: str, deed: str) -> str:
-    """Build a sentence that says who did what, when (at its beginning or end) and where."""
     time, place = rng.choice(TIMES), rng.choice(PLACES)
     if rng.random() < 0.5:
         return f"{time[0].upper()}{time[1:]}, {name} {deed} {place}."
