@@ -15,13 +15,8 @@ from isobench.training import tracking
 
 MATRIX_TITLES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
 MEASURE_TITLES = {"ev1": "EV_1", "ev3": "EV_3", "ev10": "EV_10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
-TRAINING_TITLES = {
-    "loss": "Loss",
-    "lr": "Learning rate",
-    "gradient_norm": "Gradient norm",
-    "examples_per_second": "Examples a second",
-    "tokens_per_second": "Tokens a second",
-}
+STEP_CURVES = {"loss": "Loss", "lr": "Learning rate", "gradient_norm": "Gradient norm"}  # by optimiser step
+EPOCH_CURVES = {"examples_per_second": "Examples a second", "tokens_per_second": "Tokens a second"}
 PINNED_COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", "summary:failure"]
 MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
@@ -49,16 +44,15 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
         UserError: a package, a login or the runs are missing, or W&B doesn't answer.
     """
     require_package("wandb-workspaces", "dashboard", "isobench dashboard")
-    configs = find_tracked_configs(arguments)
+    configs = _find_tracked_configs(arguments)
     if not tracking.has_login():
         raise UserError("there is no W&B login: run wandb login (or set WANDB_API_KEY), then repeat this command")
-    project = tracking.read_project()
     group = str(tracking.resolve_wandb_group(configs[0]))
     try:
-        entity = find_entity_with_runs(os.environ.get("WANDB_ENTITY"), project, group, configs[0].output_dir)
-        print("Workspace:", build_wandb_workspace(entity, project, group, configs).save().url)
+        location = _find_project_with_runs(group, configs[0].output_dir)
+        print("Workspace:", _build_workspace(location, group, configs).save().url)
         if report:
-            wandb_report = build_wandb_report(entity, project, group, configs)
+            wandb_report = _build_report(location, group, configs)
             wandb_report.save()
             print("Report:", wandb_report.url)
     except UserError:
@@ -67,14 +61,14 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
         raise UserError(f"W&B could not make the dashboard: {extract_first_line(error)}") from error
 
 
-def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
+def _find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group."""
     name, runs = find_runs(arguments)
-    configs = [run.cfg for run in runs]
-    if configs[0].analysis and not needs_training(configs[0].analysis):
-        figures = report_folder(configs[0].output_dir, name)
+    first = runs[0].cfg
+    if first.analysis and not needs_training(first.analysis):
+        figures = report_folder(first.output_dir, name)
         raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in {figures}")
-    tracked = [cfg for cfg in configs if cfg.tracking.backend != "none"]
+    tracked = [run.cfg for run in runs if run.cfg.tracking.backend != "none"]
     if not tracked:
         raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")
     groups = list(dict.fromkeys(map(tracking.resolve_wandb_group, tracked)))
@@ -84,104 +78,95 @@ def find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     return tracked
 
 
-def find_entity_with_runs(entity: str | None, project: str, group: str, output_dir: str) -> str:
-    """Return the W&B user or team whose project has runs of the group: ``entity``, else the one who is logged in."""
+def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:
+    """Return the project that has runs of the group, and its W&B user or team: WANDB_ENTITY, or who is logged in."""
     import wandb
 
     api = wandb.Api()
-    owner = entity or str(api.default_entity)
+    entity = os.environ.get("WANDB_ENTITY") or str(api.default_entity)
+    project = tracking.read_project()
     try:
-        count = len(api.runs(f"{owner}/{project}", {"group": group}, per_page=1))
+        has_runs = len(api.runs(f"{entity}/{project}", {"group": group}, per_page=1)) > 0
     except ValueError:  # no such project
-        count = 0
-    if not count:
+        has_runs = False
+    if not has_runs:
         raise UserError(
-            f"W&B has no runs of {group} in {owner}/{project}: run it while logged in, or upload what was logged "
+            f"W&B has no runs of {group} in {entity}/{project}: run it while logged in, or upload what was logged "
             f"offline with wandb sync {output_dir}/wandb/offline-run-*"
         )
-    return owner
+    return {"entity": entity, "project": project}
 
 
-def build_wandb_workspace(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
-    """Build the workspace: a section for each kind of panels, runs grouped by task, encoder and method."""
+def _build_workspace(location: dict[str, str], group: str, configs: Sequence[Config]) -> Any:
+    """Build a workspace with sections of panels, in which runs are grouped by task, encoder and method."""
     from wandb_workspaces import expr
     from wandb_workspaces import workspaces as ws
 
-    sections = {"Scores": build_score_panels(configs)}
-    sections |= {f"Isotropy: {title}": build_isotropy_panels(matrix) for matrix, title in MATRIX_TITLES.items()}
-    sections["Training"] = [
-        build_line_plot(f"train/{name}", title, "epoch" if name.endswith("per_second") else tracking.STEP_METRIC)
-        for name, title in TRAINING_TITLES.items()
-    ]
+    training = [_build_line_plot(f"train/{key}", text, tracking.STEP_METRIC) for key, text in STEP_CURVES.items()]
+    training += [_build_line_plot(f"train/{key}", text) for key, text in EPOCH_CURVES.items()]
+    isotropy = {f"Isotropy: {title}": _build_isotropy_panels(matrix) for matrix, title in MATRIX_TITLES.items()}
+    sections = {"Scores": _build_score_panels(configs), **isotropy, "Training": training}
+    runs = ws.RunsetSettings(
+        filters=[expr.Metric("Group") == group],
+        groupby=[expr.Config("task.name"), expr.Config("encoder_label"), expr.Config("method")],
+        order=[expr.Ordering(expr.Summary("best/score"), ascending=False)],
+        pinned_columns=PINNED_COLUMNS.copy(),
+    )
     return ws.Workspace(
-        entity=entity,
-        project=project,
+        **location,
         name=f"isobench {group}",
         sections=[ws.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
         settings=ws.WorkspaceSettings(max_runs=MAX_LINES),
-        runset_settings=ws.RunsetSettings(
-            filters=[expr.Metric("Group") == group],
-            groupby=[expr.Config("task.name"), expr.Config("encoder_label"), expr.Config("method")],
-            order=[expr.Ordering(expr.Summary("best/score"), ascending=False)],
-            pinned_columns=PINNED_COLUMNS.copy(),
-        ),
+        runset_settings=runs,
     )
 
 
-def build_wandb_report(entity: str, project: str, group: str, configs: Sequence[Config]) -> Any:
-    """Build the report: a chapter for each task, with its runs grouped by encoder and method."""
+def _build_report(location: dict[str, str], group: str, configs: Sequence[Config]) -> Any:
+    """Build a report with a chapter for each task, in which runs are grouped by encoder and method."""
     import wandb_workspaces.reports.v2 as wr
     from wandb_workspaces import expr
 
     blocks: list[Any] = [wr.P(f"Runs of {group}. best/ is the reported epoch, as in each run's result.json.")]
     for task in dict.fromkeys(cfg.task.name for cfg in configs):
-        runs = wr.Runset(
-            entity=entity,
-            project=project,
-            name=task,
-            filters=[expr.Metric("Group") == group, expr.Metric("JobType") == task],
-            groupby=["config.encoder_label", "config.method"],
-        )
-        panels = build_score_panels([cfg for cfg in configs if cfg.task.name == task])
-        panels += build_isotropy_panels("embedding")
+        filters = [expr.Metric("Group") == group, expr.Metric("JobType") == task]
+        runs = wr.Runset(**location, name=task, filters=filters, groupby=["config.encoder_label", "config.method"])
+        panels = _build_score_panels([cfg for cfg in configs if cfg.task.name == task])
+        panels += _build_isotropy_panels("embedding")
         blocks += [wr.H2(task), wr.PanelGrid(runsets=[runs], panels=panels)]
-    return wr.Report(entity=entity, project=project, title=f"isobench {group}", blocks=blocks, width="fluid")
+    return wr.Report(**location, title=f"isobench {group}", blocks=blocks, width="fluid")
 
 
-def build_score_panels(configs: Sequence[Config]) -> list[Any]:
+def _build_score_panels(configs: Sequence[Config]) -> list[Any]:
     """Build the panels of scores: those of the reported epoch, every metric by epoch, and score against isotropy."""
     import wandb_workspaces.reports.v2 as wr
 
     tasks = {cfg.task.name: cfg.task for cfg in configs}.values()
     metrics = dict.fromkeys(f"{split}/{name}" for task in tasks for split in task.dev_splits for name in task.metrics)
-    panels: list[Any] = [
+    bars = [
         wr.BarPlot(title=f"Reported epoch: {name}", metrics=[f"best/{name}"], max_bars_to_show=MAX_LINES)
         for name in ("score", *metrics)
     ]
-    x, y = (wr.SummaryMetric(f"best/{name}") for name in ("isotropy/embedding/ev1", "score"))
-    panels.append(wr.ScatterPlot(title="Score and EV_1 of the embeddings", x=x, y=y))
-    return panels + [build_line_plot(f"dev/{name}", name, "epoch") for name in metrics]
+    x, y = wr.SummaryMetric("best/isotropy/embedding/ev1"), wr.SummaryMetric("best/score")
+    scatter = wr.ScatterPlot(title="Score and EV_1 of the embeddings", x=x, y=y)
+    return [*bars, scatter, *(_build_line_plot(f"dev/{name}", name) for name in metrics)]
 
 
-def build_isotropy_panels(matrix: str) -> list[Any]:
+def _build_isotropy_panels(matrix: str) -> list[Any]:
     """Build the panels of one matrix: each measure by epoch, and the curve of EV_k over k for every epoch."""
     import wandb_workspaces.reports.v2 as wr
 
-    name = f"isotropy/{matrix}"
-    panels = [
-        build_line_plot(f"{name}/{key}", f"{matrix}: {title}", "epoch") for key, title in MEASURE_TITLES.items()
-    ]
+    prefix = f"isotropy/{matrix}"
     curve = wr.CustomChart(  # the chart that wandb.plot.line_series makes
-        query={"summaryTable": {"tableKey": f"{name}/ev_curve_table"}},
+        query={"summaryTable": {"tableKey": f"{prefix}/ev_curve_table"}},
         chart_name="wandb/lineseries/v0",
         chart_fields={"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"},
         chart_strings={"title": f"{matrix}: EV_k by epoch", "xname": "k"},
     )
-    return [*panels, curve]
+    measures = [_build_line_plot(f"{prefix}/{key}", f"{matrix}: {title}") for key, title in MEASURE_TITLES.items()]
+    return [*measures, curve]
 
 
-def build_line_plot(name: str, title: str, x: str) -> Any:
-    """Build a panel with one metric as curves: one for each run, or for each group of runs with their range."""
+def _build_line_plot(name: str, title: str, x: str = "epoch") -> Any:
     import wandb_workspaces.reports.v2 as wr
 
     return wr.LinePlot(title=title, x=x, y=[name], title_x="optimizer step" if x == tracking.STEP_METRIC else x)
