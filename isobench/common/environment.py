@@ -1,7 +1,7 @@
-"""The environment of a process: what it sets for itself, what it hands down, and where its results come from.
+"""What processes tell each other by environment variables, what a process sets for itself, and what it runs on.
 
 Every variable is named, set and read here only. The user's own two, ISOBENCH_DATA and ISOBENCH_CACHE, are read by
-conf/config.yaml and no Python code: they are the defaults of ``data.root`` and ``data.cache``.
+conf/config.yaml alone: they are the defaults of ``data.root`` and ``data.cache``.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+# Messages from a command to the processes that it starts
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
@@ -26,12 +27,13 @@ LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
 PAPERS = "ISOBENCH_PAPER_FOLDERS"  # the folders that --paper named, with : between them (; on Windows)
 
+# What a process sets for itself
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
 OBJECTS_BETWEEN_COLLECTIONS = 3_000_000
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # options of the GNU C library's mallopt
 SPIN_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")  # a user who sets one of these has chosen
 
-# Their versions are recorded with every result.
+# What a process runs on: the packages whose versions are recorded with every result
 RECORDED_PACKAGES = (
     "isobench", "torch", "pytorch-lightning", "transformers", "tokenizers", "datasets", "hydra-core", "omegaconf",
     "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
@@ -43,33 +45,6 @@ def note_command(debugging: bool) -> None:
     """Note that the user's command begins now, and whether its errors show their tracebacks."""
     os.environ[DEBUG] = "1" if debugging else "0"
     os.environ[COMMAND_START] = str(time.time())
-
-
-def share_processor() -> None:
-    """Let torch's idle threads sleep soon, so that they don't take the processor from other programs.
-
-    Without this, a second busy program makes a training step several times as slow: threads that wait for each other
-    keep the cores busy. Alone on the machine a step takes the same time. GNU OpenMP, which torch uses on Linux, reads
-    the setting when torch is imported, so call this first. It does nothing where the user has set the policy.
-    """
-    if not any(name in os.environ for name in SPIN_SETTINGS):
-        os.environ[SPIN_COUNT] = "1000"
-
-
-def keep_freed_memory() -> None:
-    """Let this process keep memory that it frees, for its next tensors, in place of giving it back each time.
-
-    By default the GNU C library takes every large tensor's memory from the system and returns it when the tensor is
-    freed. The system then has to clear the same pages again for the next training step, up to a tenth of a step. The
-    process's peak of memory stays about the same. It does nothing with another C library, or where the user
-    has set one of the library's own variables (MALLOC_...).
-    """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if set_option is None or any(name.startswith("MALLOC_") for name in os.environ):
-        return
-    # Tensors larger than this many bytes are still mapped by themselves. Versions up to 2.34 refuse more than 32 MiB.
-    if set_option(MMAP_THRESHOLD, 1 << 30) or set_option(MMAP_THRESHOLD, 32 << 20):
-        set_option(TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def is_debugging() -> bool:
@@ -117,6 +92,33 @@ def read_papers() -> list[str]:
     return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
 
 
+def share_processor() -> None:
+    """Let torch's idle threads sleep soon, so that they don't take the processor from other programs.
+
+    Without this, a second busy program makes a training step several times as slow: threads that wait for each other
+    keep the cores busy. Alone on the machine a step takes the same time. GNU OpenMP, which torch uses on Linux, reads
+    the setting when torch is imported, so call this first. It does nothing where the user has set the policy.
+    """
+    if not any(name in os.environ for name in SPIN_SETTINGS):
+        os.environ[SPIN_COUNT] = "1000"
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep memory that it frees, for its next tensors, in place of giving it back each time.
+
+    By default the GNU C library takes every large tensor's memory from the system and returns it when the tensor is
+    freed. The system then has to clear the same pages again for the next training step, up to a tenth of a step. The
+    process's peak of memory stays about the same. It does nothing with another C library, or where the user
+    has set one of the library's own variables (MALLOC_...).
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if set_option is None or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    # Tensors larger than this many bytes are still mapped by themselves. Versions up to 2.34 refuse more than 32 MiB.
+    if set_option(MMAP_THRESHOLD, 1 << 30) or set_option(MMAP_THRESHOLD, 32 << 20):
+        set_option(TRIM_THRESHOLD, (1 << 31) - 1)
+
+
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
     """A context or decorator for code that makes many objects and keeps them, such as reading thousands of records.
@@ -140,17 +142,17 @@ def collect_provenance() -> dict[str, Any]:
     """Collect the git commit and whether the code differs from it, package versions, hardware, threads, command."""
     import torch
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "git": read_git_state(),
         "python": platform.python_version(),
         "versions": {name: read_package_version(name) for name in RECORDED_PACKAGES},
         "platform": platform.platform(),
-        "cpu": read_cpu_name(),
-        "instruction_set": read_instruction_set(),
+        "cpu": _read_cpu_name(),
+        # Such as AVX512: it decides how sums are rounded, and virtual machines hide it behind one processor's name.
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpus": gpus,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
@@ -161,17 +163,14 @@ def read_git_state() -> dict[str, Any] | None:
     if not (folder / ".git").exists():
         return None
     try:
-        commit = run_git(folder, "rev-parse", "HEAD")
-        return {
-            "commit": commit,
-            "dirty": bool(run_git(folder, "status", "--porcelain", "--untracked-files=no")),
-        }
+        changes = run_git(folder, "status", "--porcelain", "--untracked-files=no")
+        return {"commit": run_git(folder, "rev-parse", "HEAD"), "dirty": bool(changes)}
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def run_git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder and return what it prints; raises OSError or subprocess.SubprocessError if it fails."""
+    """Run git in a folder and return what it prints; a failure is an OSError or subprocess.SubprocessError."""
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
@@ -184,23 +183,12 @@ def read_package_version(package: str) -> str | None:
         return None
 
 
-def read_cpu_name() -> str:
-    """Return the processor's name, as the system reports it."""
+def _read_cpu_name() -> str:
     try:  # psutil does not know it
         match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     except OSError:
         match = None
     return match[1] if match else platform.processor() or platform.machine()
-
-
-def read_instruction_set() -> str:
-    """Return the processor's instruction set as torch names it, such as AVX512: it decides how sums are rounded.
-
-    Virtual machines show the same name for processors with different ones.
-    """
-    import torch
-
-    return torch.backends.cpu.get_cpu_capability()
 
 
 def reset_peak_memory() -> None:

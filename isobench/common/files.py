@@ -5,7 +5,8 @@ a named pipe waits for a writer, maybe for ever, and a device may never end.
 
 Checksums let a reader notice a changed byte. A binary file ends with 32 bytes: the sha256 of its name and of the
 content before them. The name is included, so that a copy under another name is noticed too. A JSON object has an
-entry ``checksum``. A text ends with a line that holds its checksum.
+entry ``checksum``. A text ends with a line that holds its checksum. Both may include an ``owner``, such as a run's
+key, so that exchanged files are noticed.
 """
 
 import contextlib
@@ -35,14 +36,19 @@ from isobench.common.errors import StorageError, UserError
 MEBIBYTE = 2**20
 SETTINGS_LIMIT = MEBIBYTE  # bytes of a file of settings: a config, a remembered command, a heartbeat
 RECORD_LIMIT = 256 * MEBIBYTE  # bytes of a file with results: a record, an analysis's about.json
+CHUNK_BYTES = MEBIBYTE  # read at once
+
+ABANDONED_SECONDS = 24 * 3600  # a temporary file that nobody wrote to for so long is a killed process's
+PROBE_BYTES = MEBIBYTE  # more than what a library may have left unwritten when a disk was full
+
+CHECKSUM_BYTES = 32
+JSON_ENTRY = "checksum"
+TEXT_LINE = "# checksum: "  # a comment in YAML
+MISMATCH = "its checksum is not that of its content"
 
 
 def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
-    """Read a whole file of at most ``limit`` bytes.
-
-    Raises:
-        OSError: the file can't be read, is no regular file (a pipe, a device, a folder), or is larger.
-    """
+    """Read a whole file; raise OSError if it is no regular file (such as a pipe) or exceeds ``limit`` bytes."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without waiting for a pipe's writer
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -55,16 +61,9 @@ def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
 
 
 def require_regular_file(path: Path) -> None:
-    """Raise UserError if a path is a pipe, a device, a socket or a broken link; a folder or a missing file may pass.
-
-    Call it before a library opens the file.
-    """
+    """Raise UserError, before a library opens it, if a path is a pipe, a device, a socket or a broken link."""
     if os.path.lexists(path) and not (path.is_file() or path.is_dir()):
         raise UserError(f"{path} is not a regular file but a pipe, a device or a broken link: remove or replace it")
-
-
-ABANDONED_SECONDS = 24 * 3600  # a temporary file that nobody wrote to for so long is a killed process's
-PROBE_BYTES = 1 << 20  # more than what a library may have left unwritten when a disk was full
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -88,15 +87,12 @@ def sha256_file(path: Path) -> str:
     """Compute the hex sha256 of a file; a file that has not changed since this process read it is not read again.
 
     A change is noticed by ``ctime``: every write changes it, and no program can set it back.
-
-    Raises:
-        UserError: it can't be read, or is no regular file, such as a pipe, which may never end.
     """
     require_regular_file(path)
     try:
-        stat = path.stat()
+        info = path.stat()
         return _sha256(
-            str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+            str(path.resolve()), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
         )
     except PermissionError as error:
         raise UserError(
@@ -124,17 +120,11 @@ def shorten_digest(digest: str) -> str:
 def write_whole(path: Path, flush: bool = True) -> Iterator[Path]:
     """A context that writes a file, or a folder, so that a reader, even after a crash, sees all of it or none.
 
-    It gives a temporary path in the same folder for the caller to write, and renames it to ``path`` at the end.
-
-    Args:
-        path: the file.
-        flush: write it to the disk before the renaming; without that it is faster, and a power cut may lose it.
-
-    Raises:
-        OSError: the disk is full or can't be written; nothing is left behind.
+    It gives a temporary path in the same folder for the caller to write, and renames it to ``path`` at the end. After
+    an error nothing is left behind. Without ``flush`` it is faster, and a power cut may lose the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with make_temporary(path) as temporary:
+    with _make_temporary(path) as temporary:
         with explain_disk_errors(temporary):
             yield temporary
         if flush:
@@ -151,7 +141,7 @@ def write_text(path: Path, text: str, flush: bool = True) -> None:
 
 
 @contextmanager
-def make_temporary(path: Path) -> Iterator[Path]:
+def _make_temporary(path: Path) -> Iterator[Path]:
     """A context with a path beside ``path``, for a file or folder to make there and rename; else it is removed.
 
     What a killed process left a day ago for the same ``path`` is removed, too.
@@ -168,8 +158,8 @@ def make_temporary(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def make_temporary_folder(path: Path) -> Iterator[Path]:
-    """A context with a new empty folder beside ``path``, as of ``make_temporary``."""
-    with make_temporary(path) as temporary:
+    """A context with a new empty folder beside ``path``, to rename before the end; else it is removed."""
+    with _make_temporary(path) as temporary:
         temporary.mkdir()
         yield temporary
 
@@ -195,9 +185,6 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
 
     When a disk is full, torch, safetensors and tokenizers raise errors of their own, and NumPy an OSError without a
     number. After such an error, this writes some bytes into the folder, and the system's own error tells the reason.
-
-    Raises:
-        OSError: the disk is full or can't be written for another reason.
     """
     try:
         yield
@@ -219,10 +206,7 @@ def read_file_time(file: Path) -> float:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder and its subfolders.
-
-    Call it only while no other process writes there.
-    """
+    """Remove the temporary files that a killed process left in a folder, to which no other process writes now."""
     for file in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
         file.unlink(missing_ok=True)
 
@@ -234,17 +218,14 @@ def name_system_error(error: OSError) -> str:
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
     """Make the error that tells the user why results can't be written to ``path``."""
-    reason = name_system_error(error)
     return StorageError(
-        f"{path} can't be written: {reason}; make room or set output_dir=FOLDER (earlier results are intact)"
+        f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
+        "(earlier results are intact)"
     )
 
 
 def make_cache_error(error: OSError, folder: Path, what: str = "cache") -> StorageError:
-    """Make the error that tells the user why a folder of the cache can't be written.
-
-    It stops a sweep, because its other runs need the same cache.
-    """
+    """Make the error that tells the user why a folder of the cache, which all runs need, can't be written."""
     reason = name_system_error(error)
     return StorageError(f"the {what} {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
 
@@ -254,9 +235,6 @@ def require_writable(folder: Path) -> Iterator[None]:
     """A context that makes a folder and checks that it can be written, before any work is done for it.
 
     If the work fails, those of the folders it made that are still empty are removed.
-
-    Raises:
-        StorageError: if the folder can't be made or written.
     """
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -282,8 +260,7 @@ def is_storage_error(error: BaseException) -> bool:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as strict JSON (without NaN), whole or not at all."""
-    text = json.dumps(value, indent=1, allow_nan=False)
-    write_text(path, text + "\n")
+    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def replace_non_finite(value: Any) -> Any:
@@ -295,23 +272,11 @@ def replace_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-CHECKSUM_BYTES = 32
-CHUNK_BYTES = 1 << 20  # read at once
-MISMATCH = "its checksum is not that of its content"
-JSON_ENTRY = "checksum"
-TEXT_LINE = "# checksum: "  # a comment in YAML
-
-
 @contextmanager
 def write_cached(path: Path, what: str = "cache") -> Iterator[Path]:
     """A context that writes a file of the cache as ``write_whole`` does, and ends it with its checksum.
 
-    Args:
-        path: the file.
-        what: what the file's folder is called in the error message.
-
-    Raises:
-        StorageError: it can't be written.
+    ``what`` is what the file's folder is called in the error message.
     """
     try:
         with write_whole(path) as temporary:
@@ -323,43 +288,29 @@ def write_cached(path: Path, what: str = "cache") -> Iterator[Path]:
 
 def append_checksum(path: Path, name: str) -> None:
     """End a binary file with its checksum; ``name`` is the one that the file will have."""
-    checksum = compute_checksum(path, name, path.stat().st_size)
+    checksum = _compute_checksum(path, name, path.stat().st_size)
     with path.open("ab") as file:
         file.write(checksum)
 
 
 def require_checksum(path: Path) -> None:
-    """Read a file that ends with its checksum, and compare the two.
-
-    Raises:
-        ValueError: the file is damaged, has another name than it was written under, or ends without a checksum.
-        OSError: it can't be read.
-    """
+    """Raise ValueError if a file is damaged, was written under another name, or ends without its checksum."""
     size = path.stat().st_size - CHECKSUM_BYTES
     with path.open("rb") as file:
         file.seek(max(size, 0))
         expected = file.read()
-    if size < 0 or compute_checksum(path, path.name, size) != expected:
+    if size < 0 or _compute_checksum(path, path.name, size) != expected:
         raise ValueError(MISMATCH)
 
 
 def read_checksummed(path: Path) -> bytes:
-    """Read a file that ends with its checksum, and return the content before it.
-
-    Raises:
-        ValueError, OSError: as ``require_checksum``.
-    """
+    """Check a file as `require_checksum` does, and return the content before its checksum."""
     require_checksum(path)
     return path.read_bytes()[:-CHECKSUM_BYTES]
 
 
 def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any]:
-    """Return a JSON object with an entry ``checksum``, which is computed from its other entries.
-
-    Args:
-        content: the object.
-        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
-    """
+    """Return a JSON object with an entry ``checksum``, which is computed from its other entries and ``owner``."""
     return {**content, JSON_ENTRY: sha256_json([owner, content])}
 
 
@@ -368,13 +319,8 @@ def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
 
     Earlier versions wrote no checksum. Content without one is returned as it is.
 
-    Args:
-        file: the file.
-        limit: how many bytes it may have.
-        owner: as in ``add_json_checksum``.
-
     Raises:
-        OSError: the file is missing, can't be read, or is larger than ``limit`` bytes.
+        OSError: as of `read_bounded`.
         ValueError: it is no JSON, or the entry is not the checksum of the others.
     """
     content = orjson.loads(read_bounded(file, limit))
@@ -384,15 +330,7 @@ def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
 
 
 def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:
-    """Compare the entry ``checksum`` of a JSON object with its other entries, and return these.
-
-    Args:
-        content: what a JSON file held.
-        owner: as in ``add_json_checksum``.
-
-    Raises:
-        ValueError: it is no object, has no such entry, or was changed.
-    """
+    """Return a JSON object without its entry ``checksum``; raise ValueError if it lacks one or was changed."""
     if not isinstance(content, dict) or JSON_ENTRY not in content:
         raise ValueError("it is no JSON object with a checksum")
     others = {name: value for name, value in content.items() if name != JSON_ENTRY}
@@ -402,21 +340,15 @@ def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:
 
 
 def add_text_checksum(text: str, owner: str) -> str:
-    """Return a text with one more line: a comment with the text's checksum.
-
-    Args:
-        text: it must end with a line break.
-        owner: what it belongs to, such as a run's key: part of the checksum, so that exchanged files are noticed.
-    """
+    """Return a text, which must end with a line break, with one more line: a comment with its checksum."""
     digest = hashlib.sha256(f"{owner}\n{text}".encode()).hexdigest()
     return f"{text}{TEXT_LINE}{digest}\n"
 
 
 def check_text_checksum(text: str, owner: str) -> str:
-    """Return a text without the line of its checksum; a text of an earlier version has none, and is accepted.
+    """Return a text without the line of its checksum; raise ValueError if it was changed.
 
-    Raises:
-        ValueError: the line is not the last one, or is not the checksum of the text before it.
+    A text of an earlier version has no checksum, and is accepted.
     """
     content, line, _ = text.rpartition(f"\n{TEXT_LINE}")
     if not line:
@@ -426,7 +358,7 @@ def check_text_checksum(text: str, owner: str) -> str:
     return f"{content}\n"
 
 
-def compute_checksum(path: Path, name: str, size: int) -> bytes:
+def _compute_checksum(path: Path, name: str, size: int) -> bytes:
     """Compute the sha256 of a name and of the first ``size`` bytes of a file."""
     digest = hashlib.sha256(name.encode())
     with path.open("rb") as file:

@@ -16,9 +16,6 @@ class Interrupted(BaseException):
     """Raised to stop a run that a signal asked to stop; the next attempt continues from its last checkpoint.
 
     Not an Exception, so that code which records failures does not catch it.
-
-    Args:
-        signum: the signal's number.
     """
 
     def __init__(self, signum: int) -> None:
@@ -45,16 +42,12 @@ def raise_interrupted(signum: int, frame: FrameType | None) -> None:
 
 
 def raise_if_noted() -> None:
-    """Raise Interrupted if ``raise_interrupted`` has handled a signal and the process goes on nevertheless.
-
-    Call it between two pieces of work.
-    """
+    """Raise Interrupted, between two pieces of work, if a signal was handled and the process goes on nevertheless."""
     if _noted:
         raise Interrupted(_noted[0])
 
 
 def _is_destroying(frame: FrameType | None) -> bool:
-    """Return True if a frame, or one that called it, is the ``__del__`` of an object."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
@@ -111,11 +104,8 @@ class SignalWatch:
         self._previous: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Set this watch as the signals' handler, and take over a signal that was noted before.
-
-        In a thread, where Python allows no handlers, none is set.
-        """
-        if threading.current_thread() is threading.main_thread():
+        """Set this watch as the signals' handler, and take over a signal that was noted before."""
+        if threading.current_thread() is threading.main_thread():  # Python allows no handlers elsewhere
             for signum in STOP_SIGNALS:
                 handler = signal.getsignal(signum)
                 if handler not in (signal.SIG_IGN, self._note):

@@ -15,11 +15,7 @@ Array = Tensor | np.ndarray[Any, Any]  # what measures take
 
 
 def as_tensor(x: Array) -> Tensor:
-    """Return a tensor as it is, and a NumPy array as a tensor, which shares the array's memory where it can.
-
-    Raises:
-        TypeError: it is neither, or an array of something else than numbers.
-    """
+    """Return a tensor as it is, and a NumPy array as a tensor, which shares the array's memory where it can."""
     if isinstance(x, Tensor):
         return x
     if not isinstance(x, np.ndarray):
@@ -29,12 +25,7 @@ def as_tensor(x: Array) -> Tensor:
 
 
 def as_vectors(x: Array) -> Tensor:
-    """Return vectors [N, d] as a tensor.
-
-    Raises:
-        ValueError: there are no vectors, x has another number of dimensions, or it is sparse or complex.
-        TypeError: as in `as_tensor`.
-    """
+    """Return vectors [N, d] as a tensor; raise ValueError or TypeError if they are none, sparse or complex."""
     x = as_tensor(x)
     if x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")
@@ -44,11 +35,7 @@ def as_vectors(x: Array) -> Tensor:
 
 
 def as_labelled_vectors(h: Array, labels: Array) -> tuple[Tensor, Tensor]:
-    """Return vectors [N, d] and their labels [N] as tensors without gradient, on the device of the vectors.
-
-    Raises:
-        ValueError: as in `as_vectors`, or there is not one label for each vector, or a label is not finite.
-    """
+    """Return vectors [N, d] and their labels [N] as tensors without gradient, on the device of the vectors."""
     h, labels = as_vectors(h).detach(), as_tensor(labels)
     if labels.shape != h.shape[:1]:
         raise ValueError(f"labels must be [{len(h)}], one for each vector, not {tuple(labels.shape)}")
@@ -66,11 +53,7 @@ def to_float64(x: Tensor) -> Tensor:
 def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
     """Compute the Gram matrix (matrix - origin)^T (matrix - origin) in float64: [m, n] -> [n, n].
 
-    It is symmetric, so only its upper blocks are computed.
-
-    Args:
-        matrix: rows, [m, n].
-        origin: vector to subtract from each row, [n]; None for zero.
+    ``origin`` [n] is None for zero. The result is symmetric, so only its upper blocks are computed.
     """
     width = matrix.shape[1]
     result = torch.zeros(width, width, dtype=torch.float64, device=matrix.device)
@@ -116,11 +99,7 @@ def row_mean(matrix: Tensor) -> Tensor:
 
 
 def to_probabilities(weights: Array, rows: int) -> Tensor:
-    """Divide weights of rows, such as counts of words, by their sum: [rows] -> [rows] float64.
-
-    Raises:
-        ValueError: there is not one weight for each row, or one is negative or not finite, or all are 0.
-    """
+    """Divide weights of rows, such as counts of words, by their sum: [rows] -> [rows] float64."""
     p = to_float64(as_tensor(weights))
     if p.shape != (rows,):
         raise ValueError(f"there must be one weight for each of {rows} rows, not weights of shape {tuple(p.shape)}")

@@ -32,9 +32,6 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
         extra: the extra of isobench that installs it, such as ``generation`` (pyproject.toml has them all).
         needed_by: the setting or command that needs it, such as ``task=captions``. The error message begins with it.
         module: the name of its folder, where it is not its own name with underscores.
-
-    Raises:
-        UserError: the package is not installed.
     """
     folder = find_package_folder(module or package.replace("-", "_"))
     if folder is None:
@@ -43,10 +40,7 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
 
 
 def find_package_folder(module: str) -> Path | None:
-    """Return the folder of an installed package, None if it is not installed.
-
-    ``module``: the name of the folder, as in an import statement.
-    """
+    """Return the folder of an installed package, named as in an import statement; None if it is not installed."""
     spec = find_spec(module)
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
@@ -60,12 +54,7 @@ def find_packaged_file(
         requirement: the package with its version, such as ``gensim==4.4.0``.
         path: the file's path inside the package.
         sha256: the expected hash of the file.
-        needed_by: the setting that needs the file, such as ``encoder=minilm``, for the error message.
-        extra: the extra of isobench that installs the package.
-        module: the name of the package's folder, where it is not that of the package with underscores.
-
-    Raises:
-        UserError: the package is not installed, or the file is missing or has other bytes.
+        needed_by, extra, module: as in `require_package`.
     """
     file = require_package(requirement.partition("==")[0], extra, needed_by, module) / path
     if not file.is_file() or sha256_file(file) != sha256:

@@ -50,10 +50,7 @@ def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple
 
     A figure with one column of panels is as wide as a paper's column, any other as wide as a page.
 
-    Args:
-        rows, columns: number of panels.
-        height: of each panel, in inches.
-        options: further arguments of matplotlib's ``subplots``.
+    ``height`` is that of each panel, in inches; ``options`` are further arguments of matplotlib's ``subplots``.
     """
     width = COLUMN_WIDTH if columns == 1 else PAGE_WIDTH
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -63,13 +60,9 @@ def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple
 def make_panel_grid(
     names: Sequence[str], height: float, across: int = 4, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure with one titled panel for each name; return it and the panels' axes.
+    """Make a figure with one titled panel for each name, at most ``across`` in a row; return it and the panels' axes.
 
-    Args:
-        names: titles of the panels.
-        height: of each panel, in inches.
-        across: largest number of panels in a row.
-        options: further arguments of matplotlib's ``subplots``.
+    ``height`` and ``options`` are as in `make_panels`.
     """
     columns = min(across, len(names))
     figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
@@ -95,13 +88,8 @@ def add_finding(axis: Axes, text: str) -> None:
 def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None = None) -> None:
     """End the vertical axis before the few values that would squeeze all others, and mark these by arrows.
 
-    Each value beyond the axis has an arrow at the edge. The farthest value is written beside its arrow.
-
-    Args:
-        axis: the panel, in which the values have been drawn.
-        x: horizontal positions of the values. [n]
-        y: the values. [n]
-        include: a value that stays on the axis, such as the 0 where bars begin.
+    The values y [n] have been drawn at x [n]. Each of them beyond the axis gets an arrow at the edge, and the
+    farthest is written beside its arrow. ``include`` stays on the axis, such as the 0 where bars begin.
     """
     outliers = find_outliers(y)
     if not outliers.any():
@@ -125,16 +113,13 @@ def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None
 
 
 def find_outliers(values: np.ndarray) -> np.ndarray:
-    """Find the values without which an axis would be at most a third as long, if they are few.
+    """Mark by True [n] the values without which an axis would be at most a third as long, if they are few.
 
     The search leaves out the smallest number of values, farthest from the median first, that shortens the axis so
     much. Then it searches the remaining values again. Values are no outliers if all others are equal.
 
     Args:
-        values: in the axis's unit, logarithms for a logarithmic axis; a value that is not finite is no outlier. [n]
-
-    Returns:
-        True for each outlier. [n]
+        values: [n], in the axis's unit, logarithms for a logarithmic axis; one that is not finite is no outlier.
     """
     finite = np.flatnonzero(np.isfinite(values))
     outliers = np.zeros(len(values), bool)

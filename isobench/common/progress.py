@@ -29,10 +29,7 @@ class ProgressBar(tqdm):
     Args:
         label: what is going on.
         total: number of units of the whole work; None if it is unknown.
-        unit: what is counted.
         start: units that were done before.
-        show: False for no bar.
-        items: what to iterate over.
     """
 
     monitor_interval = 0  # no thread of tqdm's: every update looks at the time
@@ -96,15 +93,9 @@ def measure_columns(stream: TextIO) -> int:
 
 
 def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterator[T]:
-    """Iterate over items, with a progress bar on stderr that disappears at the end.
+    """Iterate over items, with a progress bar labelled ``what``; ``total`` is for items without a length.
 
     It stops before an item if a signal was noted that has not stopped the process yet.
-
-    Args:
-        items: what to iterate over.
-        what: the bar's label.
-        show: False for no bar.
-        total: number of items, where ``items`` has no length.
     """
     for item in ProgressBar(what, total, show=show, items=items):
         raise_if_noted()

@@ -20,8 +20,7 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066
 class PlainConsole(Console):
     """A console that shows every text as it is: no markup such as ``[bold]``, no ``:emoji:``, no control characters.
 
-    Names and messages may come from a file that somebody else wrote. Style them with rich's ``Text``, or by a
-    column's style.
+    Names and messages may come from a file that somebody else wrote.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -85,9 +84,9 @@ def outlive_readers() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def wrap_output(stream: Any, own: Any) -> Any:
-    """Return a stream like ``stream`` that outlives its reader, or ``stream`` if it isn't the process's ``own``."""
-    if stream is None or stream is not own:
+def wrap_output(stream: Any, process_stream: Any) -> Any:
+    """Return a stream like ``stream`` that outlives its reader, or ``stream`` itself if it isn't the process's."""
+    if stream is None or stream is not process_stream:
         return stream
     try:
         file = OutlivingFile(stream.fileno(), "w", closefd=False)

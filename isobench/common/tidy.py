@@ -31,7 +31,8 @@ def _write(folder: Path, name: str, table: pyarrow.Table) -> list[Path]:
     with write_whole(files[0]) as temporary:
         pyarrow.parquet.write_table(table, temporary)
     with write_whole(files[1]) as temporary:
-        pyarrow.csv.write_csv(guard_table(table), temporary)
+        guarded = {guard_from_formula(column): _guard_column(table[column]) for column in table.column_names}
+        pyarrow.csv.write_csv(pyarrow.table(guarded), temporary)
     return files
 
 
@@ -48,20 +49,14 @@ def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> pyarrow.Tab
     )
 
 
-def guard_table(table: pyarrow.Table) -> pyarrow.Table:
-    """Return the table that is written as CSV: no name and no text in it begins as a spreadsheet's formula does."""
-    return pyarrow.table({guard_from_formula(name): guard_column(table[name]) for name in table.column_names})
-
-
-def guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Return a column with an apostrophe before every text that a spreadsheet would take for a formula."""
+def _guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Guard each text of a column from being read as a formula; a list becomes one text."""
     if pyarrow.types.is_list(column.type):
         texts = [None if parts is None else " ".join(map(str, parts)) for parts in column.to_pylist()]
         column = pyarrow.chunked_array([pyarrow.array(texts, pyarrow.string())])
     if not pyarrow.types.is_string(column.type) and not pyarrow.types.is_large_string(column.type):
         return column
-    different = column.unique().to_pylist()
-    guarded = {text: guard_from_formula(text) for text in different if text is not None}
+    guarded = {text: guard_from_formula(text) for text in column.unique().to_pylist() if text is not None}
     if all(text == other for text, other in guarded.items()):
         return column
     return pyarrow.chunked_array([[guarded.get(text) for text in column.to_pylist()]], type=column.type)
@@ -79,12 +74,7 @@ def guard_from_formula(text: str) -> str:
 
 
 def read_rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Read the rows that `write_rows` wrote.
-
-    Raises:
-        OSError, pyarrow.ArrowException: there is no such file, or it is damaged.
-        UserError: it is a pipe or a device.
-    """
+    """Read the rows that `write_rows` wrote; a file that is missing or damaged is an OSError or ArrowException."""
     file = folder / f"{name}.parquet"
     require_regular_file(file)
     return pyarrow.parquet.read_table(file).to_pylist()
