@@ -6,7 +6,6 @@ Hydra composes the config. Importing this file is quick: what plans and carries 
 import contextlib
 import importlib
 import io
-import itertools
 import keyword
 import os
 import re
@@ -83,7 +82,6 @@ def run_hydra() -> None:
 
     Raises:
         UserError: the first word is no command, or an argument can't be meant.
-        SystemExit: there is no such flag.
     """
     from isobench.sweep.grid import postpone_method_settings, rewrite_overrides  # late: it imports NumPy
 
@@ -100,7 +98,7 @@ def run_hydra() -> None:
     arguments = rewrite_overrides(arguments)
     if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
         arguments = postpone_method_settings(arguments)
-    sys.argv[1:] = move_flags_first(arguments)
+    sys.argv[1:] = _move_flags_first(arguments)
     CommandParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
 
@@ -145,23 +143,21 @@ def is_sweep(arguments: list[str]) -> bool:
         return bool(base.hydra.mode == RunMode.MULTIRUN)
 
 
-def move_flags_first(arguments: list[str]) -> list[str]:
+def _move_flags_first(arguments: list[str]) -> list[str]:
     """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
 
     A command line with ``--info`` stays as it is.
-
-    Raises:
-        UserError: a flag lacks its value.
     """
     flags: list[str] = []
     settings: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+    remaining = iter(arguments)
+    for argument in remaining:
         (flags if argument.startswith("-") else settings).append(argument)
         if argument in FLAGS_WITH_VALUE:
-            if not (value := list(itertools.islice(rest, 1))):
+            value = next(remaining, None)
+            if value is None:
                 raise UserError(f"{argument} needs a value after it")
-            flags += value
+            flags.append(value)
         if argument in INFO_FLAGS:
             return arguments
     return flags + settings

@@ -42,8 +42,8 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         UserError: a setting, file or package is wrong or missing, or another process is carrying out the run. Nothing
             is recorded then.
     """
-    check_overrides(overrides)
-    cfg = compose_run(take_paper_flags(overrides))
+    _check_overrides(overrides)
+    cfg = _compose_run(take_paper_flags(overrides))
     if cfg.dry_run or cfg.analysis:
         raise UserError(
             "isobench.run carries out one run, no dry_run and no analysis: use the command line for these"
@@ -54,13 +54,13 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         )
     plan = make_plan([plan_alone(cfg)], overrides, is_sweep=False)
     with keep_plan(cfg.output_dir, plan):
-        row, _ = train_if_needed(cfg, time.time())
-    if row.record is None:
-        raise UserError(f"another process is carrying out this run: {row.folder.path}")
-    return row.record
+        ended, _ = train_if_needed(cfg, time.time())
+    if ended.record is None:
+        raise UserError(f"another process is carrying out this run: {ended.folder.path}")
+    return ended.record
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def _check_overrides(overrides: Sequence[str]) -> None:
     """Raise UserError unless the overrides are a list of settings, each given once, without a sweep's flag."""
     if isinstance(overrides, str):
         raise UserError(f"overrides must be a list of settings: isobench.run({overrides.split()})")
@@ -71,12 +71,8 @@ def check_overrides(overrides: Sequence[str]) -> None:
     check_typed_settings(overrides)
 
 
-def compose_run(overrides: Sequence[str]) -> Config:
-    """Compose the config of one run, its task completed from the user's own files if it reads any.
-
-    Raises:
-        UserError: there is no such setting, or a value that it can't have.
-    """
+def _compose_run(overrides: Sequence[str]) -> Config:
+    """Compose the config of one run, its task completed from the user's own files if it reads any."""
     register_schema()
     try:
         with keep_global_hydra(), initialize_config_dir(conf_dir(), version_base="1.3"):

@@ -1,7 +1,4 @@
-"""Load ended runs, their epochs and the table of their report as pandas DataFrames, for programs and notebooks.
-
-The columns' types are pandas' own that allow missing values: ``Int64``, ``Float64``, ``boolean``, ``string``.
-"""
+"""Load ended runs, their epochs and the table of their report as pandas DataFrames, for programs and notebooks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,8 +36,8 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     Raises:
         UserError: there is no such folder, it has no such runs, or a record in it is damaged.
     """
-    rows = read_checked_rows(folder, experiment)
-    return set_types(build_runs(rows, find_varying_settings(rows)))
+    runs = _read_checked_runs(folder, experiment)
+    return set_types(build_runs(runs, find_varying_settings(runs)))
 
 
 def load_epochs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
@@ -59,9 +56,9 @@ def load_epochs(folder: str | Path = "outputs", experiment: str | None = None) -
     Raises:
         UserError: as ``load_runs`` does.
     """
-    rows = read_checked_rows(folder, experiment)
-    varying = find_varying_settings(rows)
-    return set_types(build_epochs(rows, build_runs(rows, varying), varying))
+    runs = _read_checked_runs(folder, experiment)
+    varying = find_varying_settings(runs)
+    return set_types(build_epochs(runs, build_runs(runs, varying), varying))
 
 
 def report_table(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
@@ -81,57 +78,55 @@ def report_table(folder: str | Path = "outputs", experiment: str | None = None) 
         UserError: as ``load_runs`` does; the runs are of several experiments, and none is named; or the experiment's
             selection rule can't be applied to these runs.
     """
-    rows = read_checked_rows(folder, experiment)
-    settings = find_experiment(rows, experiment)
-    return set_types(build_report(settings, rows).cells)
+    runs = _read_checked_runs(folder, experiment)
+    settings = _find_experiment(runs, experiment)
+    return set_types(build_report(settings, runs).cells)
 
 
-def read_checked_rows(folder: str | Path, experiment: str | None) -> list[Run]:
+def _read_checked_runs(folder: str | Path, experiment: str | None) -> list[Run]:
     """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record."""
     folder = Path(folder).expanduser()
-    rows = read_ended_runs(str(folder))
+    runs = read_ended_runs(str(folder))
     if experiment is not None:
-        asked = find_keys_of_sweeps(str(folder), experiment)
-        rows = [row for row in rows if row.cfg.experiment.name == experiment or row.folder.key in asked]
-    if not rows:
+        asked = _find_keys_of_sweeps(str(folder), experiment)
+        runs = [run for run in runs if run.cfg.experiment.name == experiment or run.folder.key in asked]
+    if not runs:
         of = f" of {experiment}" if experiment else ""
         raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")
-    check_predictions(rows)
-    print_troubles(rows)
-    return sorted(map(add_state, rows), key=lambda row: (*read_run_names(row.cfg), row.cfg.seed))
+    check_predictions(runs)
+    print_troubles(runs)
+    return sorted(map(add_state, runs), key=lambda run: (*read_run_names(run.cfg), run.cfg.seed))
 
 
-def add_state(row: Run) -> Run:
-    """Return the row of an ended run with its state: done, failed or damaged."""
-    failed = row.record is not None and row.record.status == "failed"
-    return replace(row, state="damaged" if row.trouble else "failed" if failed else "done")
+def add_state(run: Run) -> Run:
+    """Return an ended run with its state: done, failed or damaged."""
+    failed = run.record is not None and run.record.status == "failed"
+    return replace(run, state="damaged" if run.trouble else "failed" if failed else "done")
 
 
-def find_experiment(rows: list[Run], name: str | None) -> Experiment:
+def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
     """Find the settings of an experiment: those that its runs were started with, else those of today.
 
-    Args:
-        rows: the runs.
-        name: the experiment's name; None means the one that the runs have, if any has one.
+    Without a name it is the experiment that the runs have, if any has one.
     """
-    known = {own.name: own for row in reversed(rows) if (own := row.cfg.experiment).name is not None}
+    known = {run.cfg.experiment.name: run.cfg.experiment for run in reversed(runs) if run.cfg.experiment.name}
     if name is None:
         if len(known) > 1:
             raise UserError(f"the runs are of several experiments: name one of them, {', '.join(sorted(known))}")
-        found = next(iter(known.values()), Experiment())
+        settings = next(iter(known.values()), Experiment())
     elif name in known:
-        found = known[name]
+        settings = known[name]
     else:
         try:
             with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
-                found = replace(to_config(base).experiment, name=name)
+                settings = replace(to_config(base).experiment, name=name)
         except HydraException as error:
             raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it") from error
-    check_value("experiment", found, Experiment)
-    return found
+    check_value("experiment", settings, Experiment)
+    return settings
 
 
-def find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
+def _find_keys_of_sweeps(folder: str, experiment: str) -> set[str]:
     """Return the keys of the runs that an experiment's sweeps and imported bundles in an output folder ask for.
 
     A run may have been carried out by another command before.

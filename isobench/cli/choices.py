@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 import textwrap
-from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,11 +45,10 @@ def main(word: str) -> None:
         text = "write every table and figure with its command, of all papers or of one"
         parser.add_argument("--map", metavar="NAME", nargs="?", const="", help=text)
         options = parser.parse_args()
-        run_guarded(lambda: print_papers() if options.map is None else print(write_map(options.map or None)))
+        run_guarded(lambda: _print_papers() if options.map is None else print(write_map(options.map or None)))
 
 
-def print_papers() -> None:
-    """Print the name and the title of each paper."""
+def _print_papers() -> None:
     papers = {name: read_paper(folder) for name, folder in find_papers().items()}
     for name, paper in papers.items():
         print(f"{name:{max(map(len, papers)) + 2}}{paper.title}{f' ({paper.venue})' if paper.venue else ''}")
@@ -71,19 +69,16 @@ def print_help() -> None:
 
 
 def print_choices(group: str, folder: Path | None = None) -> None:
-    """Print the name and the description of each choice in a group; on a terminal no line is longer than it is wide.
-
-    Raises:
-        UserError: ``folder`` is no folder.
-        yaml.YAMLError, UnicodeError: a file can't be read.
-    """
+    """Print the name and the description of each choice in a group; on a terminal, cut to its width."""
     if folder is not None and not folder.is_dir():
         raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
     folders = [*find_config_folders(), *([folder] if folder else [])]
-    choices = dict(sorted(ChainMap(*(list_choices(folder, group) for folder in reversed(folders))).items()))
+    choices: dict[str, str] = {}
+    for config_folder in folders:
+        choices |= list_choices(config_folder, group)
     indent = max(map(len, choices)) + 2
     width = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 1000
-    for name, text in choices.items():
+    for name, text in sorted(choices.items()):
         print(f"{name:{indent}}{textwrap.shorten(text, max(width, 20), placeholder=' ...')}")
 
 
@@ -103,12 +98,12 @@ def describe_choice(file: Path) -> str:
     settings = settings if isinstance(settings, dict) else {}
     if file.parent.name == "encoder" and settings.get("hub"):
         return f"{settings['hub']}, from the hub"
-    text = " ".join(read_comment_lines(file))
-    sentence = re.match(r".*?\.(?= [A-Za-z\"]|$)", text)
-    return sentence[0] if sentence else text or str(settings.get("_target_", file))
+    comment = " ".join(_read_comment_lines(file))
+    first_sentence = re.match(r".*?\.(?= [A-Za-z\"]|$)", comment)
+    return first_sentence[0] if first_sentence else comment or str(settings.get("_target_", file))
 
 
-def read_comment_lines(file: Path) -> Iterator[str]:
+def _read_comment_lines(file: Path) -> Iterator[str]:
     """Yield the lines of the comment that a YAML file opens with, without commands and Hydra's header."""
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

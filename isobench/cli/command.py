@@ -57,8 +57,9 @@ class CommandParser(argparse.ArgumentParser):
         if flag := re.match(r"unrecognized arguments: (-\S*?)(?:[= ]|$)", message):
             known = {*self._option_string_actions, *self.extra_flags}
             setting = flag[1].lstrip("-").replace("-", "_")
-            if setting in read_hints(Config):
-                value = "true" if read_hints(Config)[setting] is bool else "VALUE"
+            setting_types = read_hints(Config)
+            if setting in setting_types:
+                value = "true" if setting_types[setting] is bool else "VALUE"
                 print_error(UserError(f"{flag[1]} is a setting, not a flag: write {setting}={value}"))
                 raise SystemExit(2)
             message = f"there is no flag {flag[1]}: {suggest_nearest(flag[1], known)}"
@@ -66,12 +67,7 @@ class CommandParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def parse_sweep_arguments(self) -> tuple[argparse.Namespace, list[str]]:
-        """Parse the command line of a command that takes a sweep's arguments.
-
-        Returns:
-            The command's own flags, and the sweep's arguments in the order in which they were typed: its settings
-            and ``SWEEP_FLAGS``.
-        """
+        """Parse a command line into the command's own flags and a sweep's arguments: settings and ``SWEEP_FLAGS``."""
         self.extra_flags = SWEEP_FLAGS
         options, arguments = self.parse_known_args()
         for argument in arguments:
@@ -88,11 +84,7 @@ def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
 
 
 def read_output_dir(settings: list[str], command: str) -> str:
-    """Read the output folder from the settings of a command that takes no other setting; without one, the default.
-
-    Raises:
-        UserError: there is another setting, or two.
-    """
+    """Read the output folder from the settings of a command that takes no other setting; without one, the default."""
     folder = Config.output_dir
     for text in settings:
         name, _, folder = text.partition("=")
@@ -104,12 +96,9 @@ def read_output_dir(settings: list[str], command: str) -> str:
 
 
 def run_guarded(function: Callable[[], Any]) -> None:
-    """Call a command's function. An error is printed in one line and ends the process with an exit code.
+    """Call a command's function. An error is printed in one line, or with HYDRA_FULL_ERROR=1 with its traceback.
 
-    With HYDRA_FULL_ERROR=1 an error shows its traceback instead.
-
-    Raises:
-        SystemExit: 2 after an error, 128 + the signal's number after a signal.
+    The exit code is 2 after an error, and 128 + the signal's number after a signal.
     """
     hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
     environment.note_command(debugging=hydra_full_error == "1")

@@ -71,7 +71,6 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
 
     Raises:
         UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
-        StorageError: the folder can't be written.
     """
     overrides = convert_to_overrides(arguments)
     is_general = are_general(drop_selection(overrides))
@@ -79,8 +78,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
         raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
-    cfg = runs[0].cfg
-    experiment = cfg.experiment
+    cfg, experiment = runs[0].cfg, runs[0].cfg.experiment
     trains = not cfg.analysis or needs_training(cfg.analysis)
     ended = _select_ended(runs) if trains else []
     planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
@@ -90,7 +88,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     if anonymous:
         _print_remains(target, manifest)
     else:
-        _print_places(ended)
+        _print_machines_and_paths(ended)
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:
@@ -142,11 +140,10 @@ def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[
 
 
 def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
-    """Print how many runs are in a bundle, and how large it is."""
     size = sum((target / path).stat().st_size for path in manifest.files)
     if missing := planned - len(manifest.runs):
-        words = "1 has" if missing == 1 else f"{missing} have"
-        print(f"Exported {len(manifest.runs)} of {planned} runs; {words} not ended: export again later")
+        subject_and_verb = "1 has" if missing == 1 else f"{missing} have"
+        print(f"Exported {len(manifest.runs)} of {planned} runs; {subject_and_verb} not ended: export again later")
     elif manifest.runs:
         print(f"Exported all {format_count(planned, 'run')}")
     print(f"Bundle: {target}, {len(manifest.files) + 1} files, {size / 2**20:.1f} MiB")
@@ -163,8 +160,7 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
         print(replace_control_characters(f"{text}; read them before you publish"))
 
 
-def _print_places(runs: list[Run]) -> None:
-    """Say which machines and folders the records name."""
+def _print_machines_and_paths(runs: list[Run]) -> None:
     machines, paths = find_machines_and_paths(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
     named = [f"machines ({', '.join(machines[:3])})"] if machines else []
     named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []

@@ -37,7 +37,6 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
         UserError: no bundle is named, a setting is not ``output_dir``, or a manifest is damaged: nothing is imported.
             Or a bundle is damaged elsewhere, or a run of it has other results in the output folder: the bundles
             before it are imported.
-        StorageError: the output folder can't be written.
     """
     output_dir = read_output_dir(settings, "isobench import")
     if not bundles:
@@ -45,11 +44,11 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     for bundle in bundles:
         read_manifest(bundle)  # so that a wrong name is found before anything is imported
     for bundle in bundles:
-        imported = import_bundle(bundle, output_dir, verify_bundle)
-        print(replace_control_characters(describe_import(imported, output_dir)))
+        imported = import_bundle(bundle, output_dir, _verify_bundle)
+        print(replace_control_characters(_describe_import(imported, output_dir)))
 
 
-def verify_bundle(bundle: Path) -> Manifest:
+def _verify_bundle(bundle: Path) -> Manifest:
     """Verify a whole bundle as ``isobench verify`` does; raise UserError if anything fails."""
     from isobench.verification.folder import FAILS  # these import torch, without which --help is quick
     from isobench.verification.reproduction import Options
@@ -63,20 +62,15 @@ def verify_bundle(bundle: Path) -> Manifest:
     return outcomes.manifest
 
 
-def describe_import(imported: Imported, output_dir: str) -> str:
-    """Say how many runs and files were new, and what shows them."""
-    manifest, lines = imported.manifest, []
-    if manifest.runs:
-        present = len(manifest.runs) - len(imported.new_runs)
-        lines.append(
-            f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
-            f"{present} of the bundle's {len(manifest.runs)} were there already"
-        )
-        name = f" +experiment={manifest.experiment}" if manifest.experiment else ""
-        place = "" if output_dir == Config.output_dir else f" output_dir={output_dir}"
-        lines.append(f"Show them: isobench {'report' if name else 'status'}{name}{place}")
-    else:
-        lines.append(
-            f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
-        )
-    return "\n".join(lines)
+def _describe_import(imported: Imported, output_dir: str) -> str:
+    manifest = imported.manifest
+    if not manifest.runs:
+        return f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
+    present = len(manifest.runs) - len(imported.new_runs)
+    experiment = f" +experiment={manifest.experiment}" if manifest.experiment else ""
+    folder = "" if output_dir == Config.output_dir else f" output_dir={output_dir}"
+    return (
+        f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
+        f"{present} of the bundle's {len(manifest.runs)} were there already\n"
+        f"Show them: isobench {'report' if experiment else 'status'}{experiment}{folder}"
+    )

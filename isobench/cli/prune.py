@@ -43,10 +43,10 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     check_typed_settings(settings)
     if others := [text for text in settings if not text.startswith(OUTPUT_DIR)]:
         raise UserError(f"prune takes output_dir=FOLDER alone, and looks at every run in it: leave out {others[0]}")
-    place = read_place(settings)
-    if place is None:
+    named = read_place(settings)
+    if named is None:
         raise UserError(f"{settings[0]} names no folder: write output_dir=FOLDER")
-    output_dir = place[0]
+    output_dir, _ = named
     check_value("output_dir", output_dir, read_hints(Config)["output_dir"])
     refuse_file("output_dir", output_dir)
     _require_output_folder(output_dir)
@@ -102,10 +102,9 @@ def _ask_confirmation() -> bool:
 
 
 def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
-    """Find the runs that no plan has, apart from those that are running or queued.
+    """Find the folders of runs that no plan has, none of them running or queued, each with the run's name.
 
-    Returns:
-        Their folders, each with the run's name; and folders that are in no plan and can't be read, with the reason.
+    The second list has the folders in no plan that can't be read, each with the reason.
     """
     plans, troubles = read_intact_plans(output_dir)
     if troubles:

@@ -65,14 +65,8 @@ def main() -> None:
 def report(arguments: Sequence[str], appendix: bool = False) -> None:
     """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
 
-    Args:
-        arguments: those of the sweep, or a bundle's folder.
-        appendix: write the section for a paper's appendix too.
-
     Raises:
-        UserError: the arguments name no runs, none has ended, the experiment trains nothing, or its analysis lacks a
-            setting that was given.
-        StorageError: the report's folder can't be written.
+        UserError: the arguments name no runs, none has ended, or the analysis lacks a setting that was given.
     """
     _, typed = split_config_dirs(arguments)
     bundles, settings = split_folders([text for text in typed if not text.startswith(("+", "~"))])
@@ -81,14 +75,14 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
             raise UserError(
                 "isobench report BUNDLE takes one folder that isobench export wrote, and output_dir=FOLDER"
             )
-        report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
+        _report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
         return
     check_typed_settings(arguments)
     no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
     if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
         if appendix:
             raise UserError("--appendix is of one experiment: add +experiment=NAME")
-        report_claims(list(arguments))
+        _report_claims(list(arguments))
         return
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
@@ -97,12 +91,12 @@ def report(arguments: Sequence[str], appendix: bool = False) -> None:
     if cfg.analysis and not needs_training(cfg.analysis):
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    runs = require_records(runs, f"{cfg.output_dir}: run it first")
+    runs = _require_records(runs, f"{cfg.output_dir}: run it first")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
-    show_report(runs, folder, shown, notes, appendix)
+    _show_report(runs, folder, shown, notes, appendix)
 
 
-def report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
+def _report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
     """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is."""
     manifest = read_manifest(bundle)
     check_files(bundle, manifest)
@@ -114,20 +108,15 @@ def report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
     folder = report_folder(output_dir, f"bundle-{manifest.experiment or bundle.name}")
     shown = None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
-        shown = show_bundled_analysis(bundle / ANALYSIS_FOLDER, str(manifest.experiment), folder)
+        analysis = find_analysis(str(manifest.experiment))
+        shown = show_stored_analysis(bundle / ANALYSIS_FOLDER, analysis, folder)
+        shown.print_to(make_console())
     if manifest.runs:
-        show_report(require_records(runs, f"{bundle}: it is damaged"), folder, shown, [], appendix)
+        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [], appendix)
 
 
-def show_bundled_analysis(source: Path, experiment: str, folder: Path) -> "Shown":
-    """Print the analysis of a bundle by its rows, and draw its figures into a folder."""
-    shown = show_stored_analysis(source, find_analysis(experiment), folder)
-    shown.print_to(make_console())
-    return shown
-
-
-def require_records(runs: list[Run], where: str) -> list[Run]:
-    """Return the runs with their states; raise UserError if none of them has ended. Damaged ones are named."""
+def _require_records(runs: list[Run], where: str) -> list[Run]:
+    """Return the runs with their states, and name damaged ones; raise UserError if none of them has ended."""
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):
@@ -136,7 +125,7 @@ def require_records(runs: list[Run], where: str) -> list[Run]:
     return add_states(runs)
 
 
-def show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
+def _show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
     """Build the report of runs, write it into a folder, and print its tables and evidence."""
     from isobench.report.build import build_report
     from isobench.report.output.page import write_report
@@ -155,11 +144,7 @@ def show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Seq
 
 
 def repeat_analysis(runs: list[Run]) -> "tuple[Shown | None, list[str]]":
-    """Carry out the analysis of trained runs again.
-
-    Returns:
-        What it shows, and why it was not carried out, in one line for the page; the latter is empty if it was.
-    """
+    """Carry out the analysis of trained runs again; return what it shows, else None and the reason for the page."""
     load_analysis(runs[0].cfg.analysis)  # a mistake in its settings is reported as one
     try:
         return analyse_trained_runs(runs[0].cfg.experiment, runs), []
@@ -171,7 +156,7 @@ def repeat_analysis(runs: list[Run]) -> "tuple[Shown | None, list[str]]":
         return None, [f"{note[0].upper()}{note[1:]}."]
 
 
-def report_claims(arguments: list[str]) -> None:
+def _report_claims(arguments: list[str]) -> None:
     """Print the claims of the papers with their outcomes in this output folder, and write them to files."""
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
@@ -197,25 +182,23 @@ def report_claims(arguments: list[str]) -> None:
 
 
 def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
-    """Judge every claim by what an output folder has; no run and no analysis is started for it.
-
-    Returns:
-        A row for each claim, with its paper, text, outcome, numbers, scale and experiment.
-    """
+    """Judge every claim by what an output folder has, a row for each; no run and no analysis is started for it."""
     from isobench.report.claims import judge_claim, load_claims
 
-    find_report = cache(lambda experiment: build_experiment_report(experiment, arguments))
+    find_report = cache(lambda experiment: _build_experiment_report(experiment, arguments))
+
+    def find_rows(experiment: str, name: str) -> Any:
+        return read_claimed_rows(report_folder(output_dir, experiment), name)
+
     judged = []
     for claim in load_claims():
-        outcome, scale = judge_claim(
-            claim, find_report, lambda name, rows: read_claimed_rows(report_folder(output_dir, name), rows)
-        )
+        outcome, scale = judge_claim(claim, find_report, find_rows)
         about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
         judged.append({**about, "scale": scale, "experiment": claim.experiment})
     return judged
 
 
-def build_experiment_report(experiment: str, arguments: list[str]) -> "Report | None":
+def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report | None":
     """Build the report of an experiment's runs; None if none of them has ended."""
     from isobench.report.build import build_report
 
@@ -225,5 +208,5 @@ def build_experiment_report(experiment: str, arguments: list[str]) -> "Report | 
     print_troubles(runs)
     if not any(run.record for run in runs):
         return None
-    named = replace(runs[0].cfg.experiment, selection=read_selection(arguments))
-    return build_report(named, add_states(runs), with_pairs=False)
+    experiment_settings = replace(runs[0].cfg.experiment, selection=read_selection(arguments))
+    return build_report(experiment_settings, add_states(runs), with_pairs=False)

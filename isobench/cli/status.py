@@ -49,25 +49,21 @@ def read_seconds(text: str) -> float:
 
 
 def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
-    """Print the states of a sweep's runs.
-
-    Args:
-        arguments: the sweep's, as `find_runs` takes them.
-        watch: seconds after which to print them again, until all runs have ended; None prints them once.
+    """Print the states of a sweep's runs, every ``watch`` seconds until all have ended; None prints them once.
 
     Raises:
         UserError: the arguments name no runs.
     """
     while True:
-        title, rows = find_runs(arguments)
-        if rows[0].cfg.analysis and not needs_training(rows[0].cfg.analysis):
-            print_analysis_plan(title, rows)
+        title, runs = find_runs(arguments)
+        if runs[0].cfg.analysis and not needs_training(runs[0].cfg.analysis):
+            print_analysis_plan(title, runs)
             return
-        states = find_run_states(rows)
+        states = find_run_states(runs)
         if watch is not None:
             make_console().clear()
-        print_overview(title, rows, states)
-        print_details(rows, states)
+        print_overview(title, runs, states)
+        print_details(runs, states)
         if watch is None or not is_output_read() or all(state.name in ("done", "failed") for state in states):
             return
         print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)

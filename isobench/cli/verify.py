@@ -78,7 +78,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
     if not folders:
         raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
     options = Options(
-        typed.level, typed.recompute, typed.retrain, typed.seed, **read_locations(settings), trust=typed.trust
+        typed.level, typed.recompute, typed.retrain, typed.seed, **_read_locations(settings), trust=typed.trust
     )
     verified: dict[Path, Outcomes] = {}
     problems: dict[Path, str] = {}
@@ -89,7 +89,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
             problems[folder] = str(error)
         else:
             if not typed.json:
-                print_outcomes(verified[folder], folder)
+                _print_outcomes(verified[folder], folder)
     failed = ", ".join(str(folder) for folder, outcomes in verified.items() if outcomes.has_failed)
     if typed.json:
         told = [{"folder": str(folder), **outcomes.to_json()} for folder, outcomes in verified.items()]
@@ -102,17 +102,15 @@ def print_outcome(typed: argparse.Namespace) -> None:
         raise SystemExit(1)
     if problems:
         raise UserError("; ".join(problems.values()))
-    if typed.retrain and all(reasons := [outcomes.find_untrained() for outcomes in verified.values()]):
-        untrained = (f"{folder}: {reason}" for folder, reason in zip(verified, reasons, strict=True))
-        raise UserError(f"no run can be trained again: {'; '.join(untrained)}")
+    if typed.retrain:
+        reasons = {folder: outcomes.find_untrained() for folder, outcomes in verified.items()}
+        if all(reasons.values()):
+            untrained = "; ".join(f"{folder}: {reason}" for folder, reason in reasons.items())
+            raise UserError(f"no run can be trained again: {untrained}")
 
 
-def read_locations(settings: list[str]) -> dict[str, Any]:
-    """Read where the user says that data and weights are, by the names of ``Options``.
-
-    Raises:
-        UserError: a setting is not one of ``SETTINGS``, names no folder, or is given twice.
-    """
+def _read_locations(settings: list[str]) -> dict[str, Any]:
+    """Read where the user says that data and weights are, by the names of ``Options``."""
     values: dict[str, list[str]] = {name: [] for name in SETTINGS}
     for text in settings:
         name, _, value = text.partition("=")
@@ -126,11 +124,11 @@ def read_locations(settings: list[str]) -> dict[str, Any]:
         if values[name] and name != "encoder.path":
             raise UserError(f"{name} is given twice: name one folder")
         values[name].append(str(Path(value).expanduser()))
-    root, cache = (next(iter(values[name]), None) for name in ("data.root", "data.cache"))
+    root, cache = (values[name][0] if values[name] else None for name in ("data.root", "data.cache"))
     return {"root": root, "encoders": tuple(values["encoder.path"]), "cache": cache}
 
 
-def print_outcomes(outcomes: Outcomes, folder: Path) -> None:
+def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
     """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
     out = make_console()
     for entry in outcomes.list_entries(FAILS):
