@@ -55,36 +55,28 @@ def needs_training(analysis: dict[str, Any]) -> bool:
     return bool(analysis.get("trains", False))
 
 
-def name_subjects(rows: Sequence[Run]) -> list[SubjectNames]:
-    """Name each run's encoder, task and method, in the order of ``rows``.
+def name_subjects(runs: Sequence[Run]) -> list[SubjectNames]:
+    """Name each run's encoder, task and method, in the order of ``runs``.
 
     Append the settings in which runs of the same task, encoder and method differ: those of encoder and calibration to
-    their own name, all others to the task's.
-
-    Raises:
-        UserError: two runs of an analysis without training get the same names, as runs do that differ in seeds only.
+    their own name, all others to the task's. UserError if runs of an analysis without training differ in seeds only.
     """
-    varying = find_varying_settings(list(rows))
+    varying = find_varying_settings(list(runs))
     subject_names = []
-    for row in rows:
-        names = dict(zip(("task", "encoder", "calibration"), read_run_names(row.cfg), strict=True))
-        for setting, value in zip(varying, list_setting_values(row, varying), strict=True):
+    for run in runs:
+        names = dict(zip(("task", "encoder", "calibration"), read_run_names(run.cfg), strict=True))
+        for setting, value in zip(varying, list_setting_values(run, varying), strict=True):
             section, _, key = setting.partition(".")
-            named = section if section in names else "task"
-            names[named] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
+            part_of_name = section if section in names else "task"
+            names[part_of_name] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
         subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
-    if len(set(subject_names)) < len(subject_names) and not needs_training(rows[0].cfg.analysis):
+    if len(set(subject_names)) < len(subject_names) and not needs_training(runs[0].cfg.analysis):
         raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
     return subject_names
 
 
 def read_claimed_rows(folder: Path, name: str) -> tuple[list[TidyRow], list[str]] | None:
-    """Read rows that a claim is judged by, and how their setting differs from the paper's; None without an analysis.
-
-    Raises:
-        UserError: the analysis writes no such rows.
-        OSError, ValueError, LookupError, TypeError: as `read_rows` raises them.
-    """
+    """Read rows that a claim is judged by, and how their setting differs from the paper's; None if there are none."""
     if not os.path.lexists(folder / ABOUT_FILE):
         return None
     about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
@@ -95,31 +87,22 @@ def read_claimed_rows(folder: Path, name: str) -> tuple[list[TidyRow], list[str]
 
 
 def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":
-    """Make the tables that are written as Parquet: name -> table.
-
-    Raises:
-        UserError: a column has values of several kinds.
-    """
+    """Make the tables that are written as Parquet: name -> table; UserError if a column mixes kinds of values."""
     import pyarrow
 
     from isobench.common.tidy import list_columns, make_table
 
     tables = {}
-    for name, own in rows.items():
+    for name, observations in rows.items():
         try:
-            tables[name] = make_table(list_columns(own))
+            tables[name] = make_table(list_columns(observations))
         except pyarrow.ArrowException as error:
             raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
     return tables
 
 
 def read_stored_rows(folder: Path, names: Iterable[str] | None = None) -> Rows:
-    """Read the rows that an analysis wrote, some of them or all.
-
-    Raises:
-        OSError: about.json or a file is missing.
-        ValueError: one is damaged, or has other bytes than the analysis wrote.
-    """
+    """Read the rows that an analysis wrote, some of them or all; ValueError if a file was changed since."""
     import pyarrow.parquet
 
     digests = read_json(folder / ABOUT_FILE, RECORD_LIMIT)["sha256"]

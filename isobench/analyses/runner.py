@@ -55,12 +55,7 @@ GUIDE = "an analysis is a module with compute and show (docs/how-to/analyses.md)
 def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     """Carry out the analysis in these runs' config: write its rows, print its tables and draw its figures.
 
-    Args:
-        experiment: the experiment; it names the folder.
-        runs: those of its grid; all have the same ``analysis`` settings.
-
-    Raises:
-        UserError: the analysis has no such setting, data or weights are missing, or the folder can't be written.
+    ``experiment`` names the folder. All runs have the same ``analysis`` settings.
     """
     first = runs[0].cfg
     probe_hub_if_needed(run.cfg for run in runs)
@@ -94,7 +89,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
 def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> Shown | None:
     """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
 
-    Without a finished run, print a line that says so, and return None. Arguments and errors as of ``run_analysis``.
+    Without a finished run, print a line that says so, and return None.
     """
     finished = [run for run in runs if run.record is not None and run.record.status == "finished"]
     if finished:

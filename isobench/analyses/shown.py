@@ -73,14 +73,14 @@ class Shown:
 def show_all(rows: Rows) -> Shown:
     """Show rows as they are, a table for each name, cut if it is long: for an analysis without ``show``."""
     tables, notes = [], []
-    for name, own in rows.items():
-        columns = list(dict.fromkeys(column for row in own for column in row))
+    for name, observations in rows.items():
+        columns = list(dict.fromkeys(column for row in observations for column in row))
         table = make_table(name, columns, ())
-        for row in own[:LONGEST_TABLE]:
+        for row in observations[:LONGEST_TABLE]:
             table.add_row(*(_format_value(row.get(column)) for column in columns))
         tables.append(table)
-        if len(own) > LONGEST_TABLE:
-            notes.append(f"{name}: the first {LONGEST_TABLE} of {len(own):,} rows; {name}.parquet has all.")
+        if len(observations) > LONGEST_TABLE:
+            notes.append(f"{name}: the first {LONGEST_TABLE} of {len(observations):,} rows; {name}.parquet has all.")
     return Shown(tables, {}, notes)
 
 
@@ -95,13 +95,9 @@ def format_number(value: float | None, form: str) -> str:
 
 
 def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:
-    """Make an empty table.
+    """Make an empty table: headings of left-aligned columns, which fold, then of right-aligned ones.
 
-    Args:
-        title: the table's title.
-        labels: headings of the left-aligned columns, which fold onto more lines where they are too wide.
-        numbers: headings of the right-aligned columns after them.
-        wrap_numbers: let right-aligned columns wrap too.
+    ``wrap_numbers`` lets the right-aligned columns wrap too.
     """
     table = Table(title=title, title_justify="left", header_style="bold")
     for heading in labels:
@@ -136,13 +132,13 @@ def build_comparison_tables(
     }
     columns = list(dict.fromkeys(name for cells in ours.values() for name in cells))
     if set(columns).isdisjoint(content.columns):
-        own, printed = (
+        measured, printed = (
             make_table(title, labels, columns),
             make_table(f"{title} (the paper's numbers)", labels, content.columns),
         )
-        _add_rows(own, "", ours, columns)
+        _add_rows(measured, "", ours, columns)
         _add_rows(printed, "", theirs, list(content.columns), style="dim")
-        return [own, printed]
+        return [measured, printed]
     comparison = make_table(title, ("", *labels), columns)
     _add_rows(comparison, "ours", ours, columns)
     comparison.add_section()

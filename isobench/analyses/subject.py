@@ -32,15 +32,15 @@ class Subject:
     vectors are asked for does not matter.
 
     Args:
-        row: a run of the experiment's grid; its record is None unless it was trained.
+        run: a run of the experiment's grid; its record is None unless it was trained.
         names: its names in tables and figures, if the config's own don't tell it from other subjects.
     """
 
-    def __init__(self, row: Run, names: SubjectNames | None = None) -> None:
-        self.cfg, self.folder = row.cfg, row.folder
-        self.record = row.record and row.folder.read_record()  # a row's record lacks what monitors noted
-        self.encoder, self.task, self.method = names or name_subjects([row])[0]
-        self.encoder_notes, self.task_notes = find_encoder_differences(row.cfg), find_task_differences(row.cfg)
+    def __init__(self, run: Run, names: SubjectNames | None = None) -> None:
+        self.cfg, self.folder = run.cfg, run.folder
+        self.record = run.record and run.folder.read_record()  # a Run's record lacks what monitors noted
+        self.encoder, self.task, self.method = names or name_subjects([run])[0]
+        self.encoder_notes, self.task_notes = find_encoder_differences(run.cfg), find_task_differences(run.cfg)
         self.warnings: list[str] = []
 
     @cached_property
@@ -126,9 +126,7 @@ def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
 def collect_scale_notes(subjects: Sequence[Subject], *kinds: str) -> list[str]:
     """List, each once, how the subjects' encoders, tasks or both differ from the paper's.
 
-    Args:
-        subjects: what the analysis looked at.
-        kinds: ``encoder``, ``task`` or both.
+    ``kinds`` are ``encoder``, ``task`` or both.
     """
     notes = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
     return list(dict.fromkeys(notes))

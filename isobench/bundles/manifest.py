@@ -73,11 +73,7 @@ def format_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(bundle: Path) -> Manifest:
-    """Read a bundle's manifest, and check its checksum, its shape, and that its runs and files agree.
-
-    Raises:
-        UserError: the folder is no bundle, or its manifest is damaged, was changed, or is another version's.
-    """
+    """Read a bundle's manifest, and check its checksum, its shape, and that its runs and files agree."""
     if not bundle.is_dir():
         raise UserError(f"{bundle} is no folder: name the folder of a bundle")
     refuse_former_bundle(bundle)

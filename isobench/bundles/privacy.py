@@ -57,9 +57,11 @@ def require_no_secret(path: str, content: bytes) -> None:
 
     The message names the file and never the secret.
     """
-    for kind, pattern in TOKENS.items():
+    for description, pattern in TOKENS.items():
         if pattern.search(content):
-            raise UserError(f"{path} holds what looks like {kind}, so nothing is exported: don't publish this run")
+            raise UserError(
+                f"{path} holds what looks like {description}, so nothing is exported: don't publish this run"
+            )
     for name, value in os.environ.items():
         if SECRET_VARIABLE.search(name) and len(value) >= MIN_SECRET and value.encode() in content:
             raise UserError(f"{path} holds the value of {name}, so nothing is exported: don't publish this run")
@@ -209,9 +211,9 @@ def list_user_names() -> list[str]:
 
 
 def find_remains(names: Iterable[str], texts: Iterable[bytes]) -> list[str]:
-    """Find which names an anonymous bundle's texts still have: of files and folders, and ordinary words; sorted.
+    """Find which of these names of machines and users, and which names of files and folders, are in texts; sorted.
 
-    ``names`` are those of machines and users.
+    Names of files and folders are what `hide_paths` left. Machines and users only remain if they are ordinary words.
     """
     last_part = re.compile(rf"{HIDDEN}/([^\s,;\](){{}}'\"\\]+)".encode())
     found = {match.decode("utf-8", "replace") for text in texts for match in last_part.findall(text)}

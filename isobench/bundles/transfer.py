@@ -228,7 +228,7 @@ def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:
 
 @dataclass(frozen=True)
 class Imported:
-    """Say what an import did: the manifest, the keys of new runs, and the new files of the analysis."""
+    """What an import did: the manifest, the keys of new runs, and the new files of the analysis."""
 
     manifest: Manifest
     new_runs: list[str]
@@ -238,13 +238,8 @@ class Imported:
 def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manifest]) -> Imported:
     """Add a bundle's runs to an output folder. A run that is there already stays as it is.
 
-    The bundle is verified before anything is written. Then the bytes are imported that the verified manifest
-    lists, and no others. Nothing that the bundle names is imported as code, opened or run.
-
-    Args:
-        bundle: the bundle's folder.
-        output_dir: the output folder, which is made if it is missing.
-        verify: verifies the whole folder, raises UserError if anything fails, and returns the manifest.
+    ``verify`` checks the whole folder before anything is written. Then the bytes are imported that the verified
+    manifest lists, and no others. Nothing that the bundle names is imported as code, opened or run.
 
     Raises:
         UserError: the bundle fails, or a run is in the output folder with other results; then nothing is imported.
@@ -311,8 +306,8 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
         elif not (folder / RECORD_FILE).exists() and folder.is_dir() and read_live_heartbeat(folder):
             conflicts.append(f"{folder} is being carried out")
     for target, copy in sources.items():
-        decides = target.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
-        if decides and os.path.lexists(target) and not _has_content(target, copy):
+        is_decisive = target.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
+        if is_decisive and os.path.lexists(target) and not _has_content(target, copy):
             conflicts.append(f"{target} has other content")
     if conflicts:
         more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""

@@ -25,11 +25,9 @@ at_least, at_most, above, below = Ge, Le, Gt, Lt
 
 @dataclass(frozen=True)
 class Bound:
-    """A condition on a value.
+    """A condition on a value of the hint's type.
 
-    Args:
-        is_met: whether a value of the hint's type fulfils the condition.
-        message: what to say after ``SETTING=VALUE`` of a value that does not, such as "must be a name".
+    ``message`` is what to say after ``SETTING=VALUE`` of a value that does not meet it, such as "must be a name".
     """
 
     is_met: Callable[[Any], bool]
@@ -107,18 +105,12 @@ def check_value(name: str, value: Any, hint: Any) -> None:
         name: the setting, as a user writes it, such as ``optimization.lr``; empty for a whole config.
         value: its value.
         hint: its type hint; ``Annotated`` carries bounds, ``X | None`` allows null.
-
-    Raises:
-        UserError: one line that names the setting, its value, and what it must be.
     """
     _validate(name, value, hint, strict=True)
 
 
 def convert_value(name: str, value: Any, hint: Any) -> Any:
-    """Convert a plain value, as a YAML or JSON file holds it, to its hint's type: a mapping to a dataclass.
-
-    Args and errors are those of ``check_value``.
-    """
+    """Convert a plain value, as a YAML or JSON file holds it, to its hint's type: a mapping to a dataclass."""
     return _validate(name, value, hint, strict=False)
 
 
@@ -137,8 +129,8 @@ def read_hints(kind: Any) -> dict[str, Any]:
 
 def find_section(hint: Any) -> Any:
     """Return the dataclass or TypedDict that a hint names, perhaps in a list or with null beside it; else None."""
-    kinds = [option for option in (hint, *get_args(hint)) if isinstance(option, type)]  # a bound is none
-    options = [kind for kind in kinds if is_dataclass(kind) or is_typeddict(kind)]
+    classes = [option for option in (hint, *get_args(hint)) if isinstance(option, type)]  # a bound is none
+    options = [class_ for class_ in classes if is_dataclass(class_) or is_typeddict(class_)]
     return options[0] if options else None
 
 
@@ -159,10 +151,10 @@ def _make_adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _explain(name: str, hint: Any, error: ErrorDetails) -> str:
-    places = "".join(f"[{place}]" if isinstance(place, int) else f".{place}" for place in error["loc"])
-    name = f"{name}{places}".lstrip(".")
+    keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"])
+    name = f"{name}{keys}".lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        *parents, typed = [place for place in error["loc"] if isinstance(place, str)]
+        *parents, typed = [key for key in error["loc"] if isinstance(key, str)]
         for parent in parents:
             hint = read_hints(find_section(hint))[parent]
         return f"there is no setting {name}: {suggest_nearest(typed, read_hints(find_section(hint)))}"
@@ -172,7 +164,7 @@ def _explain(name: str, hint: Any, error: ErrorDetails) -> str:
     if error["type"] == "literal_error":
         choices = re.findall("'([^']*)'", error["ctx"]["expected"])
         return f"{name}={value} is not known: {suggest_nearest(str(value), choices)}"
-    kind = TYPE_NAMES.get(error["type"].partition("_")[0])
-    if kind and error["type"] != "bound":
-        return f"{name}={value} must be {kind}"
+    type_name = TYPE_NAMES.get(error["type"].partition("_")[0])
+    if type_name and error["type"] != "bound":
+        return f"{name}={value} must be {type_name}"
     return f"{name}={value} {error['msg'].replace('Input should be', 'must be')}"

@@ -27,8 +27,7 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     """Raise UserError for a setting without a name, a setting given twice, or a list of options such as tasks.
 
     Hydra would silently drop some of them: it takes the last value of a setting. Of ``task=[rte,sst2]`` it takes
-    each setting from the last option that has it. Flags such as ``-m`` are not checked, nor are chains of methods,
-    such as ``calibration=[a,b]``.
+    each setting from the last option that has it.
     """
     for folder in map(Path, split_config_dirs(arguments)[0]):
         if folder.name in list_config_groups() and not any(
@@ -53,8 +52,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
                 "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
             )
             raise UserError(f"{argument}: a run has one {name}: {advice}")
-        names = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip().startswith("{") else []
-        if twice := next((word for word in names if names.count(word) > 1), None):
+        entries = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip().startswith("{") else []
+        if twice := next((entry for entry in entries if entries.count(entry) > 1), None):
             raise UserError(f"{argument}: {twice} is given twice: leave one out")
         if message := explain_removed(name):
             raise UserError(message)
@@ -90,10 +89,7 @@ def drop_launch_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def expand_home_folders(setting: str) -> str:
-    """Write out the home folder where a path in a setting begins with ``~``.
-
-    Shells don't do this in ``encoder.path=~/x``. Settings without such a path stay as they are.
-    """
+    """Write out the home folder where a path in a setting begins with ``~``: shells don't in ``encoder.path=~/x``."""
     key, equals, value = setting.partition("=")
     return f"{key}{equals}{HOME_FOLDER.sub(_expand_home, value)}" if key.lstrip("+") in PATHS else setting
 

@@ -69,7 +69,7 @@ def explain_config_error(error: BaseException) -> str:
         if match := re.search(pattern, text):
             return advice.format(*match.groups())
     if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
-        return explain_unknown_key(match[1])
+        return _explain_unknown_key(match[1])
     return _format_first_line(str(error))
 
 
@@ -108,14 +108,14 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
     ]
     reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
     if value.strip().startswith("{"):
-        form = f"'{key}={{NAME: \"VALUE\"}}'"
-        return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {form}"
+        example = f"'{key}={{NAME: \"VALUE\"}}'"
+        return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {example}"
     return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
 
 
 def _explain_key_error(key: str, text: str) -> str:
     if "is not in struct" in text or "not in '" in text:
-        return explain_unknown_key(key)
+        return _explain_unknown_key(key)
     if "missing mandatory value" in text.lower():
         return f"{key} must be set: add {key}=..."
     if match := re.search(r"Value '(.*?)'.* (?:could not be converted to|is not a valid) (Integer|Float|bool)", text):
@@ -127,7 +127,7 @@ def _explain_key_error(key: str, text: str) -> str:
     return f"{key}: {_format_first_line(text)}"
 
 
-def explain_unknown_key(key: str) -> str:
+def _explain_unknown_key(key: str) -> str:
     """Explain that a setting does not exist, and name the nearest that do."""
     if message := explain_removed(key):
         return message
@@ -141,9 +141,9 @@ def explain_unknown_key(key: str) -> str:
         )
     if (parents, name) == (["calibration"], "then"):
         return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
-    group = "/".join(part for part in parents if part != "then")
+    group = "/".join(parent for parent in parents if parent != "then")
     settings = {} if is_dataclass(node) else _list_option_settings(group)
-    if having := [f"{group}={option}" for option, own in settings.items() if name in own]:
+    if having := [f"{group}={option}" for option, names in settings.items() if name in names]:
         return f"only {', '.join(having)} has the setting {key}"
     typed = [option for option in _list_typed_options(group) if option in settings]
     choices = [setting for option in typed or settings for setting in settings[option]]
@@ -167,9 +167,9 @@ def _list_option_settings(group: str) -> dict[str, list[str]]:
     files = {file.stem: file for folder in folders for file in sorted((folder / group).glob("*.yaml"))}
     contents = {name: yaml.safe_load(file.read_text(encoding="utf-8")) for name, file in files.items()}
     return {
-        name: [key for key in map(str, own) if not key.startswith("_")]
-        for name, own in contents.items()
-        if isinstance(own, dict)
+        name: [key for key in map(str, content) if not key.startswith("_")]
+        for name, content in contents.items()
+        if isinstance(content, dict)
     }
 
 

@@ -365,7 +365,7 @@ def explain_removed(setting: str) -> str | None:
     return f"isobench has no setting {setting} any more: {REMOVED[setting][1]}" if setting in REMOVED else None
 
 
-def drop_removed(name: str, plain: Any) -> Any:
+def _drop_removed(name: str, plain: Any) -> Any:
     """Copy a section that an earlier version may have stored, without the settings that are gone."""
     if not isinstance(plain, dict):
         return plain
@@ -373,7 +373,7 @@ def drop_removed(name: str, plain: Any) -> Any:
     for key, value in plain.items():
         setting = f"{name}.{key}"
         if setting not in REMOVED:
-            kept[key] = drop_removed(setting, value) if setting == "task.generation" else value
+            kept[key] = _drop_removed(setting, value) if setting == "task.generation" else value
         elif value not in (REMOVED[setting][0], None):
             raise UserError(f"{setting}={value} is of an earlier version; {explain_removed(setting)}")
     return kept
@@ -401,20 +401,15 @@ def _find_paper_folder(name: str) -> str:
 
 
 def to_config(cfg: DictConfig) -> Config:
-    """Return the typed config of a composed one, without Hydra's own node; interpolations are resolved.
-
-    Raises:
-        omegaconf.errors.OmegaConfBaseException: a value is missing, or refers to one that does not exist.
-        UserError: an unknown key, a wrong type, a value out of bounds.
-    """
-    own = OmegaConf.create({str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"})
-    return config_from_plain(OmegaConf.to_container(own, resolve=True, throw_on_missing=True))
+    """Return the typed config of a composed one, without Hydra's own node; interpolations are resolved."""
+    settings = OmegaConf.create({str(key): value for key, value in cfg.items_ex(resolve=False) if key != "hydra"})
+    return config_from_plain(OmegaConf.to_container(settings, resolve=True, throw_on_missing=True))
 
 
 def config_from_plain(resolved: Any) -> Config:
     """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
     if isinstance(resolved, dict):
-        resolved = {name: drop_removed(name, value) for name, value in resolved.items()}
+        resolved = {name: _drop_removed(name, value) for name, value in resolved.items()}
     config: Config = convert_value("", resolved, Config)
     return config
 
@@ -423,7 +418,7 @@ def read_section(name: str, plain: Any) -> Any:
     """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
     if name not in (hints := read_hints(Config)):
         raise UserError(f"there is no setting {name}")
-    return convert_value(name, drop_removed(name, plain), hints[name])
+    return convert_value(name, _drop_removed(name, plain), hints[name])
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

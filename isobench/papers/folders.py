@@ -1,8 +1,8 @@
 """Find the papers: folders with a paper.yaml, each of which is also a folder of configs and a package of Python.
 
-There are three kinds: those that come along (experiments/), those of installed packages (entry points of the group
-``isobench.papers``), and those that the user names with ``--paper FOLDER``. Hydra reads the configs in all of them
-(hydra_plugins/isobench.py). Python imports the modules in a folder as ``isobench_papers.NAME`` (isobench_papers.py).
+They come along (experiments/), with installed packages (entry points of the group ``isobench.papers``), or by
+``--paper FOLDER``. Hydra reads their configs (hydra_plugins/isobench.py), and Python imports their modules as
+``isobench_papers.NAME`` (isobench_papers.py).
 """
 
 import importlib.util
@@ -34,9 +34,6 @@ WANTED = {
 def take_paper_flags(arguments: Sequence[str]) -> list[str]:
     """Take ``--paper FOLDER`` out of a command's arguments, and make these papers known to it and to its workers.
 
-    Returns:
-        The other arguments.
-
     Raises:
         UserError: a folder is no paper, two papers have one name, or two folders have a config of one name.
     """
@@ -52,16 +49,12 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
             raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))
     environment.note_papers(list(dict.fromkeys(folders)))
-    check_configs(find_papers())
+    _check_configs(find_papers())
     return others
 
 
 def find_papers() -> dict[str, Path]:
-    """Find every paper: name -> folder, by name.
-
-    Raises:
-        UserError: a named folder is no paper, or two papers have one name.
-    """
+    """Find every paper: name -> folder, by name."""
     return _find_papers(experiments_dir(), tuple(environment.read_papers()))
 
 
@@ -110,7 +103,7 @@ def _find_installed() -> Iterator[tuple[str, Path]]:
         yield entry.name, Path(next(iter(spec.submodule_search_locations)))
 
 
-def check_configs(papers: dict[str, Path]) -> None:
+def _check_configs(papers: dict[str, Path]) -> None:
     """Raise UserError if two folders have a config of one name: Hydra would silently take the first one."""
     first: dict[tuple[str, str], Path] = {}
     for folder in (Path(conf_dir()), *papers.values()):
@@ -122,19 +115,15 @@ def check_configs(papers: dict[str, Path]) -> None:
 
 
 def read_checked_yaml(
-    file: Path, form: Any, names: Sequence[str], loader: type[yaml.SafeLoader] = yaml.SafeLoader
+    file: Path, content_type: Any, names: Sequence[str], loader: type[yaml.SafeLoader] = yaml.SafeLoader
 ) -> Any:
     """Read a paper's YAML file; a mistake in it is a UserError that names its line or its entry.
 
-    Args:
-        file: the file.
-        form: the type that pydantic makes of the content.
-        names: entries that the file can have, to suggest one for a misspelt entry.
-        loader: of the YAML.
+    ``names`` are entries that the file can have, to suggest one for a misspelt entry.
     """
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), loader)
-        return TypeAdapter(form).validate_python(content, strict=True)
+        return TypeAdapter(content_type).validate_python(content, strict=True)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{file}{line}: {error.problem or 'this is no YAML'}: correct it") from error
@@ -153,5 +142,5 @@ def _describe_mistake(error: ValidationError, names: Sequence[str]) -> str:
     elif first["type"] == "literal_error":
         wanted = f"write {first['ctx']['expected']}"
     else:
-        wanted = next((words for start, words in WANTED.items() if first["type"].startswith(start)), first["msg"])
+        wanted = next((advice for start, advice in WANTED.items() if first["type"].startswith(start)), first["msg"])
     return f"{entry}: {wanted}" if entry else wanted

@@ -30,24 +30,24 @@ class PrintedNumber(float):
         return self.text
 
 
-class PrintedNumberLoader(yaml.SafeLoader):
+class _PrintedNumberLoader(yaml.SafeLoader):
     """A YAML loader whose floats are `PrintedNumber`."""
 
 
-PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.construct)
+_PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.construct)
 
 
 PrintedValue = InstanceOf[PrintedNumber] | Annotated[int, Strict()]
 
 
-class PublishedPart(BaseModel):
+class _PublishedPart(BaseModel):
     """A part of published.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
 
     # defer_build: validators are built at first use, so that --help does not wait for them
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
-class PublishedColumn(PublishedPart):
+class PublishedColumn(_PublishedPart):
     """What a column is of: a task, and one of metric, isotropy and time."""
 
     task: str
@@ -61,7 +61,7 @@ class PublishedColumn(PublishedPart):
     time: Literal["minutes"] | None = Field(default=None, description="minutes of training an epoch")
 
 
-class PublishedTable(PublishedPart):
+class PublishedTable(_PublishedPart):
     """One table of a paper. Columns and rows go by their printed names; a row may lack columns."""
 
     what: str = Field(description="one line on the table")
@@ -116,8 +116,7 @@ def find_average(table: PublishedTable, encoder: str, method: str) -> PrintedCel
 def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, PrintedValue]]]:
     """Find the row of others' numbers that the paper, or another version of it, repeats.
 
-    Returns:
-        The row's heading, and encoder -> column -> number; no encoders if there is no such row.
+    Return its heading, and encoder -> column -> number; no encoders if there is no such row.
     """
     if table.reported_from is None:
         return "Reported", table.reported
@@ -170,6 +169,6 @@ def load_tables(paper: str) -> dict[str, PublishedTable]:
         return {}
     fields = [*PublishedTable.model_fields, *PublishedColumn.model_fields]
     tables: dict[str, PublishedTable] = read_checked_yaml(
-        file, dict[str, PublishedTable], fields, PrintedNumberLoader
+        file, dict[str, PublishedTable], fields, _PrintedNumberLoader
     )
     return tables

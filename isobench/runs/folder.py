@@ -99,22 +99,14 @@ Its command prune removes runs only from folders that have a file of this name.
 
 
 def mark_output_folder(output_dir: str | Path) -> None:
-    """Write the file that marks an output folder as isobench's, if it has none yet; the folder must exist.
-
-    Raises:
-        OSError: the folder can't be written.
-    """
+    """Write the file that marks an output folder as isobench's, if it has none yet; the folder must exist."""
     marker = marker_file(output_dir)
     if not os.path.lexists(marker):
         write_text(marker, MARKER_TEXT, flush=False)
 
 
 def remove_empty_output_folder(output_dir: str | Path) -> None:
-    """Remove an output folder with nothing in it but its mark.
-
-    Raises:
-        OSError: there is something else in it, or it can't be removed.
-    """
+    """Remove an output folder with nothing in it but its mark; OSError if there is more in it."""
     if list(Path(output_dir).iterdir()) == [marker_file(output_dir)]:
         marker_file(output_dir).unlink()
     Path(output_dir).rmdir()
@@ -133,11 +125,7 @@ class RunFolder:
         return self.path / RECORD_FILE
 
     def read_record(self) -> RunRecord | None:
-        """Read the record; None if the run has not ended.
-
-        Raises:
-            UserError: the record is damaged, of another format, or another run's. The message names the file.
-        """
+        """Read the record; None if the run has not ended, UserError if it is damaged or another run's."""
         try:
             record = read_record_file(self.result_file)
         except (FileNotFoundError, NotADirectoryError):
@@ -169,11 +157,8 @@ class RunFolder:
         """Hold the run's lock while the block runs, and yield True; yield False if another process holds it.
 
         The system frees the lock of a process that dies.
-
-        Raises:
-            StorageError: the folder can't be written to, or its file system has no locks.
         """
-        fresh = not self.path.exists()
+        is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             mark_output_folder(self.path.parent.parent)
@@ -191,7 +176,7 @@ class RunFolder:
         try:
             yield True
         except UserError:
-            if fresh and not any((self.path / CHECKPOINTS_FOLDER).glob("*")):
+            if is_new and not any((self.path / CHECKPOINTS_FOLDER).glob("*")):
                 self._remove_folder()  # a run that could not start leaves nothing
             raise
         except OSError as error:
@@ -211,9 +196,9 @@ class RunFolder:
         write_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name), flush=False)
 
     def remove_leftovers(self, record: RunRecord) -> None:
-        """Remove what remains if a process was killed just after it had written the record of a finished run.
+        """Remove checkpoints, heartbeat and temporary files of a process killed just after it had written the record.
 
-        This means checkpoints, the heartbeat, and temporary files. In a folder that can't be written they stay.
+        In a folder that can't be written they stay.
         """
         if record.status != "finished":
             return

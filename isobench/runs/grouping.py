@@ -1,8 +1,7 @@
 """Group runs: find the settings that tell them apart, and the runs that differ in their seeds only.
 
-Besides the settings of their configs, runs have two that no config names: ``task.data`` and ``encoder.weights``.
-Their values say where data and weights come from, with the start of their fingerprints. Runs on other data, or with
-other weights, are therefore never taken for seeds of one configuration, even if their configs are the same.
+Two more settings, ``task.data`` and ``encoder.weights``, hold where data and weights come from with the start of
+their fingerprints. So runs on other data or weights are never taken for seeds of one configuration.
 """
 
 from collections.abc import Sequence
@@ -36,28 +35,32 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
     return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
-def find_varying_settings(rows: list[Run]) -> list[str]:
+def find_varying_settings(runs: list[Run]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
     A setting that one run has and another lacks counts as null in the other. A setting of ``PROTOCOL_SETTINGS`` or
     ``SOURCE_SETTINGS`` varies also if it differs between the methods of a task and encoder.
     """
     by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
-    for row in rows:
-        parts = (*(getattr(row.cfg, name) for name in VARYING_SECTIONS), *read_fingerprints(row))
-        by_sections.setdefault(tuple(map(id, parts)), row)
+    for run in runs:
+        shared_objects = (*(getattr(run.cfg, name) for name in VARYING_SECTIONS), *read_fingerprints(run))
+        by_sections.setdefault(tuple(map(id, shared_objects)), run)
     settings_by_names: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in by_sections.values():
-        task, encoder, method = read_run_names(row.cfg)
-        sources = dict(zip(SOURCE_SETTINGS, read_fingerprints(row), strict=True))  # equal in copies elsewhere
-        settings = {k: v for k, v in flatten_settings(row.cfg).items() if k not in NOT_COMPARED} | sources
+    for run in by_sections.values():
+        task, encoder, method = read_run_names(run.cfg)
+        sources = dict(zip(SOURCE_SETTINGS, read_fingerprints(run), strict=True))  # equal in copies elsewhere
+        settings = {
+            setting: value for setting, value in flatten_settings(run.cfg).items() if setting not in NOT_COMPARED
+        } | sources
         protocol = {key: settings[key] for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)
         settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}
-    for several in settings_by_names.values():
-        names = dict.fromkeys(name for settings in several for name in settings)
-        varying |= {n: None for n in names if len({str(settings.get(n)) for settings in several}) > 1}
+    for settings_of_runs in settings_by_names.values():
+        names = dict.fromkeys(name for settings in settings_of_runs for name in settings)
+        for name in names:
+            if len({str(settings.get(name)) for settings in settings_of_runs}) > 1:
+                varying[name] = None
     return list(varying)
 
 
@@ -66,8 +69,8 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
     settings = {
         f"{name}.{key}": value for name in VARYING_SECTIONS for key, value in to_plain(getattr(cfg, name)).items()
     }
-    for part in NESTED_SETTINGS:
-        settings |= {f"{part}.{key}": value for key, value in (to_plain(settings.pop(part)) or {}).items()}
+    for section in NESTED_SETTINGS:
+        settings |= {f"{section}.{key}": value for key, value in (to_plain(settings.pop(section)) or {}).items()}
     for depth, method in enumerate(split_chain(cfg.calibration)):
         settings |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
     settings.pop("calibration.then", None)  # its settings are listed one by one
@@ -90,46 +93,46 @@ def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
     return short_names
 
 
-def group_over_seeds(rows: list[Run], varying: list[str]) -> list[list[Run]]:
+def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Run]] = {}
-    for row in rows:
-        key = (*read_run_names(row.cfg), *list_setting_values(row, varying))
-        groups.setdefault(key, []).append(row)
+    for run in runs:
+        key = (*read_run_names(run.cfg), *list_setting_values(run, varying))
+        groups.setdefault(key, []).append(run)
     return list(groups.values())
 
 
-def read_scale_differences(row: Run) -> list[str]:
+def read_scale_differences(run: Run) -> list[str]:
     """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
 
     An experiment without a paper reproduces none: then only what is true without a paper is said.
     """
-    differences = row.record.scale.differs if row.record else find_scale_differences(row.cfg)
-    return differences if row.cfg.experiment.paper else drop_paper_remarks(differences)
+    differences = run.record.scale.differs if run.record else find_scale_differences(run.cfg)
+    return differences if run.cfg.experiment.paper else drop_paper_remarks(differences)
 
 
-def read_fingerprints(row: Run) -> tuple[dict[str, str], dict[str, str]]:
+def read_fingerprints(run: Run) -> tuple[dict[str, str], dict[str, str]]:
     """Return the fingerprints of a run's data and weights; empty if its identity was not computed."""
-    identity = row.identity or NOT_IDENTIFIED
+    identity = run.identity or NOT_IDENTIFIED
     return identity.data, identity.encoder
 
 
-def list_setting_values(row: Run, names: Sequence[str]) -> list[str]:
+def list_setting_values(run: Run, names: Sequence[str]) -> list[str]:
     """List a run's values of the named settings, with a dash where its method has no such setting."""
-    return [str(read_value(row, name)) for name in names]
+    return [str(read_value(run, name)) for name in names]
 
 
-def read_value(row: Run, name: str) -> Any:
+def read_value(run: Run, name: str) -> Any:
     """Read a run's value of a setting, or of its sources; a dash if it has none."""
-    return read_source(row, name) if name in SOURCE_SETTINGS else read_setting(row.cfg, name)
+    return _read_source(run, name) if name in SOURCE_SETTINGS else read_setting(run.cfg, name)
 
 
-def read_source(row: Run, name: str) -> str:
+def _read_source(run: Run, name: str) -> str:
     """Say where a run's data or weights come from, with the start of their fingerprint; a dash if it isn't known."""
     position = SOURCE_SETTINGS.index(name)
-    fingerprint = read_fingerprints(row)[position]
-    place = (describe_source(row.cfg.task, row.cfg.data), describe_weights(row.cfg.encoder))[position]
-    return f"{place} ({sha256_json(fingerprint)[:8]})" if fingerprint else "-"
+    fingerprint = read_fingerprints(run)[position]
+    source = (describe_source(run.cfg.task, run.cfg.data), describe_weights(run.cfg.encoder))[position]
+    return f"{source} ({sha256_json(fingerprint)[:8]})" if fingerprint else "-"
 
 
 def read_setting(cfg: Config, name: str) -> Any:
@@ -146,30 +149,21 @@ def read_setting(cfg: Config, name: str) -> Any:
 def label_runs(runs: Sequence[Run], keep_labels: bool = False) -> None:
     """Write into each run's ``tracking.label`` what tells it from the others, beside task, encoder, method and seed.
 
-    Args:
-        runs: the runs, whose configs get the label.
-        keep_labels: leave a run its label if it has one (the user's), or if nothing tells it from the others.
+    With ``keep_labels`` a run keeps the label that it has (the user's), or if nothing tells it from the others.
     """
     names = find_varying_settings(list(runs))
     names += [name for name in MORE_SETTINGS if len({str(read_setting(run.cfg, name)) for run in runs}) > 1]
     for run in runs:
-        before, label = run.cfg.tracking.label, format_settings(run, names) or None
+        before, label = run.cfg.tracking.label, _format_settings(run, names) or None
         if label and "${" in label:  # a stored config refers to nothing
             label = None
         if label != before and not (keep_labels and (before or not label)):
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, label=label))
 
 
-def format_settings(row: Run, names: Sequence[str]) -> str:
-    """Write a run's values of the named settings, such as ``beta=0.25 lr=1e-05``.
-
-    Settings that the run's method does not have are left out.
-
-    Args:
-        row: the run.
-        names: dotted names of settings; each is shortened to the part that no other of them has.
-    """
-    values = {short: read_value(row, name) for name, short in shorten_setting_names(names).items()}
+def _format_settings(run: Run, names: Sequence[str]) -> str:
+    """Write a run's values of the named settings, such as ``beta=0.25 lr=1e-05``, but for those its method lacks."""
+    values = {short: read_value(run, name) for name, short in shorten_setting_names(names).items()}
     return " ".join(f"{short}={format_value(value)}" for short, value in values.items() if value != "-")
 
 

@@ -4,9 +4,8 @@ The key is the sha256 of everything that decides the result: the settings in ``K
 fingerprints of the data and the pretrained weights, and ``PROTOCOL``. Paths, tracking, and where and how fast the run
 is carried out are left out, so that the same run has the same key on every machine.
 
-A method is identified by its ``name`` and ``version``, a monitor by its name in ``monitors``, and both by their
-settings. ``_target_``, the class that carries them out, is left out: a class may move without making its results
-another run's. So a class that computes something else needs another name, or a higher ``version``.
+``_target_``, the class of a method or a monitor, is left out too: a class may move without making its results another
+run's. So a class that computes something else needs another name, or a higher ``version``.
 """
 
 import hashlib
@@ -51,11 +50,11 @@ class Identifier:
         self.arguments: list[Any] = []  # kept, because an id is one object's only while that object exists
 
     def identify(self, cfg: Config) -> Identity:
-        """Compute a run's identity, as the function of this name does, with its errors."""
+        """Compute a run's identity."""
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
         decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
-        return Identity(hash_decisive(cfg, decisive, data, encoder), data, encoder)
+        return Identity(_hash_decisive(cfg, decisive, data, encoder), data, encoder)
 
     def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = (function, *map(id, arguments))
@@ -66,18 +65,12 @@ class Identifier:
 
 
 def compute_key(cfg: Config, data: dict[str, str], encoder: dict[str, str]) -> str:
-    """Compute a run's key from its config and from fingerprints that are known already; reads no file.
-
-    Args:
-        cfg: the run's config.
-        data: the fingerprints of its data, as in its record.
-        encoder: those of its pretrained weights.
-    """
+    """Compute a run's key from its config and from fingerprints that are known already; reads no file."""
     decisive = {name: select_decisive(name, getattr(cfg, name)) for name in KEY_SECTIONS}
-    return hash_decisive(cfg, decisive, data, encoder)
+    return _hash_decisive(cfg, decisive, data, encoder)
 
 
-def hash_decisive(cfg: Config, decisive: dict[str, Any], data: dict[str, str], encoder: dict[str, str]) -> str:
+def _hash_decisive(cfg: Config, decisive: dict[str, Any], data: dict[str, str], encoder: dict[str, str]) -> str:
     """Hash what decides a run's result; ``decisive``: what ``select_decisive`` selects in each section."""
     trainer = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
     origin = {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
@@ -95,31 +88,36 @@ def select_decisive(name: str, section: Any) -> Any:
     if name == "calibration":
         settings = drop_targets_of_chain(settings)
     if name == "monitors":
-        settings = {monitor: drop_target(own) for monitor, own in settings.items()}
+        settings = {monitor: _drop_target(monitor_settings) for monitor, monitor_settings in settings.items()}
     if name in NOT_IN_KEY:
-        settings = {k: v for k, v in settings.items() if k not in NOT_IN_KEY[name]}
-    settings = drop_none(settings)
+        settings = {key: value for key, value in settings.items() if key not in NOT_IN_KEY[name]}
+    settings = _drop_none(settings)
     if name == "task" and "generation" in settings:
-        settings["generation"] = drop_none(restore_removed("task.generation", settings["generation"]))
+        settings["generation"] = _drop_none(restore_removed("task.generation", settings["generation"]))
     return settings
 
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy a ``calibration`` without the ``_target_`` of any of its methods."""
-    method: dict[str, Any] = drop_target(calibration)
+    method: dict[str, Any] = _drop_target(calibration)
     if method.get("then"):
         method["then"] = drop_targets_of_chain(method["then"])
     return method
 
 
-def drop_target(settings: Any) -> Any:
+def _drop_target(settings: Any) -> Any:
     """Copy a method's or a monitor's settings without its ``_target_``; a value that is no mapping is kept."""
-    return {k: v for k, v in settings.items() if k != "_target_"} if isinstance(settings, dict) else settings
+    return (
+        {key: value for key, value in settings.items() if key != "_target_"}
+        if isinstance(settings, dict)
+        else settings
+    )
 
 
-def drop_none(section: Any) -> Any:
-    """Copy a section without its nulls; a value that is no mapping is kept."""
-    return {k: v for k, v in section.items() if v is not None} if isinstance(section, dict) else section
+def _drop_none(section: Any) -> Any:
+    return (
+        {key: value for key, value in section.items() if value is not None} if isinstance(section, dict) else section
+    )
 
 
 def to_plain(section: Any) -> Any:

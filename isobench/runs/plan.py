@@ -1,6 +1,6 @@
 """The plans of an output folder: the runs that its sweeps and imported bundles have, with their keys and settings.
 
-A sweep writes ``OUTPUT_DIR/plans/<hash>.json`` before its first run starts. Who asks for its runs later reads them
+A sweep writes ``OUTPUT_DIR/plans/<hash>.json`` before its first run starts. Later readers find its runs
 there, so that neither the folder's place nor configs, data or weights have to be as they were. The same command,
 given again in the same folder, replaces its plan. A plan is JSON:
 
@@ -97,7 +97,7 @@ class _Values:
         self.known: dict[int, int] = {}  # by the id of an object, which many runs share
 
     def find_place(self, value: Any) -> int:
-        """Return the place of a value in the list, where it is put if it is new."""
+        """Return the position of a value in the list, where it is put if it is new."""
         if id(value) not in self.known:
             plain = to_plain(value)
             text = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
@@ -109,11 +109,7 @@ class _Values:
 
 
 def write_plan(output_dir: str | Path, plan: Plan) -> Path:
-    """Write a plan into an output folder, which is marked as isobench's; an equal file stays as it is.
-
-    Raises:
-        OSError: the folder can't be written.
-    """
+    """Write a plan into an output folder, which is marked as isobench's; an equal file stays as it is."""
     file = locate_plan(output_dir, plan)
     text = format_plan(plan)
     if not file.is_file() or file.read_bytes() != text:
@@ -132,9 +128,7 @@ def locate_plan(output_dir: str | Path, plan: Plan) -> Path:
 def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Plan]:
     """Read the plans of an output folder, in the order in which they were written; name once what can't be read.
 
-    Args:
-        output_dir: the output folder. It takes the place of the one that the plans' configs name.
-        experiment: its plans only; None reads all.
+    ``output_dir`` takes the place of the one that the plans' configs name. ``experiment`` None reads all.
     """
     plans, troubles = read_intact_plans(output_dir)
     for trouble in troubles:
@@ -196,11 +190,8 @@ def format_plan(plan: Plan) -> bytes:
 def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     """Parse a plan's file; nothing in it is composed, interpolated or imported.
 
-    Runs with the same settings in a section share one object: don't change it.
-
-    Args:
-        text: the content of the file.
-        output_dir: the folder that its runs are in; None leaves what their configs say.
+    Runs with the same settings in a section share one object: don't change it. ``output_dir`` None leaves the folder
+    that their configs name.
 
     Raises:
         UserError: a newer version wrote it.
@@ -234,27 +225,23 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Runs that
     an earlier version of isobench carried out are in no plan. They are found by the experiment that their config
     names, and a line on standard error says so.
-
-    Args:
-        output_dir: the output folder.
-        experiment: its runs only; None reads those of all.
     """
     every_plan, troubles = read_intact_plans(output_dir)
     for trouble in troubles:
         _print_once(trouble)
     plans = [plan for plan in every_plan if experiment in (None, plan.experiment)]
-    runs = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
-    rows = [Run.of(cfg, key, identity) for key, (cfg, identity) in runs.items()]
+    planned = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
+    runs = [Run.of(cfg, key, identity) for key, (cfg, identity) in planned.items()]
     if experiment is None or not plans or troubles or has_earlier_sweeps(output_dir):
-        others = list(_read_unplanned_runs(output_dir, experiment, {run_folder_name(key) for key in runs}))
+        others = list(_read_unplanned_runs(output_dir, experiment, {run_folder_name(key) for key in planned}))
         if others and experiment is not None:
             print_note(
                 f"{format_count(len(others), 'run')} of {experiment} in {output_dir} stand in no plan that can be "
                 "read; repeat the commands that you still need, which runs nothing twice"
             )
-        rows += others
-    label_runs(rows)
-    return rows
+        runs += others
+    label_runs(runs)
+    return runs
 
 
 def has_earlier_sweeps(output_dir: str | Path) -> bool:
@@ -269,12 +256,12 @@ def _read_unplanned_runs(output_dir: str, experiment: str | None, planned: Colle
         if folder.name in planned:
             continue
         try:
-            row = read_stored_run(output_dir, folder)
+            run = read_stored_run(output_dir, folder)
         except UserError as error:
             left_out.setdefault(extract_first_line(error).replace(str(folder), "its folder"), []).append(folder)
             continue
-        if experiment in (None, row.cfg.experiment.name):
-            yield row
+        if experiment in (None, run.cfg.experiment.name):
+            yield run
     for reason, folders in left_out.items():
         more = f" and {format_count(len(folders) - 1, 'more run')}" if len(folders) > 1 else ""
         print_note(f"left out: {folders[0]}{more}: {reason}")
@@ -295,8 +282,7 @@ def read_ended_runs(output_dir: str) -> list[Run]:
 def read_stored_run(output_dir: str, folder: Path) -> Run:
     """Read config and record of a run from its folder.
 
-    The row's identity has the key and the fingerprints of the record. Without a record it is None, and the key is
-    the part of it that names the folder.
+    Without a record the run has no identity, and its key is the part that names the folder.
     """
     try:
         record = read_record_file(folder / RECORD_FILE)
@@ -322,10 +308,9 @@ def read_run_config(folder: Path) -> Config:
 
 
 def parse_config(text: str) -> Config:
-    """Parse the text of a run's config.yaml, without its checksum.
+    """Parse the text of a run's config.yaml, without its checksum; a section that is absent has its defaults.
 
-    The configs of many runs share most of their sections. A section with the text of an earlier one is not parsed
-    again, and the configs then hold the same object: don't change it. A section that is absent has its defaults.
+    Configs whose sections have the same text hold the same object, parsed once: don't change it.
 
     Raises:
         yaml.YAMLError, ValueError: it is no YAML, or not what isobench writes.
@@ -348,11 +333,7 @@ def _parse_section(text: str) -> tuple[str, Any]:
 
 
 def _load_yaml(text: str) -> Any:
-    """Parse YAML, with the library in C where there is one.
-
-    Raises:
-        yaml.YAMLError: it is no YAML, or has aliases or deep nesting.
-    """
+    """Parse YAML, with the library in C where there is one; YAMLError for aliases and deep nesting too."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     _require_plain_yaml(yaml.parse(text, loader))
     return yaml.load(text, loader)

@@ -225,12 +225,7 @@ CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text be
 
 
 def read_record_file(file: Path) -> RunRecord:
-    """Read a ``result.json``, and check it as `parse_record` does.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: there is no such file.
-        UserError: the record is damaged, or another version's, in another format.
-    """
+    """Read a ``result.json``, and check it as `parse_record` does; FileNotFoundError if there is none."""
     try:
         text = read_bounded(file, RECORD_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
@@ -243,12 +238,7 @@ def read_record_file(file: Path) -> RunRecord:
 def parse_record(text: bytes, file: Path) -> RunRecord:
     """Parse a record, and check it: its checksum, its shape, and that its scores agree with each other.
 
-    Args:
-        text: the content of a ``result.json``.
-        file: the path that error messages name.
-
-    Raises:
-        UserError: the record is damaged, or another version's, in another format.
+    ``file`` is the path that error messages name. UserError if the record is damaged, or in another version's format.
     """
     try:
         content = orjson.loads(text)  # refuses NaN and infinities
@@ -270,16 +260,12 @@ def _make_damage_error(file: Path, error: Exception) -> UserError:
 
 
 def name_remedy(file: Path, remove: str = "it") -> str:
-    """Say what to do about a run's damaged file: run again, unless it is in a bundle, whose runs are somebody else's.
-
-    ``remove`` is what must be removed to run again.
-    """
+    """Say what to do about a run's damaged file: run again, unless it is in a bundle, whose runs are others'."""
     is_in_bundle = (file.parent.parent.parent / BUNDLE_FILE).exists()
     return "get the bundle again from where it came from" if is_in_bundle else f"remove {remove} to run again"
 
 
 def _describe_damage(error: Exception) -> str:
-    """Say in a few words what is wrong with a record that can't be read."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -296,21 +282,13 @@ def _require_checksum(text: bytes, required: bool) -> None:
 
 
 def add_checksum(text: bytes) -> bytes:
-    """Return a record's text with the entry ``checksum`` at its end: the sha256 of the text without it.
-
-    Args:
-        text: JSON with an indent of one space.
-    """
+    """Return a record's text, JSON with an indent of one space, with its sha256 as last entry ``checksum``."""
     digest = hashlib.sha256(text).hexdigest()
     return text.removesuffix(b"\n}") + f'{CHECKSUM_START}{digest}"\n}}\n'.encode()
 
 
 def format_record(content: dict[str, Any]) -> bytes:
-    """Return the text of a ``result.json`` with this content, and with a checksum of it.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
+    """Return the text of a ``result.json`` with this content and its checksum; ValueError for NaN and infinity."""
     named = {name: value for name, value in content.items() if name != "checksum"}
     return add_checksum(json.dumps(named, indent=1, allow_nan=False).encode())
 
@@ -322,15 +300,11 @@ def write_record_file(file: Path, record: RunRecord) -> None:
 
 
 def _check_epochs(record: RunRecord) -> None:
-    """Check a record's epochs against each other and against its config.
+    """Check a record's epochs against each other and against its config; ValueError or LookupError if they disagree.
 
     Epochs are in order. The score of each is its primary metric on the first dev split, 0 where that is undefined,
     and ``selection`` the same of the split that decides. The reported epoch is the one of the history that
     ``optimization.report`` asks for.
-
-    Raises:
-        ValueError: they disagree, and how.
-        LookupError, TypeError, AttributeError: a part of the config is missing, or of the wrong kind.
     """
     if record.best is None and not record.history:
         return
@@ -355,11 +329,7 @@ def _check_epochs(record: RunRecord) -> None:
 def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
     """Check that the scores of an epoch are its metrics, and that these are numbers.
 
-    Args:
-        epoch: the epoch.
-        primary: the metric that is the score.
-        splits: those that the run is evaluated on: the first gives ``score``, and ``selection`` unless there is a
-            held-out share.
+    The first split gives ``score``, and ``selection`` unless there is a held-out share.
     """
     for split in splits:
         metrics = epoch.metrics(split)

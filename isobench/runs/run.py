@@ -19,7 +19,7 @@ MAX_NAMED_TROUBLES = 20
 
 @dataclass
 class Run:
-    """Hold one run: its config, its folder and its record (None until it has ended; ``state`` says why).
+    """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
 
     The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
     """
@@ -33,10 +33,10 @@ class Run:
 
     @classmethod
     def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
-        """Make the row of the run with this key, and read its record."""
-        row = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
-        row.read_record()
-        return row
+        """Make the run with this key, and read its record."""
+        run = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
+        run.read_record()
+        return run
 
     def read_record(self) -> None:
         """Read the record, or note in ``trouble`` why it can't be read."""
@@ -74,42 +74,42 @@ class Run:
             raise UserError(f"{file} is damaged; {name_remedy(file)} (its config is not this run's)")
 
 
-def check_predictions(rows: Iterable[Run]) -> None:
+def check_predictions(runs: Iterable[Run]) -> None:
     """Check the predictions of every run that a table is made of; it takes longer than reading the records."""
-    for row in rows:
-        row.check_predictions()
+    for run in runs:
+        run.check_predictions()
 
 
-def print_troubles(rows: Iterable[Run]) -> None:
+def print_troubles(runs: Iterable[Run]) -> None:
     """Name the damaged runs on standard error, a line for each."""
-    troubles = [row.trouble for row in rows if row.trouble]
+    troubles = [run.trouble for run in runs if run.trouble]
     for trouble in troubles[:MAX_NAMED_TROUBLES]:
         print_note(trouble)
     if len(troubles) > MAX_NAMED_TROUBLES:
         print_note(f"... and {len(troubles) - MAX_NAMED_TROUBLES} more damaged runs")
 
 
-def find_failure(row: Run) -> str | None:
+def find_failure(run: Run) -> str | None:
     """Return the name of what went wrong in a run; None if nothing did, or the run has not ended."""
-    if row.record is None:
+    if run.record is None:
         return None
-    if row.record.failure:
-        return row.record.failure.name
-    if row.record.best is None:
+    if run.record.failure:
+        return run.record.failure.name
+    if run.record.best is None:
         return "no_result"
-    metrics = row.record.best.metrics(row.cfg.task.dev_splits[0])
+    metrics = run.record.best.metrics(run.cfg.task.dev_splits[0])
     return "constant_predictor" if metrics["constant_predictor"] else None
 
 
-def format_score(row: Run) -> str:
+def format_score(run: Run) -> str:
     """Return a run's score x 100 with the name of what went wrong, or the state of a run that has not ended."""
-    if row.record is None:
-        return row.state
+    if run.record is None:
+        return run.state
     score = ""
-    if best := row.record.best:
-        undefined = best.metrics(row.cfg.task.dev_splits[0]).get(row.cfg.task.primary) is None
+    if best := run.record.best:
+        undefined = best.metrics(run.cfg.task.dev_splits[0]).get(run.cfg.task.primary) is None
         score = "NaN" if undefined else f"{100 * best.score:.2f}"
-    return f"{score} {find_failure(row) or ''}".strip()
+    return f"{score} {find_failure(run) or ''}".strip()
 
 
 def format_run_name(cfg: Config) -> str:

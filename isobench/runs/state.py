@@ -1,8 +1,4 @@
-"""Tell the state of runs: from their records, their heartbeats, and the jobs that were submitted for them.
-
-The heartbeat is ``progress.json`` in a run's folder, renewed every few seconds by a thread of the process that
-carries out the run.
-"""
+"""Tell the state of runs: from their records, their heartbeats, and the jobs that were submitted for them."""
 
 import contextlib
 import json
@@ -39,7 +35,7 @@ STALE_AFTER = 60.0  # seconds of silence after which a run counts as gone
 
 
 class Heartbeat:
-    """A context in which a thread keeps ``progress.json`` fresh.
+    """A context in which a thread renews ``progress.json`` in the run's folder every few seconds.
 
     The file is removed when the context ends well. It stays, marked as interrupted, when the context ends by an
     exception, and stays as it is when the process is killed.
@@ -80,7 +76,7 @@ class Heartbeat:
     def report_training(self, step: int, steps: int, loss: float | None = None, speed: float | None = None) -> None:
         """Note that ``step`` of ``steps`` optimiser steps are done; the next beat writes it.
 
-        ``loss`` is the training loss of the step, ``speed`` in steps per second; None leaves what was noted before.
+        ``speed`` is in steps per second. Where it or the training loss is None, what was noted before stays.
         """
         began = self.beat.state != "training"
         known = {name: value for name, value in {"loss": loss, "speed": speed}.items() if value is not None}
@@ -128,19 +124,15 @@ def is_alive(beat: Beat, folder: Path) -> bool:
 
     The clock of another machine may be wrong. Its beat counts as fresh too if the file's own time is, which the file
     server sets. A time in the future by more than STALE_AFTER is as old as one in the past.
-
-    Args:
-        beat: the run's last beat.
-        folder: the run's folder.
     """
     if beat.state == "interrupted":
         return False
     if beat.machine == socket.gethostname():
-        return is_fresh(beat.updated) and is_process_alive(beat.pid)
-    return is_fresh(beat.updated) or is_fresh(read_file_time(folder / PROGRESS_FILE))
+        return _is_fresh(beat.updated) and is_process_alive(beat.pid)
+    return _is_fresh(beat.updated) or _is_fresh(read_file_time(folder / PROGRESS_FILE))
 
 
-def is_fresh(moment: float) -> bool:
+def _is_fresh(moment: float) -> bool:
     """Return True if a moment, in seconds since 1970, is less than STALE_AFTER away from now."""
     return abs(time.time() - moment) <= STALE_AFTER
 
@@ -198,7 +190,7 @@ class QueuedJob:
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
     """Find the jobs that are still waiting or running, by the names of their runs' folders."""
     submissions = read_submissions(output_dir)
-    in_slurm = list_slurm_jobs() if submissions else set()
+    in_slurm = _list_slurm_jobs() if submissions else set()
     return {
         name: QueuedJob(job, submission.submitted)
         for submission in submissions
@@ -225,7 +217,7 @@ def _name_damaged(file: Path) -> None:
     print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
 
 
-def list_slurm_jobs() -> set[str]:
+def _list_slurm_jobs() -> set[str]:
     """List the ids of this user's jobs and array tasks that wait or run; none where SLURM isn't installed."""
     if shutil.which("squeue") is None:
         return set()
@@ -254,13 +246,7 @@ def wait_for_runs(
     """Wait until every run of a submission has its record, or none of its jobs was there twice in a row.
 
     The records come first, since a scheduler without accounting never reports that a cancelled job is over. Whenever
-    runs have ended, their number is printed.
-
-    Args:
-        output_dir: the output folder.
-        submission: the submission.
-        folders: the folders of its runs.
-        poll: seconds between two looks.
+    runs have ended, their number is printed. ``poll``: seconds between two looks.
     """
     times_without_jobs, printed_count = 0, 0
     while times_without_jobs < 2:
@@ -295,45 +281,41 @@ class RunState:
         return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
 
-def find_run_state(row: Run, queue: Mapping[str, QueuedJob]) -> RunState:
-    """Tell a run's state from its record, its heartbeat and the queued jobs.
+def find_run_state(run: Run, queue: Mapping[str, QueuedJob]) -> RunState:
+    """Tell a run's state; ``queue`` has the queued jobs by the names of their runs' folders.
 
     A failed run that a process is trying again is running; one for which a job was submitted after the failure is
     queued.
-
-    Args:
-        row: the run, with its record.
-        queue: the queued jobs, by the names of their runs' folders.
     """
-    if row.trouble:
+    if run.trouble:
         return RunState("damaged")
-    if row.record is not None and row.record.status != "failed":
+    if run.record is not None and run.record.status != "failed":
         return RunState("done")
-    beat = read_heartbeat(row.folder.path)
-    if beat is not None and is_alive(beat, row.folder.path):
+    beat = read_heartbeat(run.folder.path)
+    if beat is not None and is_alive(beat, run.folder.path):
         return RunState("running", beat, beat.job)
-    queued_job = queue.get(row.folder.path.name)
-    if queued_job and queued_job.since > row.folder.read_end_time():
+    queued_job = queue.get(run.folder.path.name)
+    if queued_job and queued_job.since > run.folder.read_end_time():
         return RunState("queued", beat, queued_job.job)
-    if row.record is not None:
+    if run.record is not None:
         return RunState("failed")
     return RunState("missing" if beat is None else "interrupted", beat)
 
 
-def find_run_states(rows: list[Run]) -> list[RunState]:
+def find_run_states(runs: list[Run]) -> list[RunState]:
     """Find the state of every run; the queue is asked once."""
-    queue = find_queued_jobs(rows[0].cfg.output_dir) if rows else {}
-    return [find_run_state(row, queue) for row in rows]
+    queue = find_queued_jobs(runs[0].cfg.output_dir) if runs else {}
+    return [find_run_state(run, queue) for run in runs]
 
 
-def add_states(rows: list[Run]) -> list[Run]:
-    """Return copies of the rows that name their run's state in ``state``; the queue is asked once."""
-    return [replace(row, state=state.name) for row, state in zip(rows, find_run_states(rows), strict=True)]
+def add_states(runs: list[Run]) -> list[Run]:
+    """Return copies of the runs that name their state in ``state``; the queue is asked once."""
+    return [replace(run, state=state.name) for run, state in zip(runs, find_run_states(runs), strict=True)]
 
 
 def format_state_counts(states: Iterable[RunState]) -> str:
     """Format how many runs are in each state: ``12 runs: 3 done, 1 failed, 8 missing``."""
     counts = Counter(state.name for state in states)
     total = sum(counts.values())
-    parts = [f"{counts[name]} {name}" for name in RUN_STATES if counts[name]]
-    return f"{total} run{'s' if total != 1 else ''}: {', '.join(parts) or 'none'}"
+    phrases = [f"{counts[name]} {name}" for name in RUN_STATES if counts[name]]
+    return f"{total} run{'s' if total != 1 else ''}: {', '.join(phrases) or 'none'}"

@@ -50,14 +50,14 @@ def validate_config(cfg: Config) -> None:
 
 
 def _validate_evaluation(cfg: Config) -> None:
-    every, o = cfg.evaluation.every, cfg.optimization
+    every, optimization = cfg.evaluation.every, cfg.optimization
     why = "compares epochs, and evaluation.every=last scores only one: set evaluation.every=1, or optimization"
-    if every == LAST_EPOCH and o.report == "best":
+    if every == LAST_EPOCH and optimization.report == "best":
         raise UserError(f"optimization.report=best {why}.report=last")
-    if every == LAST_EPOCH and o.patience is not None:
-        raise UserError(f"optimization.patience={o.patience} {why}.patience=null")
-    if every != LAST_EPOCH and every > o.epochs:
-        most = f"at most {o.epochs}, which is optimization.epochs, or {LAST_EPOCH}"
+    if every == LAST_EPOCH and optimization.patience is not None:
+        raise UserError(f"optimization.patience={optimization.patience} {why}.patience=null")
+    if every != LAST_EPOCH and every > optimization.epochs:
+        most = f"at most {optimization.epochs}, which is optimization.epochs, or {LAST_EPOCH}"
         raise UserError(f"evaluation.every={every} must be {most}")
 
 

@@ -21,12 +21,9 @@ TYPED_SECTIONS = {section.name for section in fields(Config)} - {"calibration", 
 
 @dataclass(frozen=True)
 class Composed:
-    """Hold what Hydra makes of some overrides.
+    """What Hydra makes of some overrides.
 
-    Args:
-        cfg: the config.
-        has_reference: whether a setting refers to another one (``${seed}``).
-        options: the option that is chosen in each group.
+    ``has_reference``: whether a setting refers to another one (``${seed}``); ``options``: each group's chosen one.
     """
 
     cfg: Config
@@ -37,14 +34,9 @@ class Composed:
 class Composer:
     """Composes the same configs as Hydra, without asking Hydra for every run.
 
-    A run's overrides are of two kinds: those that change the config's structure, such as choices of groups, and plain
-    values of known settings. A sweep has few different structures and many values. Hydra takes 20 ms for a
-    composition; setting a value takes microseconds. Whatever is not a plain value of a known setting is left to
-    Hydra, its errors included.
-
-    Args:
-        loader: Hydra's loader of configs.
-        base: the sweep's own config.
+    A sweep has few structures, such as choices of groups, and many plain values. Hydra takes 20 ms for a composition;
+    setting a value takes microseconds. Whatever is not a plain value of a known setting is left to Hydra, its errors
+    included.
     """
 
     def __init__(self, loader: ConfigLoader, base: DictConfig) -> None:
@@ -65,11 +57,13 @@ class Composer:
     def compose(self, overrides: Sequence[str]) -> Config:
         """Return the config of one run, its task completed from the user's own files if it reads any."""
         cfg = self._compose(overrides)
-        parts = id(cfg.task), id(cfg.data)
-        if parts not in self.completed:  # kept with what it is made of, because an id lasts as long as its object
-            self.completed[parts] = cfg, complete_config(cfg)
-        whole = self.completed[parts][1]
-        return cfg if whole.task is cfg.task else replace(cfg, task=whole.task, data=whole.data)
+        section_ids = id(cfg.task), id(cfg.data)
+        if (
+            section_ids not in self.completed
+        ):  # kept with what it is made of, because an id lasts as long as its object
+            self.completed[section_ids] = cfg, complete_config(cfg)
+        completed = self.completed[section_ids][1]
+        return cfg if completed.task is cfg.task else replace(cfg, task=completed.task, data=completed.data)
 
     def _compose(self, overrides: Sequence[str]) -> Config:
         values = {text: parsed for text in overrides if (parsed := self.parse_value(text)) is not None}
@@ -95,14 +89,14 @@ class Composer:
             return []
         others = tuple(text for text in overrides if text not in settings and self.parse_value(text) is None)
         method = self.compose_structure(others).cfg.calibration
-        return [text for text in settings if not has_setting(method, text.partition("=")[0].split(".")[1:])]
+        return [text for text in settings if not _has_setting(method, text.partition("=")[0].split(".")[1:])]
 
     def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
-        """A section of a structure's config with values set in it; runs with these values share it."""
-        part = getattr(self.compose_structure(structure).cfg, section)
+        """Set values in a section of a structure's config; runs with these values share the section."""
+        section_config = getattr(self.compose_structure(structure).cfg, section)
         for path, value in filter(None, map(self.parse_value, texts)):
-            part = copy_with_value(part, path[1:], value) if path[1:] else value
-        return part
+            section_config = _copy_with_value(section_config, path[1:], value) if path[1:] else value
+        return section_config
 
     def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
         """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
@@ -113,8 +107,8 @@ class Composer:
         """Compose structural overrides.
 
         Choices in independent groups, such as seven tasks and two encoders, are composed by Hydra one at a time, and
-        their sections are put together: eight compositions instead of fourteen. Hydra composes the first structure
-        as it is. In every other structure it composes each choice that differs from the first structure's.
+        their sections are put together: eight compositions instead of fourteen. In each structure after the first,
+        Hydra composes only the choices that differ from the first one's.
         """
         choices = [(choice[0], text) for text in structure if (choice := self.parse_choice(text))]
         texts = dict(choices)
@@ -159,8 +153,8 @@ class Composer:
 
     def _compose_with_hydra(self, overrides: tuple[str, ...]) -> Composed:
         composed = self.loader.load_sweep_config(self.base, list(overrides))
-        own = {key: value for key, value in composed.items_ex(resolve=False) if key != "hydra"}
-        text = str(OmegaConf.to_container(OmegaConf.create(own), resolve=False))
+        settings = {key: value for key, value in composed.items_ex(resolve=False) if key != "hydra"}
+        text = str(OmegaConf.to_container(OmegaConf.create(settings), resolve=False))
         has_reference = re.search(r"\$\{(?!oc\.env:)", text) is not None
         return Composed(to_config(composed), has_reference, dict(composed.hydra.runtime.choices))
 
@@ -187,19 +181,14 @@ class Composer:
         return path, value
 
 
-def has_setting(node: Any, path: list[str]) -> bool:
-    """True if a mapping has a setting at ``path``."""
-    return not path or (isinstance(node, dict) and path[0] in node and has_setting(node[path[0]], path[1:]))
+def _has_setting(node: Any, path: list[str]) -> bool:
+    return not path or (isinstance(node, dict) and path[0] in node and _has_setting(node[path[0]], path[1:]))
 
 
-def copy_with_value(node: Any, path: list[str], value: Any) -> Any:
-    """Copy a config, or a part of one, with another value at ``path``.
-
-    Raises:
-        KeyError, AttributeError: there is no setting at ``path``.
-    """
+def _copy_with_value(node: Any, path: list[str], value: Any) -> Any:
+    """Copy a config, or a part of one, with another value at ``path``; KeyError or AttributeError if it has none."""
     key, *rest = path
     if isinstance(node, dict):
-        return {**node, key: copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}
-    old = getattr(node, key)
-    return replace(node, **{key: copy_with_value(old, rest, value) if rest else value})
+        return {**node, key: _copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}
+    section = getattr(node, key)
+    return replace(node, **{key: _copy_with_value(section, rest, value) if rest else value})

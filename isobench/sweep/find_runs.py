@@ -30,28 +30,25 @@ GENERAL_SETTINGS = (EXPERIMENT, OUTPUT_DIR, "data.", SEARCH_PATH)  # they don't 
 
 @collect_garbage_rarely()
 def find_runs(arguments: Sequence[str]) -> tuple[str, list[Run]]:
-    """Find the runs of a sweep, or of an output folder.
+    """Find the runs of a sweep, or of an output folder: return a title and the runs.
 
     Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
     plans of this experiment in the output folder; without an experiment they mean every run there. These are read,
     and nothing is composed. Other arguments mean the runs that a sweep with these arguments has, and so does an
     experiment that nothing was started of.
 
-    Returns:
-        A title and the rows of the runs.
-
     Raises:
         UserError: there are no such runs, or the arguments are wrong.
     """
     check_typed_settings(arguments)
     is_general = are_general(arguments)
-    place = read_place(arguments) if is_general else None
-    if place is not None and (rows := read_runs(*place)):
-        return make_title(*place), rows
+    location = read_place(arguments) if is_general else None
+    if location is not None and (runs := read_runs(*location)):
+        return _make_title(*location), runs
     with compose_sweep(arguments) as (loader, base, overrides):  # its YAML may name another output folder
         composed = base.output_dir, find_experiment_name(base)
-        if is_general and composed != place and (rows := read_runs(*composed)):
-            return make_title(*composed), rows
+        if is_general and composed != location and (runs := read_runs(*composed)):
+            return _make_title(*composed), runs
         output_dir, name = composed
         if is_general and name is None:
             if list_run_folders(output_dir):
@@ -82,42 +79,40 @@ def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
     return str(typed[OUTPUT_DIR]), typed[EXPERIMENT]
 
 
-def make_title(output_dir: str, experiment: str | None) -> str:
-    """Make the title of a table of these runs."""
+def _make_title(output_dir: str, experiment: str | None) -> str:
     return experiment or f"runs in {output_dir}"
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule with the command line's changes; raise UserError if it is not valid."""
+    """Read the experiment's selection rule with the command line's changes."""
     with compose_sweep(arguments) as (_, base, _):
         selection = to_config(base).experiment.selection
     check_value("experiment.selection", selection, Selection)
     return selection
 
 
-def take_own_experiment(rows: Sequence[Run], arguments: Sequence[str]) -> list[Run]:
-    """Return the rows with experiment and analysis as the command line's configs have them, not as they were stored.
+def take_own_experiment(runs: Sequence[Run], arguments: Sequence[str]) -> list[Run]:
+    """Return the runs with experiment and analysis as the command line's configs have them, not as they were stored.
 
-    A report imports the function that ``analysis`` names, and somebody else may have written what is stored. Where
-    the experiment is not among the configs, there is no analysis, and a line on standard error says so.
+    A report imports the function that ``analysis`` names, and somebody else may have written what is stored.
     """
     names = [text for text in arguments if text.startswith(EXPERIMENT)]
     try:
         with compose_sweep(arguments) as (_, base, _):
-            own, name = to_config(base), find_experiment_name(base)
-        experiment = replace(own.experiment, name=name)
+            composed, name = to_config(base), find_experiment_name(base)
+        experiment = replace(composed.experiment, name=name)
     except MissingConfigException as error:
         if not names or error.missing_cfg_file != f"experiment/{names[0].removeprefix(EXPERIMENT)}":
             raise
-        if rows[0].cfg.experiment.paper in (None, *find_papers()):  # else the report says that its paper is not here
+        if runs[0].cfg.experiment.paper in (None, *find_papers()):  # else the report says that its paper is not here
             print_note(f"there is no {error.missing_cfg_file}.yaml here, so no analysis: add --config-dir=FOLDER")
         with compose_sweep([text for text in arguments if text not in names]) as (_, base, _):
-            own = to_config(base)
-        experiment = rows[0].cfg.experiment
+            composed = to_config(base)
+        experiment = runs[0].cfg.experiment
         if any(text.startswith(SELECTION_PREFIX) for text in arguments):
-            experiment = replace(experiment, selection=own.experiment.selection)
+            experiment = replace(experiment, selection=composed.experiment.selection)
     check_value("experiment", experiment, Experiment)
-    return [replace(row, cfg=replace(row.cfg, experiment=experiment, analysis=own.analysis)) for row in rows]
+    return [replace(run, cfg=replace(run.cfg, experiment=experiment, analysis=composed.analysis)) for run in runs]
 
 
 def drop_selection(arguments: Sequence[str]) -> list[str]:

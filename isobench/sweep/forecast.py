@@ -32,49 +32,44 @@ RunShape = tuple[Any, ...]
 
 
 class Forecast:
-    """Forecasts a run's seconds as the median of the finished runs of its shape.
+    """Forecasts a run's seconds as the median of the finished runs of its shape (`_build_run_shape`).
 
-    The shape is the task and how much of it is used, the length limit, the encoder, the precision, how often it is
-    evaluated, the batch size and the number of epochs. Where no such run has finished, runs that differ in batch size
-    and epochs only give the seconds of an epoch.
-
-    Args:
-        rows: the sweep's runs. If their records don't give a forecast for all of them, the records of other runs in
-            the output folder are read too.
+    Where no such run has finished, runs that differ in batch size and epochs only give the seconds of an epoch. If
+    the given runs' records don't give a forecast for all of them, the output folder's other records are read too.
     """
 
-    def __init__(self, rows: list[Run]) -> None:
+    def __init__(self, runs: list[Run]) -> None:
         self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
-        for row in rows:
-            if row.record is not None:
-                self._add_record(row.cfg, row.record)
-        if any(row.record is None and self.estimate_seconds(row.cfg) is None for row in rows):
-            self._add_other_records(rows)
+        for run in runs:
+            if run.record is not None:
+                self._add_record(run.cfg, run.record)
+        if any(run.record is None and self.estimate_seconds(run.cfg) is None for run in runs):
+            self._add_other_records(runs)
 
     def estimate_seconds(self, cfg: Config) -> float | None:
         """Estimate a run's seconds on one device; None if no comparable run has finished."""
-        if same := self.seconds_by_shape.get(build_run_shape(cfg)):
+        if same := self.seconds_by_shape.get(_build_run_shape(cfg)):
             return statistics.median(same)
-        if per_epoch := self.epoch_seconds_by_shape.get(build_epoch_shape(cfg)):
+        if per_epoch := self.epoch_seconds_by_shape.get(_build_epoch_shape(cfg)):
             return statistics.median(per_epoch) * cfg.optimization.epochs
         return None
 
     def _add_record(self, cfg: Config, record: RunRecord) -> None:
         if record.status == "finished":
             seconds = compute_device_seconds(record)
-            self.seconds_by_shape[build_run_shape(cfg)].append(seconds)
-            self.epoch_seconds_by_shape[build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
+            self.seconds_by_shape[_build_run_shape(cfg)].append(seconds)
+            self.epoch_seconds_by_shape[_build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
 
-    def _add_other_records(self, rows: list[Run]) -> None:
-        own = {row.folder.path.name for row in rows}
-        output_dir = rows[0].cfg.output_dir
+    def _add_other_records(self, runs: list[Run]) -> None:
+        given_names = {run.folder.path.name for run in runs}
+        output_dir = runs[0].cfg.output_dir
         for folder in list_run_folders(output_dir):
-            if folder.name not in own:
+            if folder.name not in given_names:
                 with contextlib.suppress(UserError):  # a damaged record gives no forecast
-                    row = read_stored_run(output_dir, folder)
-                    if row.record is not None:
-                        self._add_record(row.cfg, row.record)
+                    run = read_stored_run(output_dir, folder)
+                    if run.record is not None:
+                        self._add_record(run.cfg, run.record)
 
 
 def compute_device_seconds(record: RunRecord) -> float:
@@ -82,16 +77,15 @@ def compute_device_seconds(record: RunRecord) -> float:
     return record.cost.seconds / record.where.share
 
 
-def build_epoch_shape(cfg: Config) -> RunShape:
+def _build_epoch_shape(cfg: Config) -> RunShape:
     """Return the settings that decide the time of an epoch, except the batch size."""
     task = cfg.task
     data = task.name, task.train_split, task.train_samples, task.max_length
     return *data, cfg.encoder.name, cfg.trainer.precision, cfg.evaluation.every
 
 
-def build_run_shape(cfg: Config) -> RunShape:
-    """Return the settings that decide the time of a run."""
-    return *build_epoch_shape(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
+def _build_run_shape(cfg: Config) -> RunShape:
+    return *_build_epoch_shape(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
 
 
 def format_duration(seconds: float) -> str:
@@ -110,7 +104,7 @@ class MemoryForecast:
 
     def add(self, cfg: Config, peak: float) -> None:
         """Note the peak of a run that has ended, in bytes."""
-        shape = build_run_shape(cfg)
+        shape = _build_run_shape(cfg)
         self.peaks[shape] = max(peak, self.peaks.get(shape, 0.0))
 
     def add_finished(self, runs: Iterable[Run], with_gpu: bool) -> None:
@@ -122,13 +116,13 @@ class MemoryForecast:
 
     def estimate(self, cfg: Config) -> float | None:
         """Estimate a run's peak in bytes, by runs of its shape or by the formula; None if nothing is known."""
-        shape = build_run_shape(cfg)
+        shape = _build_run_shape(cfg)
         if shape in self.peaks:
             return MARGIN * self.peaks[shape]
         if shape not in self.formulas:
             self.formulas[shape] = None
             with contextlib.suppress(UserError):  # the encoder has no config that can be read
-                self.formulas[shape] = BASE_BYTES + estimate_bytes(cfg, read_encoder_config(cfg.encoder))
+                self.formulas[shape] = BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder))
         return self.formulas[shape]
 
 
@@ -140,7 +134,7 @@ def describe_memory(configs: Sequence[Config]) -> list[str]:
         encoder = sha256_json(dataclasses.asdict(cfg.encoder))
         if encoder not in models:
             try:
-                models[encoder] = read_encoder_config(cfg.encoder)
+                models[encoder] = _read_encoder_config(cfg.encoder)
             except UserError as error:
                 models[encoder] = None
                 lines.append(f"Memory: unknown, because {error}")
@@ -149,16 +143,16 @@ def describe_memory(configs: Sequence[Config]) -> list[str]:
     if sizes:
         size, cfg = max(sizes, key=lambda pair: pair[0])
         lines.append(
-            f"Memory of the largest run: roughly {format_gib(size)} in training ({format_run_name(cfg)}, "
+            f"Memory of the largest run: roughly {_format_gib(size)} in training ({format_run_name(cfg)}, "
             f"{cfg.trainer.precision}, all texts as long as task.max_length)"
         )
     return lines
 
 
 def estimate_bytes(cfg: Config, model: Any) -> int:
-    """Estimate the bytes that a run's training needs; ``model`` is its encoder's transformers config.
+    """Estimate the bytes that a run's training needs if every text is as long as the limit.
 
-    Every text of a batch is taken to be as long as the limit.
+    ``model`` is its encoder's transformers config.
     """
     from isobench.models.loading import read_max_positions
 
@@ -175,7 +169,7 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
     return int(BYTES_OF_PARAMETER * parameters + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
 
 
-def read_encoder_config(cfg: Encoder) -> Any:
+def _read_encoder_config(cfg: Encoder) -> Any:
     """Read an encoder's transformers config: from its settings, folder or package, the hub's cache or the hub."""
     from transformers import AutoConfig
 
@@ -210,6 +204,5 @@ def _is_config_cached(cfg: Encoder) -> bool:
     return isinstance(file, str)
 
 
-def format_gib(size: float) -> str:
-    """Format a number of bytes in GiB, or in MiB if it is less than one."""
+def _format_gib(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / 2**20:.0f} MiB"

@@ -33,16 +33,16 @@ def expand_grid(
 
     Args:
         grid: the sub-grids, each a mapping of a setting or group to its values; [] is one sub-grid without axes.
-        command_line: each setting of the command line (as typed, with any ``+``) with its overrides ``key=value``.
+        command_line: each setting (as typed, with any ``+``) with its overrides ``key=value``.
     """
     runs = []
     if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
         raise UserError(f"experiment.grid: {empty[0]} has no values: write some, such as [A, B], or leave it out")
     for sub_grid in grid or [{}]:
         axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
-        own = [values for key, values in axes.items() if key not in command_line]
+        kept_values = [values for key, values in axes.items() if key not in command_line]
         selected = [_select_values(key, overrides, axes, grid) for key, overrides in command_line.items()]
-        runs += [list(run) for run in itertools.product(*own, *selected)]
+        runs += [list(run) for run in itertools.product(*kept_values, *selected)]
     _check_combinations(runs, grid, command_line)
     return runs
 
@@ -98,8 +98,7 @@ def expand_chains(overrides: Sequence[str]) -> list[str]:
 def postpone_method_settings(arguments: Sequence[str]) -> list[str]:
     """Write ``calibration.beta=0.5`` as ``calibration.beta=choice(0.5)``: then Hydra leaves it to the sweep's runs.
 
-    Hydra sets a single value in the sweep's own config too. It would refuse the value there, because the sweep's own
-    config has the default method, whatever methods the runs have.
+    Hydra would refuse a single value, because the sweep's own config has the default method, whatever the runs have.
     """
     parser = OverridesParser.create()
     postponed = []
@@ -118,13 +117,7 @@ def fit_to_methods(composer: Composer, runs: Sequence[Sequence[str]]) -> list[tu
     """Leave out of each run's overrides the settings that its method does not have and another run's method has.
 
     A setting that no run's method has stays, so that composing a run raises the error that names the nearest one.
-
-    Args:
-        composer: composes the sweep's configs.
-        runs: the overrides of each run.
-
-    Returns:
-        The overrides and the names of the settings that were left out, for each run; equal overrides once.
+    Return the overrides and the names of the settings left out, for each run; equal overrides once.
     """
     absent = [composer.find_absent_method_settings(run) for run in runs]
     held = {
@@ -145,11 +138,7 @@ def _select_values(
 ) -> list[str]:
     """Select the command line's overrides of one setting that apply to one sub-grid; [] means that it has no runs.
 
-    Args:
-        key: the setting.
-        overrides: the command line's overrides of it, ``key=value``.
-        axes: the sub-grid's own axes, as overrides.
-        grid: all sub-grids.
+    ``axes`` are the sub-grid's own axes as overrides, ``grid`` all sub-grids.
     """
     if key not in axes:
         return list(overrides)
@@ -160,7 +149,6 @@ def _select_values(
 
 
 def _has_settings_of(axes: Mapping[str, Any], key: str) -> bool:
-    """True if a sub-grid has settings of what it chooses in this group: they may not fit another choice."""
     return any(axis.startswith(f"{key}.") for axis in axes)
 
 

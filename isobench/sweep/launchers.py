@@ -28,13 +28,9 @@ class Launcher(ABC):
 
     @abstractmethod
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """Carry out runs and return their exit codes, none if it does not wait for them.
+        """Carry out the runs ``todo`` of a sweep's ``runs``; return their exit codes, none if it does not wait.
 
         A run that fails does not stop the others; a disk that can't be written to does.
-
-        Args:
-            todo: the runs to carry out.
-            runs: all runs of the sweep, the finished ones included.
         """
 
 
@@ -43,19 +39,18 @@ class InProcessLauncher(Launcher):
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         """See `Launcher.launch`."""
-        return [execute_run(run.cfg, f"[{number}/{len(todo)}] ")[0] for number, run in enumerate(todo, 1)]
+        return [execute_run(run.cfg, f"[{position}/{len(todo)}] ")[0] for position, run in enumerate(todo, 1)]
 
 
 class AutomaticLauncher(InProcessLauncher):
     """Carries out as many runs at the same time as the machine has room for (``hydra/launcher=auto``).
 
-    With GPUs that is one run for each GPU. Without GPUs it is one run of one thread for each core, unless memory
-    allows fewer. If there is room for only one, runs are carried out in this process, as by
-    ``hydra/launcher=sequential``.
+    With GPUs that is one run for each GPU; without, one run of one thread for each core, unless memory allows fewer.
+    If there is room for only one, runs are carried out in this process, as by ``hydra/launcher=sequential``.
 
     Args:
-        processes: the number of processes if the user sets it. It is kept regardless of memory, even after a process
-            was killed for lack of memory. With null, cores and memory decide.
+        processes: the user's number of processes. It is kept regardless of memory, even after a process was killed
+            for lack of memory. With null, cores and memory decide.
     """
 
     def __init__(self, processes: PositiveInt | None) -> None:
@@ -92,9 +87,9 @@ def _use_threads(count: int | None) -> Iterator[None]:
 
 
 def divide_machine(configs: list[Config], planned: int, processes: int | None = None) -> Division:
-    """Divide the machine among a sweep's runs: a process for each GPU, or else for each core.
+    """Divide the machine among a sweep's runs: a process for each GPU (Apple's counts as one), or else for each core.
 
-    Apple's GPU counts as one. There are never more processes than runs to carry out. Each process has one thread. A
+    There are never more processes than runs to carry out. Each process has one thread. A
     sweep of fewer runs than there are cores divides the cores among them, and a user who sets ``trainer.threads`` or
     OMP_NUM_THREADS has chosen how many cores a run takes. The number of threads does not depend on how many runs are
     left, so that a sweep that goes on computes with as many as before.

@@ -22,80 +22,74 @@ from isobench.sweep.forecast import Forecast, compute_device_seconds, describe_m
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
-def print_overview(title: str, rows: list[Run], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
+def print_overview(title: str, runs: list[Run], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
     """Print a line for each group of runs that differ in their seeds only, then the totals.
 
-    Args:
-        title: the table's.
-        rows: the runs.
-        states: the state of each row.
-        starts: the states of runs that a sweep would start; the forecast is of these, the queued and the running.
+    ``starts`` are the states of runs that a sweep would start; the forecast is of these, the queued and the running.
     """
-    names = {id(row): state.name for row, state in zip(rows, states, strict=True)}
-    forecast = Forecast(rows)
-    varying = find_varying_settings(rows)
+    names = {id(run): state.name for run, state in zip(runs, states, strict=True)}
+    forecast = Forecast(runs)
+    varying = find_varying_settings(runs)
     table = Table(title=title, title_justify="left", header_style="bold")
     for name in ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds"):
         table.add_column(name, overflow="fold")
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
     for name in (*shown, "forecast"):
         table.add_column(name, justify="right", no_wrap=True)
-    for group in group_over_seeds(rows, varying):
-        counts = Counter(names[id(row)] for row in group)
-        todo = [row for row in group if names[id(row)] in (*starts, "queued", "running")]
+    for group in group_over_seeds(runs, varying):
+        counts = Counter(names[id(run)] for run in group)
+        todo = [run for run in group if names[id(run)] in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
             *list_setting_values(group[0], varying),
-            _format_seed_ranges([row.cfg.seed for row in group]),
+            _format_seed_ranges([run.cfg.seed for run in group]),
             *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),
         )
     out = make_console()
     out.print(table)
     out.print(format_state_counts(states), highlight=False)
-    out.print(_format_device_time(rows, states, forecast, starts), highlight=False)
+    out.print(_format_device_time(runs, states, forecast, starts), highlight=False)
 
 
 def format_forecast(todo: list[Run], forecast: Forecast) -> str:
     """Format the forecast of some runs' device time, with ``?`` for runs without one; empty without runs."""
-    seconds = [forecast.estimate_seconds(row.cfg) for row in todo]
+    seconds = [forecast.estimate_seconds(run.cfg) for run in todo]
     known = [value for value in seconds if value is not None]
     if not todo:
         return ""
     return "?" if not known else format_duration(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def _format_device_time(rows: list[Run], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
-    """Format the device time that was spent, and the forecast of what is still to come."""
-    spent = sum(compute_device_seconds(row.record) for row in rows if row.record)
-    todo = [row for row, state in zip(rows, states, strict=True) if state.name in (*starts, "queued", "running")]
+def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
+    spent = sum(compute_device_seconds(run.record) for run in runs if run.record)
+    todo = [run for run, state in zip(runs, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
-    without_forecast = sum(forecast.estimate_seconds(row.cfg) is None for row in todo)
+    without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:
         line += f" (no finished run of the same shape yet for {without_forecast} of them)"
     return line
 
 
-def print_details(rows: list[Run], states: list[RunState]) -> None:
+def print_details(runs: list[Run], states: list[RunState]) -> None:
     """Print where the running runs are, why runs failed, and where the interrupted ones stopped."""
     out = make_console()
     for name in ("running", "failed", "interrupted", "damaged"):
-        runs = [(row, state) for row, state in zip(rows, states, strict=True) if state.name == name]
-        for row, state in runs[:MAX_LISTED_RUNS]:
+        in_state = [(run, state) for run, state in zip(runs, states, strict=True) if state.name == name]
+        for run, state in in_state[:MAX_LISTED_RUNS]:
             out.print(
-                f"{name}: {format_run_name(row.cfg)}: {_describe_run(row, state)}", highlight=False, markup=False
+                f"{name}: {format_run_name(run.cfg)}: {_describe_run(run, state)}", highlight=False, markup=False
             )
-        if len(runs) > MAX_LISTED_RUNS:
-            out.print(f"... and {len(runs) - MAX_LISTED_RUNS} more {name}", highlight=False)
+        if len(in_state) > MAX_LISTED_RUNS:
+            out.print(f"... and {len(in_state) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
-def _describe_run(row: Run, state: RunState) -> str:
-    """Describe a run that is running, failed, interrupted or damaged in one line."""
-    if row.trouble:
-        return row.trouble
-    if row.record is not None and (failure := row.record.failure):
+def _describe_run(run: Run, state: RunState) -> str:
+    if run.trouble:
+        return run.trouble
+    if run.record is not None and (failure := run.record.failure):
         step = f" at step {failure.step}" if failure.step else ""
-        return f"{failure.name}{step}: {failure.message} ({row.record.where.log or row.folder.result_file})"
+        return f"{failure.name}{step}: {failure.message} ({run.record.where.log or run.folder.result_file})"
     beat = state.beat
     if beat is None:
         return state.name

@@ -51,13 +51,7 @@ MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 @dataclass
 class PlannedRun:
-    """Hold one run of a sweep.
-
-    Args:
-        row: its table row.
-        overrides: what gives its config.
-        left_out: the settings of the sweep that its method does not have.
-    """
+    """A run of a sweep, the overrides that give its config, and the sweep's settings that its method lacks."""
 
     row: Run
     overrides: list[str]
@@ -72,12 +66,8 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         loader: Hydra's loader of configs.
         base: the sweep's own config, with the experiment's grid.
         arguments: the command line's overrides, as Hydra hands them to a sweeper.
-
-    Raises:
-        UserError: a setting has a value that can't work, or data or weights are missing.
-        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
     """
-    command_line = parse_sweep_overrides(loader, arguments)
+    command_line = _parse_sweep_overrides(loader, arguments)
     if base.experiment.name is None and (name := find_experiment_name(base)):
         command_line["experiment.name"] = [f"experiment.name={name}"]
     grid = read_grid(base)
@@ -87,14 +77,14 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
     expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
     for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)
-        parts = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
-        if parts not in valid:
+        section_ids = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
+        if section_ids not in valid:
             validate_config(cfg)
-            valid[parts] = cfg
+            valid[section_ids] = cfg
         check_value("seed", cfg.seed, Seed)
         identity = identifier.identify(cfg)
-        row = Run.of(cfg, identity.key, identity)
-        planned_run = planned.setdefault(identity.key, PlannedRun(row, overrides, left_out))
+        run = Run.of(cfg, identity.key, identity)
+        planned_run = planned.setdefault(identity.key, PlannedRun(run, overrides, left_out))
         if planned_run.row.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
     label_runs([run.row for run in planned.values()], keep_labels=True)
@@ -126,27 +116,25 @@ def find_experiment_name(base: DictConfig) -> str | None:
     return base.experiment.name or base.hydra.runtime.choices.get("experiment")
 
 
-def find_places(order: list[str], rows: list[Run]) -> dict[str, list[int]]:
-    """Find each run's place, by its key, in a sweep that is started by the values of these settings.
+def find_places(order: list[str], runs: list[Run]) -> dict[str, list[int]]:
+    """Rank each run, by its key, in a sweep that is started by the values of these settings.
 
-    Args:
-        order: dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
-            ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
-        rows: all runs of the sweep.
+    ``order`` has dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
+    ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
     """
     if len(set(order)) < len(order):
         raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
-    places: dict[str, list[int]] = {row.folder.key: [] for row in rows}
+    places: dict[str, list[int]] = {run.folder.key: [] for run in runs}
     for name in order:
-        values = [read_setting(row.cfg, name) for row in rows]
+        values = [read_setting(run.cfg, name) for run in runs]
         if name not in ORDERED_SECTIONS and any(isinstance(value, dict) for value in values):
             raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
         texts = list(map(str, values))
         if set(texts) == {"-"}:
             raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
         ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
-        for row, text in zip(rows, texts, strict=True):
-            places[row.folder.key].append(ranks[text])
+        for run, text in zip(runs, texts, strict=True):
+            places[run.folder.key].append(ranks[text])
     return places
 
 
@@ -176,19 +164,17 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
                 remove_empty_output_folder(output_dir)
 
 
-def make_plan(rows: Sequence[Run], arguments: Sequence[str], is_sweep: bool) -> Plan:
+def make_plan(runs: Sequence[Run], arguments: Sequence[str], is_sweep: bool) -> Plan:
     """Make the plan of the runs that a command with these arguments has."""
-    runs = [(row.cfg, row.identity) for row in rows if row.identity is not None]
-    return Plan(rows[0].cfg.experiment.name, [format_command(arguments, is_sweep)], runs)
+    planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
+    return Plan(runs[0].cfg.experiment.name, [_format_command(arguments, is_sweep)], planned)
 
 
-def format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
-    """Format a command for people, without the arguments that only concern its launch."""
+def _format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
     return shlex.join(["python", "-m", "isobench", *["-m"] * is_sweep, *drop_launch_arguments(list(arguments))])
 
 
 def _holds_for_whole_sweep(name: str) -> bool:
-    """Return True if single runs of a sweep can't have values of their own of a setting."""
     return name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/"))
 
 
@@ -208,7 +194,7 @@ def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
     )
 
 
-def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
+def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
     """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value."""
     overrides_by_setting: dict[str, list[str]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
@@ -218,7 +204,7 @@ def parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dic
             values = [override.get_value_element_as_str()]
         elif override.is_discrete_sweep():
             _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
-            values = list_swept_values(override)
+            values = _list_swept_values(override)
         else:
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
         if not values:
@@ -238,8 +224,7 @@ def _check_range(override: Override) -> None:
         raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
 
 
-def list_swept_values(override: Override) -> list[str]:
-    """List the values of a sweep over a list, a range or a glob; UserError if its range has a step of zero."""
+def _list_swept_values(override: Override) -> list[str]:
     try:
         return list(override.sweep_string_iterator())
     except (ValueError, HydraException) as error:
@@ -248,10 +233,7 @@ def list_swept_values(override: Override) -> list[str]:
 
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
-    """Let Hydra compose a sweep's command line without running it.
-
-    Yields:
-        Hydra's loader, the sweep's base config, and the command line's overrides: what `plan_runs` takes.
+    """Let Hydra compose a sweep's command line without running it; yield the arguments of `plan_runs`.
 
     Raises:
         UserError: an argument can't be meant, or a folder is a file.

@@ -46,7 +46,7 @@ CGROUPS, MEMBERSHIPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class Division:
-    """Tell how runs share the machine.
+    """How runs share the machine.
 
     Args:
         processes: how many are carried out at the same time, if there is memory for them.
@@ -78,14 +78,11 @@ class Ended:
 
 
 @dataclass
-class Job:
+class _Job:
     """A run to carry out, and what has happened to it.
 
-    Args:
-        index: its position among the runs, from 0.
-        run: the run.
-        kills: how many of its processes were killed.
-        had_company: whether others ran at the same time as its last process.
+    ``index`` is its position among the runs, ``kills`` how many of its processes were killed, and ``had_company``
+    whether others ran at the same time as its last process.
     """
 
     index: int
@@ -101,7 +98,7 @@ class WorkerProcess:
     process: SpawnProcess
     pipe: Connection
     slot: int
-    job: Job | None = None
+    job: _Job | None = None
     is_ending: bool = False
 
     def measure_memory(self) -> float:
@@ -116,21 +113,17 @@ class Pool:
     """Divide a sweep's runs among worker processes: each process takes the next run as soon as it is free.
 
     A run that fails does not stop the others. The system may kill a process for lack of memory. Its run is then tried
-    again at the end, and if it is killed again, a last time alone. With ``memory``, fewer runs start at once from
-    then on.
-
-    Args:
-        division: how many processes, with how many threads, and their GPUs.
-        memory: a forecast of what a run needs; it decides whether one more is started. None if the user has set the
-            number of processes; they then all start at once.
+    again at the end, and if it is killed again, a last time alone. With ``memory``, a forecast of what a run needs,
+    a run starts only if there is room, and after a kill fewer start at once. It is None if the user has set the
+    number of processes: they all start at once.
     """
 
     def __init__(self, division: Division, memory: MemoryForecast | None) -> None:
         self.division, self.memory = division, memory
         self.limit = division.processes
         self.workers: list[WorkerProcess] = []
-        self.waiting: deque[Job] = deque()
-        self.waiting_alone: deque[Job] = deque()  # runs that were killed twice
+        self.waiting: deque[_Job] = deque()
+        self.waiting_alone: deque[_Job] = deque()  # runs that were killed twice
         self.codes: dict[int, int] = {}
         self.told_of_memory = False
 
@@ -143,7 +136,7 @@ class Pool:
             StorageError: results can't be written; the running runs were stopped.
             Interrupted: a signal came; the running runs have saved, and the processes have ended.
         """
-        self.waiting.extend(Job(index, run) for index, run in enumerate(runs))
+        self.waiting.extend(_Job(index, run) for index, run in enumerate(runs))
         self.total = len(runs)
         watch = SignalWatch()
         with ProgressBar("runs", self.total, " runs", show=sys.stderr.isatty()) as bar:
@@ -170,7 +163,7 @@ class Pool:
 
     def _hand_out(self) -> None:
         """Give runs to the idle workers, start workers for more, and end those that nothing is left for."""
-        given: list[tuple[WorkerProcess, Job]] = []
+        given: list[tuple[WorkerProcess, _Job]] = []
         for worker in [worker for worker in self.workers if worker.job is None and not worker.is_ending]:
             if self.waiting and len(self._find_busy()) < self.limit and self._has_room(self.waiting[0], worker):
                 worker.job = self.waiting.popleft()
@@ -188,14 +181,12 @@ class Pool:
             job.had_company = False
             self._send(worker, Work(job.run.cfg, f"[{job.index + 1}/{self.total}] ", share))
         for worker in busy if given and len(busy) > 1 else []:
-            cast(Job, worker.job).had_company = True
+            cast(_Job, worker.job).had_company = True
 
-    def _has_room(self, job: Job, worker: WorkerProcess | None = None) -> bool:
-        """True if a run may start now: there is memory for it, or no other is running.
+    def _has_room(self, job: _Job, worker: WorkerProcess | None = None) -> bool:
+        """Return True if there is memory for a run, or no other is running.
 
-        Args:
-            job: the run.
-            worker: the idle worker that would carry it out, whose memory it takes over; None for a new one.
+        ``worker`` is the idle worker that would carry it out, whose memory it takes over; None for a new one.
         """
         busy = self._find_busy()
         if not busy or self.memory is None:
@@ -206,7 +197,7 @@ class Pool:
         free = measure_free_memory() + (worker.measure_memory() if worker else 0.0)
         reserved = 0.0
         for other in busy:
-            expected = self.memory.estimate(cast(Job, other.job).run.cfg) or 0.0
+            expected = self.memory.estimate(cast(_Job, other.job).run.cfg) or 0.0
             reserved += max(0.0, expected - other.measure_memory())
         if need > free - reserved and not self.told_of_memory:
             self.told_of_memory = True
@@ -217,7 +208,6 @@ class Pool:
         return need <= free - reserved
 
     def _start_worker(self) -> WorkerProcess:
-        """Start a worker in the first free slot."""
         slot = min(set(range(self.division.processes)) - {worker.slot for worker in self.workers})
         variables = {}
         if self.division.threads:
@@ -273,12 +263,7 @@ class Pool:
                 yield worker, None
 
     def _note_end(self, worker: WorkerProcess) -> None:
-        """Note that a worker has ended, and why, if it had a run.
-
-        Raises:
-            Interrupted: a signal stopped it, and its run has saved.
-            RuntimeError: it ended by an error, which it has printed.
-        """
+        """Note that a worker has ended; raise Interrupted if a signal stopped it, RuntimeError if an error did."""
         job, code = worker.job, worker.process.exitcode or 0
         if job is None:
             return
@@ -288,7 +273,7 @@ class Pool:
             raise RuntimeError(f"{format_run_name(job.run.cfg)}: a worker process ended with exit code {code}")
         self._put_back(job, signal.Signals(-code))
 
-    def _put_back(self, job: Job, signum: signal.Signals) -> None:
+    def _put_back(self, job: _Job, signum: signal.Signals) -> None:
         """Decide whether to try a run again after a signal has ended its process.
 
         Lack of memory looks like SIGKILL. From then on, no more runs are carried out at once than remain now, unless
@@ -343,13 +328,10 @@ def _start_process(name: str, variables: dict[str, str]) -> tuple[SpawnProcess, 
 
 
 def work(pipe: Connection, variables: dict[str, str]) -> None:
-    """Carry out runs in a worker process, until None comes or the parent is gone.
+    """Carry out the runs that ``pipe`` brings, in a worker process, until None comes or the parent is gone.
 
     A signal lets the run that is being carried out save, and ends the process with the exit code 128 + its number.
-
-    Args:
-        pipe: brings `Work`, and takes each run's `Ended` or a StorageError.
-        variables: environment variables to set before torch is imported: its threads, its GPU.
+    ``variables`` of the environment are set before torch is imported: its threads, its GPU.
     """
     for signum in (signal.SIGTERM, signal.SIGUSR2):
         signal.signal(signum, raise_interrupted)

@@ -100,18 +100,19 @@ class SlurmLauncher(Launcher):
             self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
-        folders = [row.folder for row in todo]
+        run_folders = [row.folder for row in todo]
         try:
             with handle_signals(raise_interrupted, signal.SIGTERM):
-                wait_for_runs(output_dir, submission, folders)
+                wait_for_runs(output_dir, submission, run_folders)
         except (KeyboardInterrupt, Interrupted):
             advice = f"job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it"
             print(f"isobench: {advice}", file=sys.stderr)
             raise
-        return [EXIT_DONE if run.read_end_time() >= submission.submitted else EXIT_FAILED for run in folders]
+        return [
+            EXIT_DONE if folder.read_end_time() >= submission.submitted else EXIT_FAILED for folder in run_folders
+        ]
 
     def _submit(self, todo: list[Run], folder: Path) -> Submission:
-        """Submit the runs as jobs that log to ``folder``."""
         from submitit import SlurmExecutor
 
         if SlurmExecutor.affinity() < 0:
@@ -122,11 +123,13 @@ class SlurmLauncher(Launcher):
         folders_by_job: dict[str, list[str]] = {}
         limit = read_slurm_array_limit()
         for start in range(0, len(shares), limit):
-            several = shares[start : start + limit]
+            array_shares = shares[start : start + limit]
             with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # the error holds what sbatch prints
-                started = [executor.submit(Worker([(row.cfg, row.folder.key) for row in share])) for share in several]
-            for job, share in zip(started, several, strict=True):
-                folders_by_job[job.job_id] = [row.folder.path.name for row in share]
+                started = [
+                    executor.submit(Worker([(run.cfg, run.folder.key) for run in share])) for share in array_shares
+                ]
+            for job, share in zip(started, array_shares, strict=True):
+                folders_by_job[job.job_id] = [run.folder.path.name for run in share]
         arrays = dict.fromkeys(job.split("_")[0] for job in folders_by_job)
         return Submission(",".join(arrays), folders_by_job, time.time())
 
@@ -144,9 +147,6 @@ class Worker:
 
     It holds the configs themselves, so that editing a YAML after submitting does not change jobs in the queue. Where
     a job has several processes, each carries out its share of the runs, then those that no other has begun.
-
-    Args:
-        runs: config and key of every run.
     """
 
     def __init__(self, runs: list[tuple[Config, str]]) -> None:
@@ -154,11 +154,7 @@ class Worker:
         self.created = time.time()
 
     def __call__(self) -> list[int]:
-        """Carry out the runs and return the exit codes of those that were started.
-
-        Raises:
-            SystemExit: a signal stopped the job.
-        """
+        """Carry out the runs and return the exit codes of those that were started."""
         job = JobEnvironment()
         passing_over = signal.getsignal(signal.SIGTERM)  # submitit's handler
         self._prepare(job)
@@ -188,17 +184,17 @@ class Worker:
         """Carry out this process's share of the runs, then those that no other process has begun."""
         first = rank * share
         codes = []
-        for place, (cfg, key) in enumerate([*self.runs[first:], *self.runs[:first]]):
-            is_own = place < share
+        for position, (cfg, key) in enumerate([*self.runs[first:], *self.runs[:first]]):
+            is_assigned = position < share
             try:
                 folder = RunFolder(cfg.output_dir, key)
                 # With retry_failed, a failure from before this job was created is tried again.
-                row = Run(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
-                if row.record is not None or (not is_own and self._is_taken(row)):
+                run = Run(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
+                if run.record is not None or (not is_assigned and self._is_taken(run)):
                     continue
                 _require_same_run(cfg, key)
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
-                codes.append(self._execute_one(row, is_patient=is_own))
+                codes.append(self._execute_one(run, is_patient=is_assigned))
             except UserError as error:
                 print_error(error)
                 codes.append(EXIT_USER_ERROR)
@@ -210,23 +206,23 @@ class Worker:
         """Return the job to requeue, which is the same one: it skips finished runs. submitit calls this."""
         return DelayedSubmission(self)
 
-    def _is_taken(self, row: Run) -> bool:
+    def _is_taken(self, run: Run) -> bool:
         """True if another worker is running this run, or the run killed its process after this job was created."""
-        state = find_run_state(row, {})
+        state = find_run_state(run, {})
         return state.name == "running" or (
             state.was_killed and state.beat is not None and state.beat.updated > self.created
         )
 
-    def _execute_one(self, row: Run, is_patient: bool) -> int:
+    def _execute_one(self, run: Run, is_patient: bool) -> int:
         """Carry out one run and return its exit code.
 
         If another process holds the run's lock, a patient worker tries again for LOCK_TIMEOUT seconds, since the
         holder may be a machine that died. It stops trying when the run's heartbeat shows that the holder is alive.
         """
-        code = execute_run(row.cfg, since=self.created)[0]
+        code = execute_run(run.cfg, since=self.created)[0]
         deadline = time.monotonic() + LOCK_TIMEOUT
-        while code == EXIT_BUSY and is_patient and time.monotonic() < deadline and not wait_for_beat(row.folder.path):
-            code = execute_run(row.cfg, since=self.created)[0]
+        while code == EXIT_BUSY and is_patient and time.monotonic() < deadline and not wait_for_beat(run.folder.path):
+            code = execute_run(run.cfg, since=self.created)[0]
         return code
 
     def _wait_for_others(self) -> None:
@@ -252,21 +248,18 @@ def requeue_or_exit(signum: int, job: JobEnvironment) -> None:
     submitit's handler of SIGUSR2 requeues; it is in place again after training. It is called for SIGTERM too, because
     some clusters send only SIGTERM before they preempt a job. Signals that come meanwhile are ignored: they would end
     the program that asks SLURM to requeue, and the requeue itself sends SIGTERM.
-
-    Raises:
-        SystemExit: always.
     """
     handler: Any = signal.getsignal(signal.SIGUSR2)
-    for other in STOP_SIGNALS:
-        signal.signal(other, signal.SIG_IGN)
-    if callable(handler) and (signum == signal.SIGUSR2 or (signum == signal.SIGTERM and is_slurm_job_running(job))):
+    for stop_signal in STOP_SIGNALS:
+        signal.signal(stop_signal, signal.SIG_IGN)
+    if callable(handler) and (signum == signal.SIGUSR2 or (signum == signal.SIGTERM and _is_slurm_job_running(job))):
         handler(signal.SIGUSR2, None)  # ends the job's first process
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(120)  # in the others: the requeue ends them
     raise SystemExit(128 + signum)
 
 
-def is_slurm_job_running(job: JobEnvironment) -> bool:
+def _is_slurm_job_running(job: JobEnvironment) -> bool:
     """True if SLURM still lists the job as running: it was not cancelled and has not come to its end."""
     command = ["scontrol", "show", "job", "-o", job.job_id]
     try:

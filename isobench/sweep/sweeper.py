@@ -63,64 +63,61 @@ class GridSweeper(Sweeper):
         """
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
-        rows = [run.row for run in planned]
-        check_own_files(row.cfg for row in rows)
-        places = find_places(rows[0].cfg.experiment.order, rows)
-        if analysis := rows[0].cfg.analysis:
+        runs = [run.row for run in planned]
+        check_own_files(run.cfg for run in runs)
+        places = find_places(runs[0].cfg.experiment.order, runs)
+        if analysis := runs[0].cfg.analysis:
             load_analysis(analysis)  # its settings are checked before anything is trained
             if not needs_training(analysis):
-                print_own_data([row.cfg for row in rows])
-                self._run_untrained_analysis(rows)
+                print_own_data([run.cfg for run in runs])
+                self._run_untrained_analysis(runs)
                 return
-        states = find_run_states(rows)
+        states = find_run_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
-        to_start = [(row, state) for row, state in zip(rows, states, strict=True) if state.name in starts]
+        to_start = [(run, state) for run, state in zip(runs, states, strict=True) if state.name in starts]
         if not self.base.dry_run and isinstance(
             self.run_launcher, InProcessLauncher
         ):  # jobs of others may reach the hub
-            require_hub_files_of_some(row.cfg for row, _ in to_start)
-        _check_before_start([row.cfg for row, _ in to_start], self.base.dry_run)
-        print_own_data([row.cfg for row in rows])
+            require_hub_files_of_some(run.cfg for run, _ in to_start)
+        _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
+        print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
-            print_overview(f"{rows[0].cfg.experiment.name or 'runs'}: nothing is started", rows, states, starts)
-            print_memory_forecast([row.cfg for row, _ in to_start])
+            print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
+            print_memory_forecast([run.cfg for run, _ in to_start])
             _print_left_out(planned)
             return
         # A run that killed its process may do so again: last.
         to_start.sort(key=lambda pair: (pair[1].was_killed, places[pair[0].folder.key]))
-        todo = [row for row, _ in to_start]
-        for row in todo:
-            require_metric_packages(row.cfg)
-        print(_format_announcement(rows, states, todo), file=sys.stderr)
+        todo = [run for run, _ in to_start]
+        for run in todo:
+            require_metric_packages(run.cfg)
+        print(_format_announcement(runs, states, todo), file=sys.stderr)
         _print_left_out(planned)
-        _add_tracking_groups(rows)
-        running = [row for row, state in zip(rows, states, strict=True) if state.name == "running"]
-        codes = self._launch(todo, rows, running)
+        _add_tracking_groups(runs)
+        running = [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
+        codes = self._launch(todo, runs, running)
         if self.run_launcher.submitted_message:
             print(self.run_launcher.submitted_message)
-            print(_format_next_step(rows[0].cfg))
+            print(_format_next_step(runs[0].cfg))
             return
-        self._report_and_exit(rows, codes)
+        self._report_and_exit(runs, codes)
 
-    def _run_untrained_analysis(self, rows: list[Run]) -> None:
+    def _run_untrained_analysis(self, runs: list[Run]) -> None:
         """Carry out an analysis that trains nothing, in this process."""
-        name = rows[0].cfg.experiment.name or "analysis"
+        name = runs[0].cfg.experiment.name or "analysis"
         if not isinstance(self.run_launcher, InProcessLauncher):
             raise UserError(
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
         if self.base.dry_run:
-            runner.print_analysis_plan(name, rows)
+            runner.print_analysis_plan(name, runs)
         else:
-            runner.run_analysis(rows[0].cfg.experiment, rows)
+            runner.run_analysis(runs[0].cfg.experiment, runs)
 
     def _launch(self, todo: list[Run], runs: list[Run], running: list[Run]) -> list[int]:
-        """Write the sweep's plan, launch the runs, and return their exit codes.
+        """Write the sweep's plan, launch the runs ``todo`` of all its ``runs``, and return their exit codes.
 
-        Args:
-            todo: the runs to start.
-            runs: all runs of the sweep.
-            running: those of them that another process was carrying out when the sweep began.
+        ``running`` are those that another process was carrying out when the sweep began.
         """
         output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:], is_sweep=True)
         is_local = isinstance(self.run_launcher, InProcessLauncher)
@@ -161,32 +158,32 @@ class GridSweeper(Sweeper):
             print_note(f"{format_count(len(running), 'run')} left to {processes or 'another process'}, still at work")
         return codes
 
-    def _report_and_exit(self, rows: list[Run], codes: list[int]) -> None:
+    def _report_and_exit(self, runs: list[Run], codes: list[int]) -> None:
         """Print the table and name damaged records, analyse the runs or write their page, and exit with the code."""
-        for row in rows:
-            if row.record is None or row.record.status == "failed":
-                row.read_record()
-        check_predictions(rows)
-        rows = add_states(rows)
-        for row in rows:
-            if row.record is not None:
-                row.folder.remove_leftovers(row.record)
+        for run in runs:
+            if run.record is None or run.record.status == "failed":
+                run.read_record()
+        check_predictions(runs)
+        runs = add_states(runs)
+        for run in runs:
+            if run.record is not None:
+                run.folder.remove_leftovers(run.record)
         from isobench.report.output.terminal import print_table  # imports pandas, which a dry run needs not
 
-        has_page = self.base.report and not rows[0].cfg.analysis
-        report = _build_report(rows, with_pairs=has_page)
+        has_page = self.base.report and not runs[0].cfg.analysis
+        report = _build_report(runs, with_pairs=has_page)
         if report is not None:
-            print_table(report, rows)
-        print_troubles(rows)
-        print_missing_exports(rows)
-        if rows[0].cfg.analysis:
-            runner.analyse_trained_runs(rows[0].cfg.experiment, rows)
+            print_table(report, runs)
+        print_troubles(runs)
+        print_missing_exports(runs)
+        if runs[0].cfg.analysis:
+            runner.analyse_trained_runs(runs[0].cfg.experiment, runs)
         elif has_page and report is not None:
-            _write_page(report, rows)
-        damaged = EXIT_USER_ERROR if any(row.trouble for row in rows) else EXIT_DONE
-        unfinished = EXIT_BUSY if any(row.record is None for row in rows) else EXIT_DONE
-        have_all_ended = all(row.record is not None for row in rows)
-        if code := choose_exit_code(rows, damaged, unfinished, *([] if have_all_ended else codes)):
+            _write_page(report, runs)
+        damaged = EXIT_USER_ERROR if any(run.trouble for run in runs) else EXIT_DONE
+        unfinished = EXIT_BUSY if any(run.record is None for run in runs) else EXIT_DONE
+        have_all_ended = all(run.record is not None for run in runs)
+        if code := choose_exit_code(runs, damaged, unfinished, *([] if have_all_ended else codes)):
             raise SystemExit(code)
 
 
@@ -201,17 +198,17 @@ def run_alone(cfg: Config) -> None:
         raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
     refuse_file("output_dir", cfg.output_dir)
     cfg = complete_config(cfg)
-    row = plan_alone(cfg)
+    run = plan_alone(cfg)
     check_own_files([cfg])
     if cfg.dry_run:
-        states = find_run_states([row])
+        states = find_run_states([run])
         _check_before_start([cfg], cfg.dry_run)
         print_own_data([cfg])
-        print_overview("nothing is started", [row], states)
+        print_overview("nothing is started", [run], states)
         print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])
         return
     print_own_data([cfg])
-    with keep_plan(cfg.output_dir, make_plan([row], sys.argv[1:], is_sweep=False)):
+    with keep_plan(cfg.output_dir, make_plan([run], sys.argv[1:], is_sweep=False)):
         code, ended = execute_run(cfg)
     if ended is not None:
         from isobench.report.output.terminal import print_table  # as above
@@ -234,82 +231,79 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         from isobench.training.instantiate import check_method_settings
 
         for generates in (False, True):
-            of_kind = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
-            check_method_settings((cfg.calibration for cfg in of_kind), generates)
+            similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
+            check_method_settings((cfg.calibration for cfg in similar_configs), generates)
 
 
-def _add_tracking_groups(rows: list[Run]) -> None:
+def _add_tracking_groups(runs: list[Run]) -> None:
     """Give the runs a W&B group if they have none: a sweep without an experiment is one group."""
     group = f"sweep-{sha256_json(drop_launch_arguments(sys.argv[1:]))[:8]}"
-    for row in rows:
-        if not row.cfg.tracking.group and not row.cfg.experiment.name:
-            row.cfg = replace(row.cfg, tracking=replace(row.cfg.tracking, group=group))
+    for run in runs:
+        if not run.cfg.tracking.group and not run.cfg.experiment.name:
+            run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, group=group))
 
 
-def _format_announcement(rows: list[Run], states: list[RunState], todo: list[Run]) -> str:
+def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run]) -> str:
     """Announce in one line how many runs a sweep has, in which states, how many it starts, and their forecast."""
     starting = set(map(id, todo))
-    counts = Counter(state.name for row, state in zip(rows, states, strict=True) if id(row) not in starting)
+    counts = Counter(state.name for run, state in zip(runs, states, strict=True) if id(run) not in starting)
     elsewhere = counts["running"] + counts["queued"]
-    parts = [f"{counts['done']} finished"]
-    parts += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
-    parts += [f"{elsewhere} running or queued"] if elsewhere else []
-    parts += [f"{counts['damaged']} with a damaged record"] if counts["damaged"] else []
-    forecast = format_forecast(todo, Forecast(rows)) if todo else ""
+    phrases = [f"{counts['done']} finished"]
+    phrases += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
+    phrases += [f"{elsewhere} running or queued"] if elsewhere else []
+    phrases += [f"{counts['damaged']} with a damaged record"] if counts["damaged"] else []
+    forecast = format_forecast(todo, Forecast(runs)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
-    return f"{len(rows)} runs: {', '.join(parts)}, {len(todo)} to do{about}"
+    return f"{len(runs)} runs: {', '.join(phrases)}, {len(todo)} to do{about}"
 
 
 def _print_left_out(planned: list[PlannedRun]) -> None:
     """Say on standard error which methods do not have a setting that others were given."""
     having: dict[str, dict[str, None]] = {}
     lacking: dict[str, dict[str, None]] = {}
-    for run in planned:
-        method = format_method_name(run.row.cfg.calibration)
-        for name in run.left_out:
+    for planned_run in planned:
+        method = format_method_name(planned_run.row.cfg.calibration)
+        for name in planned_run.left_out:
             lacking.setdefault(name, {})[method] = None
-        for text in run.overrides:
+        for text in planned_run.overrides:
             having.setdefault(text.partition("=")[0], {})[method] = None
     for name, methods in lacking.items():
         print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
 
 
-def _build_report(rows: list[Run], with_pairs: bool) -> "Report | None":
-    """Build the report that a sweep ends with; where its selection rule can't be applied, by the rule ``dev``.
-
-    Print a line for a rule that can't be applied. None if neither can.
-    """
+def _build_report(runs: list[Run], with_pairs: bool) -> "Report | None":
+    """Build the report that a sweep ends with: by its selection rule, else by the rule ``dev``, else None."""
     from isobench.report.build import build_report
 
-    experiment = rows[0].cfg.experiment
+    experiment = runs[0].cfg.experiment
     others = [] if experiment.selection.rule == Selection.rule else [Selection()]
     for selection in (experiment.selection, *others):
         try:
-            return build_report(replace(experiment, selection=selection), rows, with_pairs)
+            return build_report(replace(experiment, selection=selection), runs, with_pairs)
         except UserError as error:
             print_note(f"selection by the rule {selection.rule}: {error}")
     return None
 
 
-def _write_page(report: "Report", rows: list[Run]) -> None:
+def _write_page(report: "Report", runs: list[Run]) -> None:
     """Write the page of a sweep's runs and print its path, or print one line that says why there is no page.
 
     The results are already written, and the sweep's exit code does not depend on the page. So errors are printed, not
-    raised. Without a finished run there is no page, and nothing is printed: the table has said so.
+    raised. Without a finished run there is no page, and the table has said so.
     """
-    if not any(row.record is not None and row.record.status == "finished" for row in rows):
+    if not any(run.record is not None and run.record.status == "finished" for run in runs):
         return
     from isobench.report.output.page import write_report  # imports matplotlib
 
-    experiment = rows[0].cfg.experiment
+    experiment = runs[0].cfg.experiment
     try:
-        page = write_report(report, rows)
+        page = write_report(report, runs)
     except Exception as error:
         if environment.is_debugging():
             raise
         print_note(f"no page is written: {extract_first_line(error)}")
         return
-    if experiment.name and len(read_plans(rows[0].cfg.output_dir, experiment.name)) > 1:
+    if experiment.name and len(read_plans(runs[0].cfg.output_dir, experiment.name)) > 1:
         print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
     print(f"Page: {page}")
 

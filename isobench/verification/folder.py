@@ -1,8 +1,4 @@
-"""A folder that somebody else may have made, and what came out of checking it.
-
-`VerifiedFolder` reads nothing outside of the folder, no links and no pipes. `Outcomes` collects what holds, fails,
-differs harmlessly, and what was not checked.
-"""
+"""A folder that somebody else may have made, and what came out of checking it."""
 
 import hashlib
 import os
@@ -50,10 +46,8 @@ CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold pl
 class VerifiedFolder:
     """A bundle or an output folder, whose files are named by their paths relative to it, with slashes.
 
-    ``sizes`` has the bytes of every regular file, ``refused`` why each other entry (a link, a pipe) is not read.
-
-    Raises:
-        UserError: the root is no folder, or neither a bundle nor an output folder.
+    It reads nothing outside of the folder, no links and no pipes. ``sizes`` has the bytes of every regular file,
+    ``refused`` why each other entry is not read.
     """
 
     def __init__(self, root: Path) -> None:
@@ -106,11 +100,7 @@ class VerifiedFolder:
         return sorted(name.rpartition("/")[0] for name in self.sizes if name.endswith(f"/{ABOUT_FILE}"))
 
     def read(self, name: str, limit: int = RECORD_LIMIT) -> bytes:
-        """Read a whole file of at most ``limit`` bytes.
-
-        Raises:
-            OSError: there is no regular file of this name, it is larger, or it can't be read.
-        """
+        """Read a whole file of at most ``limit`` bytes; OSError if it is no regular file here, or larger."""
         if name not in self.sizes:
             raise FileNotFoundError(self.refused.get(name, f"{name} is missing"))
         content = read_bounded(self.root / name, limit)
@@ -118,17 +108,13 @@ class VerifiedFolder:
         return content
 
     def digest(self, name: str) -> str:
-        """Return the hex sha256 of a file, which is read unless it was before.
-
-        Raises:
-            OSError: it can't be read.
-        """
+        """Return the hex sha256 of a file, which is read unless it was before."""
         if name not in self._digests:
             self.read(name, TABLE_LIMIT)
         return self._digests[name]
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """What one check found of a subject: a run's folder name, or a file."""
 
     subject: str
@@ -138,18 +124,15 @@ class Entry(NamedTuple):
 
 
 class Outcomes:
-    """The outcomes of all checks of one folder, in the order in which they were made.
-
-    ``manifest`` is that of a bundle, as it was when it was verified.
-    """
+    """The outcomes of all checks of one folder, in their order; ``manifest`` is a bundle's, as it was verified."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[_Entry] = []
         self.manifest: Manifest | None = None
 
     def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
         """Note an outcome, such as DIFFERS for another version of a package, which is no failure."""
-        self.entries.append(Entry(subject, check, outcome, text))
+        self.entries.append(_Entry(subject, check, outcome, text))
 
     def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:
         """Note a failure for each problem, or that the check holds if there is none."""
@@ -159,7 +142,7 @@ class Outcomes:
         if not problems:
             self.note(subject, check, HOLDS)
 
-    def list_entries(self, outcome: str) -> list[Entry]:
+    def list_entries(self, outcome: str) -> list[_Entry]:
         """Return the entries with an outcome."""
         return [entry for entry in self.entries if entry.outcome == outcome]
 
@@ -185,6 +168,6 @@ class Outcomes:
         """Return everything for programs: whether anything fails, the counts, and each subject's outcomes."""
         subjects: dict[str, dict[str, list[dict[str, str]]]] = {}
         for entry in self.entries:
-            told = {"outcome": entry.outcome, **({"text": entry.text} if entry.text else {})}
-            subjects.setdefault(entry.subject, {}).setdefault(entry.check, []).append(told)
+            finding = {"outcome": entry.outcome, **({"text": entry.text} if entry.text else {})}
+            subjects.setdefault(entry.subject, {}).setdefault(entry.check, []).append(finding)
         return {"failed": self.has_failed, "counts": self.count(), "subjects": subjects}

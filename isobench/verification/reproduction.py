@@ -54,10 +54,7 @@ class Options:
 def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, output_dir: str) -> Config:
     """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
 
-    ``fingerprint`` is that of the pretrained weights, as recorded.
-
-    Raises:
-        NotAvailable, UserError: data, weights or classes are not here.
+    ``fingerprint`` is that of the pretrained weights, as recorded. Raises NotAvailable where something is not here.
     """
     cfg = cfg if options.trust else use_own_classes(cfg)
     data = _locate_data(cfg, options)  # first, because it reads nothing
@@ -198,7 +195,6 @@ def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[st
 
 
 def _compare_labels(run: CheckedRun, options: Options, call_once: _Memo) -> list[str]:
-    """Return what is wrong if the labels in a run's predictions are not those of the data."""
     if run.labels is None or run.cfg is None:
         return []
     expected = call_once(_hash_data_labels, run.cfg.task, _locate_data(run.cfg, options))
@@ -246,7 +242,7 @@ def retrain_runs(
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
 
     Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
-    A run that can't be trained here is noted as not checked. Each other gives a line on standard error as it starts.
+    A run that can't be trained here is noted as not checked.
     """
     usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
     finished = sorted(name for name, record in usable.items() if record.status == "finished")
@@ -255,13 +251,13 @@ def retrain_runs(
     if not finished:
         outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run with an intact record and config")
     drawn = random.Random(options.seed).sample(finished, min(options.retrain, len(finished)))
-    for number, name in enumerate(drawn, 1):
+    for position, name in enumerate(drawn, 1):
         cfg, record = runs[name].cfg, usable[name]
         assert cfg is not None
         try:
             with tempfile.TemporaryDirectory() as output_dir:
                 prepared = _prepare_training(cfg, record, output_dir, options)
-                print_note(f"trains run {number} of {len(drawn)} again: {name}")
+                print_note(f"trains run {position} of {len(drawn)} again: {name}")
                 file = f"runs/{name}/{PREDICTIONS_FILE}"
                 stored = folder.read(file, TABLE_LIMIT) if file in folder.sizes else None
                 outcome, text = _compare_training(cfg, record, stored, *_train_again(prepared))
@@ -311,7 +307,7 @@ def _compare_training(
     """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
 
     ``stored`` and ``content`` are the files of predictions of both; a stored one that was removed is None.
-    Returns the outcome, and what differs; empty if nothing does.
+    Return the outcome, and what differs; empty if nothing does.
     """
     if new.key != old.key:
         return FAILS, f"its config gives the run {run_folder_name(new.key)} with the data here"
@@ -339,7 +335,6 @@ def _compare_training(
 
 
 def _measure_distance(before: np.ndarray | None, after: np.ndarray | None) -> float:
-    """Return the root mean square difference of two arrays of logits."""
     assert before is not None
     assert after is not None
     return float(np.sqrt(np.mean((before - after) ** 2)))

@@ -122,7 +122,6 @@ def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunR
 
 
 def _compare_configs(cfg: Config, record: RunRecord) -> list[str]:
-    """Return what is wrong if the record's config is not that of config.yaml."""
     if record.config == replace_non_finite(asdict(cfg)):
         return []
     recorded = config_from_plain(record.config)  # an earlier version's has fewer settings
@@ -133,7 +132,7 @@ def _compare_configs(cfg: Config, record: RunRecord) -> list[str]:
 def find_other_classes(cfg: Config) -> Iterator[str]:
     """Yield which methods and monitors have a name of isobench's own and another class.
 
-    A run's key has a method's name and not its class. So another class under this name would pass for it.
+    A run's key has a method's name and not its class, so another class under this name would pass for it.
     Only the class's own name is compared, because a class may have moved since.
     """
     named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
@@ -161,13 +160,15 @@ def read_own_classes() -> dict[tuple[str, str], str]:
 
 def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
     """Return what is wrong if the epochs of the history are not those at which the config evaluates."""
-    o, every = cfg.optimization, cfg.evaluation.every
-    interval = o.epochs if every == LAST_EPOCH else int(every)
-    planned = -(-o.epochs // interval)  # not a list: a stranger's config may name any number of epochs
+    optimization, every = cfg.optimization, cfg.evaluation.every
+    interval = optimization.epochs if every == LAST_EPOCH else int(every)
+    planned = -(-optimization.epochs // interval)  # not a list: a stranger's config may name any number of epochs
     epochs = [epoch.epoch for epoch in record.history]
-    if epochs != [min(number * interval, o.epochs) for number in range(1, min(len(epochs), planned) + 1)]:
+    if epochs != [
+        min(evaluation * interval, optimization.epochs) for evaluation in range(1, min(len(epochs), planned) + 1)
+    ]:
         return ["its history has not the epochs that its config evaluates"]
-    if record.status == "finished" and len(epochs) < planned and o.patience is None:
+    if record.status == "finished" and len(epochs) < planned and optimization.patience is None:
         return [f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"]
     return []
 
@@ -183,14 +184,14 @@ def _check_scale(name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) 
     text = f"its differences from the paper's setting should be: {'; '.join(sorted(found)) or 'none'}"
     git = record.provenance.git
     made_by = (git.commit if git else None, record.provenance.versions.get("isobench"))
-    if found != recorded and (made_by == read_software() or len(recorded) < len(found)):
+    if found != recorded and (made_by == _read_software() or len(recorded) < len(found)):
         outcomes.note(name, "record", FAILS, text)
     elif found != recorded:
         outcomes.note(name, "record", DIFFERS, f"{text}, by this version; another version made the record")
 
 
 @cache
-def read_software() -> tuple[str | None, str | None]:
+def _read_software() -> tuple[str | None, str | None]:
     """Return the commit, None outside of a checkout, and the version of isobench that verifies."""
     git = read_git_state()
     return (git["commit"] if git else None), read_package_version("isobench")
@@ -283,12 +284,8 @@ def compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
 def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
     """Read the predictions of every split that a task evaluates, and of its test split.
 
-    ``examples``: split -> number of examples, as recorded; empty if they are not to be compared.
-
-    Raises:
-        ValueError: the file has other columns, splits or numbers of examples, or predictions that are not those that
-            follow from the logits.
-        pyarrow.ArrowException: it is no Parquet, or damaged.
+    ``examples``: split -> number of examples, as recorded; empty if they are not to be compared. ValueError if the
+    file has other columns, splits or numbers of examples, or predictions that don't follow from the logits.
     """
     columns = KEY_COLUMNS | (TEXT_COLUMNS if task.generation else CLASS_COLUMNS)
     schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))

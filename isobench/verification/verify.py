@@ -1,7 +1,6 @@
 """Verify a bundle or an output folder: `isobench verify`, `isobench import` and tests call this.
 
-Checksums, then each run's record, config, key and scores, then the plan's keys, then the rows of analyses, computed
-again. Data, weights and training are checked on request (isobench.verification.reproduction).
+Data, weights and training are checked on request (isobench.verification.reproduction).
 """
 
 import math
@@ -146,7 +145,7 @@ def _check_analysis(
     options: Options,
     outcomes: Outcomes,
 ) -> None:
-    """Check the tables of an analysis, in the folder ``path``, by their checksums and by computing their rows again.
+    """Check the tables of an analysis in the folder ``path`` by their checksums and by computing their rows again.
 
     It must be an analysis of ``experiment``. ``runs`` are by the names of their folders.
     """
@@ -190,9 +189,7 @@ def _compute_again(
 ) -> tuple[dict[str, pyarrow.Table], float]:
     """Compute an analysis's rows; return them by file, and how far the stored ones may be from them.
 
-    Raises:
-        ValueError: it is an analysis of other runs than the folder has.
-        Exception: it can't be computed here; the text says why.
+    ValueError if it is an analysis of other runs than the folder has, another error if it can't be computed here.
     """
     ours = find_analysis(about["experiment"]["name"])
     if needs_training(ours) != needs_training(about["analysis"]):
@@ -213,11 +210,7 @@ def _compute_again(
 def _list_trained_runs(
     folder: VerifiedFolder, about: Mapping[str, Any], runs: Mapping[str, CheckedRun], planned: Planned
 ) -> Iterator[Run]:
-    """Yield the runs of an analysis of trained runs, in its order.
-
-    Raises:
-        ValueError: others have ended than when the analysis was made, or one is neither in the folder nor planned.
-    """
+    """Yield the runs of an analysis of trained runs, in its order; ValueError if they are not those of the folder."""
     ended = {run.record.key for run in runs.values() if run.record}
     if not about["ended"] or about["ended"] != ended & set(about["keys"]):
         raise ValueError("it was made of other runs than the folder has: repeat the analysis, and the export")
@@ -248,9 +241,9 @@ def find_differences(stored: pyarrow.Table, expected: pyarrow.Table, tolerance: 
         ours, theirs = expected[column].to_pylist(), stored[column].to_pylist()
         finite = (abs(value) for value in ours if isinstance(value, float) and math.isfinite(value))
         margin = tolerance * max(finite, default=0.0)
-        for number, (computed, found) in enumerate(zip(ours, theirs, strict=True), 1):
+        for row_number, (computed, found) in enumerate(zip(ours, theirs, strict=True), 1):
             if not _agree(computed, found, margin):
-                yield f"{column} in row {number} is {found}, and computed again {computed}"
+                yield f"{column} in row {row_number} is {found}, and computed again {computed}"
                 break
 
 
