@@ -85,7 +85,6 @@ def show_all(rows: Rows) -> Shown:
 
 
 def _format_value(value: Any) -> str:
-    """Write any value of a row; a dash where there is none."""
     return format_number(value, ".4g") if value is None or isinstance(value, float) else str(value)
 
 

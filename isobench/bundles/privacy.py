@@ -124,7 +124,6 @@ def _hide_paths_in_argument(name: str, equals: str, value: str) -> str:
 
 
 def _hide_paths_in_value(value: Any) -> Any:
-    """Copy a JSON value with every absolute path in its texts hidden."""
     if isinstance(value, str):
         return hide_paths(value)
     if isinstance(value, Mapping):
@@ -193,7 +192,6 @@ def find_machines_and_paths(records: Iterable[Mapping[str, Any]]) -> tuple[list[
 
 
 def _iterate_texts(value: Any) -> Iterable[str]:
-    """Yield every text in a JSON value, but the names of its entries."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list):

@@ -200,7 +200,6 @@ def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
 
 
 def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
-    """Read the rows of an analysis, and what about.json says of them: name -> content."""
     about: dict[str, Any] = orjson.loads((folder / ABOUT_FILE).read_bytes())
     digests = {name: sha256 for name, sha256 in about["sha256"].items() if name.endswith(".parquet")}
     for name, sha256 in digests.items():

@@ -182,7 +182,6 @@ def _list_typed_options(group: str) -> list[str]:
 
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
-    """List the settings below a key in the YAML of the command line's experiment, if isobench ships it."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
     file = find_config("experiment", names[-1]) if names else None
     node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}

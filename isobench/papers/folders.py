@@ -134,7 +134,6 @@ def read_checked_yaml(
 
 
 def _describe_mistake(error: ValidationError, names: Sequence[str]) -> str:
-    """Name the first wrong entry, and say what is wanted there."""
     first = error.errors()[0]
     entry = ".".join(str(key) for key in first["loc"] if not str(key).startswith("is-instance["))
     if first["type"] == "extra_forbidden":

@@ -128,7 +128,6 @@ def read_value(run: Run, name: str) -> Any:
 
 
 def _read_source(run: Run, name: str) -> str:
-    """Say where a run's data or weights come from, with the start of their fingerprint; a dash if it isn't known."""
     position = SOURCE_SETTINGS.index(name)
     fingerprint = read_fingerprints(run)[position]
     source = (describe_source(run.cfg.task, run.cfg.data), describe_weights(run.cfg.encoder))[position]

@@ -71,7 +71,6 @@ def compute_key(cfg: Config, data: dict[str, str], encoder: dict[str, str]) -> s
 
 
 def _hash_decisive(cfg: Config, decisive: dict[str, Any], data: dict[str, str], encoder: dict[str, str]) -> str:
-    """Hash what decides a run's result; ``decisive``: what ``select_decisive`` selects in each section."""
     trainer = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
     origin = {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return sha256_json({**decisive, "trainer": trainer, **origin})
@@ -106,7 +105,6 @@ def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_target(settings: Any) -> Any:
-    """Copy a method's or a monitor's settings without its ``_target_``; a value that is no mapping is kept."""
     return (
         {key: value for key, value in settings.items() if key != "_target_"}
         if isinstance(settings, dict)

@@ -97,7 +97,6 @@ class _Values:
         self.known: dict[int, int] = {}  # by the id of an object, which many runs share
 
     def find_place(self, value: Any) -> int:
-        """Return the position of a value in the list, where it is put if it is new."""
         if id(value) not in self.known:
             plain = to_plain(value)
             text = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)

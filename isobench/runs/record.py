@@ -273,7 +273,6 @@ def _describe_damage(error: Exception) -> str:
 
 
 def _require_checksum(text: bytes, required: bool) -> None:
-    """Raise ValueError if the checksum at the end of a record's text is not that of the text, or is lacking."""
     content, start, _ = text.rpartition(CHECKSUM_START.encode())
     if not start and required:
         raise ValueError("it has no checksum")

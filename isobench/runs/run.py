@@ -66,7 +66,6 @@ class Run:
             self.trouble = f"{file} is damaged; {remedy} ({reason})"
 
     def _require_same_task(self, record: RunRecord) -> None:
-        """Raise UserError unless a record's scores are of the splits and the metric that the run's config names."""
         task = record.config.get("task")
         recorded = {name: task.get(name) for name in SCORE_SETTINGS} if isinstance(task, dict) else None
         if recorded != {name: getattr(self.cfg.task, name) for name in SCORE_SETTINGS}:

@@ -133,7 +133,6 @@ def is_alive(beat: Beat, folder: Path) -> bool:
 
 
 def _is_fresh(moment: float) -> bool:
-    """Return True if a moment, in seconds since 1970, is less than STALE_AFTER away from now."""
     return abs(time.time() - moment) <= STALE_AFTER
 
 

@@ -244,6 +244,5 @@ def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | No
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:
-    """Raise UserError for data or an encoder on the hub without a commit; ``name``: the section of the config."""
     if hub and not revision:
         raise UserError(f"{name}.revision must be set: a result from the hub can only be repeated at a pinned commit")

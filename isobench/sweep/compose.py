@@ -92,7 +92,6 @@ class Composer:
         return [text for text in settings if not _has_setting(method, text.partition("=")[0].split(".")[1:])]
 
     def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
-        """Set values in a section of a structure's config; runs with these values share the section."""
         section_config = getattr(self.compose_structure(structure).cfg, section)
         for path, value in filter(None, map(self.parse_value, texts)):
             section_config = _copy_with_value(section_config, path[1:], value) if path[1:] else value
@@ -186,7 +185,6 @@ def _has_setting(node: Any, path: list[str]) -> bool:
 
 
 def _copy_with_value(node: Any, path: list[str], value: Any) -> Any:
-    """Copy a config, or a part of one, with another value at ``path``; KeyError or AttributeError if it has none."""
     key, *rest = path
     if isinstance(node, dict):
         return {**node, key: _copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}

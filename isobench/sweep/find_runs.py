@@ -32,10 +32,9 @@ GENERAL_SETTINGS = (EXPERIMENT, OUTPUT_DIR, "data.", SEARCH_PATH)  # they don't 
 def find_runs(arguments: Sequence[str]) -> tuple[str, list[Run]]:
     """Find the runs of a sweep, or of an output folder: return a title and the runs.
 
-    Arguments that only name an experiment, output folder, folder of configs, data and launcher mean the runs of all
-    plans of this experiment in the output folder; without an experiment they mean every run there. These are read,
-    and nothing is composed. Other arguments mean the runs that a sweep with these arguments has, and so does an
-    experiment that nothing was started of.
+    Arguments that at most name an experiment, output folder, folder of configs, data and launcher mean the runs of
+    the folder's plans (without an experiment, every run there); these are read, and nothing is composed. Other
+    arguments mean the runs that a sweep with them has, and so does an experiment that nothing was started of.
 
     Raises:
         UserError: there are no such runs, or the arguments are wrong.

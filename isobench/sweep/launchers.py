@@ -72,7 +72,6 @@ class AutomaticLauncher(InProcessLauncher):
 
 @contextlib.contextmanager
 def _use_threads(count: int | None) -> Iterator[None]:
-    """A context in which torch computes with so many threads; None leaves them as they are."""
     if count is None:
         yield
         return
@@ -119,7 +118,6 @@ def _count_cores() -> int:
 
 
 def _read_thread_setting() -> int:
-    """Return the number of threads in OMP_NUM_THREADS; 0 where the user has set none."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdecimal() else 0
 

@@ -62,10 +62,7 @@ class PlannedRun:
 def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, PlannedRun]:
     """Plan the runs of a sweep, by their keys, in the grid's order; runs with the same key appear once.
 
-    Args:
-        loader: Hydra's loader of configs.
-        base: the sweep's own config, with the experiment's grid.
-        arguments: the command line's overrides, as Hydra hands them to a sweeper.
+    ``base`` is the sweep's own config, with the experiment's grid; ``arguments`` are what Hydra hands to a sweeper.
     """
     command_line = _parse_sweep_overrides(loader, arguments)
     if base.experiment.name is None and (name := find_experiment_name(base)):
@@ -179,7 +176,6 @@ def _holds_for_whole_sweep(name: str) -> bool:
 
 
 def _check_swept_setting(name: str) -> None:
-    """Raise UserError if a setting that is swept over belongs to the whole sweep, as its experiment does."""
     if name == "output_dir":
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     if _holds_for_whole_sweep(name) or name.startswith("analysis."):
@@ -233,12 +229,7 @@ def _list_swept_values(override: Override) -> list[str]:
 
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
-    """Let Hydra compose a sweep's command line without running it; yield the arguments of `plan_runs`.
-
-    Raises:
-        UserError: an argument can't be meant, or a folder is a file.
-        hydra.errors.HydraException, omegaconf.errors.OmegaConfBaseException: there is no such setting.
-    """
+    """Let Hydra compose a sweep's command line without running it; yield the arguments of `plan_runs`."""
     register_schema()
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):

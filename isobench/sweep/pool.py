@@ -130,11 +130,8 @@ class Pool:
     def carry_out(self, runs: list[Run]) -> list[int]:
         """Carry out the runs and return their exit codes, in their order.
 
-        On a terminal, a progress bar counts the runs that have ended; `isobench status` shows the running ones.
-
-        Raises:
-            StorageError: results can't be written; the running runs were stopped.
-            Interrupted: a signal came; the running runs have saved, and the processes have ended.
+        On a terminal, a progress bar counts the runs that have ended. Raises StorageError or Interrupted when the
+        running runs have saved and the processes have ended.
         """
         self.waiting.extend(_Job(index, run) for index, run in enumerate(runs))
         self.total = len(runs)
@@ -224,9 +221,9 @@ class Pool:
             worker.pipe.send(message)
 
     def _let_go(self) -> None:
-        """Tell the idle workers to end, and don't wait: that takes seconds, and nothing of theirs is left to save.
+        """Tell the idle workers to end; Python waits for them when this process itself ends.
 
-        Python waits for them when this process itself ends.
+        This does not wait: that takes seconds, and nothing of theirs is left to save.
         """
         for worker in self.workers:
             if not worker.is_ending:
@@ -311,7 +308,6 @@ class Pool:
 
 
 def _print_line(line: str) -> None:
-    """Print a line on standard error, above the progress bar if there is one."""
     ProgressBar.write(replace_control_characters(line), file=find_terminal())
 
 

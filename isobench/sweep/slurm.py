@@ -170,7 +170,6 @@ class Worker:
             signal.signal(signal.SIGTERM, passing_over)
 
     def _prepare(self, job: JobEnvironment) -> None:
-        """Set this process's handler of SIGTERM, its messages to later processes, and its threads."""
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
         environment.share_processor()
         environment.keep_freed_memory()
@@ -217,7 +216,7 @@ class Worker:
         """Carry out one run and return its exit code.
 
         If another process holds the run's lock, a patient worker tries again for LOCK_TIMEOUT seconds, since the
-        holder may be a machine that died. It stops trying when the run's heartbeat shows that the holder is alive.
+        holder may be a machine that died, unless the run's heartbeat shows that the holder is alive.
         """
         code = execute_run(run.cfg, since=self.created)[0]
         deadline = time.monotonic() + LOCK_TIMEOUT

@@ -103,7 +103,6 @@ class GridSweeper(Sweeper):
         self._report_and_exit(runs, codes)
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
-        """Carry out an analysis that trains nothing, in this process."""
         name = runs[0].cfg.experiment.name or "analysis"
         if not isinstance(self.run_launcher, InProcessLauncher):
             raise UserError(
@@ -244,7 +243,6 @@ def _add_tracking_groups(runs: list[Run]) -> None:
 
 
 def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run]) -> str:
-    """Announce in one line how many runs a sweep has, in which states, how many it starts, and their forecast."""
     starting = set(map(id, todo))
     counts = Counter(state.name for run, state in zip(runs, states, strict=True) if id(run) not in starting)
     elsewhere = counts["running"] + counts["queued"]
@@ -258,7 +256,6 @@ def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run
 
 
 def _print_left_out(planned: list[PlannedRun]) -> None:
-    """Say on standard error which methods do not have a setting that others were given."""
     having: dict[str, dict[str, None]] = {}
     lacking: dict[str, dict[str, None]] = {}
     for planned_run in planned:
@@ -309,7 +306,6 @@ def _write_page(report: "Report", runs: list[Run]) -> None:
 
 
 def _format_next_step(cfg: Config) -> str:
-    """Write one line on how to get the results of a sweep whose runs were submitted; ``cfg``: of one of its runs."""
     if cfg.analysis:
         return "When the runs have ended, repeat the command for the analysis"
     command = shlex.join(["isobench", "report", *drop_launch_arguments(sys.argv[1:])])

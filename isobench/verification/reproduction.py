@@ -111,7 +111,6 @@ def _is_generated(task: Task) -> bool:
 
 
 def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
-    """List a run's encoder with each of the folders that it may be in."""
     if not cfg.encoder.path:
         return [cfg.encoder]
     folders = [*options.encoders, *([cfg.encoder.path] if options.trust else [])]
@@ -121,7 +120,6 @@ def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
 
 
 def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) -> Encoder:
-    """Return a run's encoder in the folder here whose files are those of the record."""
     for encoder in _list_encoders(cfg, options):
         if weights.fingerprint_encoder(encoder) == recorded:
             return encoder
@@ -161,7 +159,6 @@ class _Memo:
         self.results: dict[str, Any] = {}
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what the function returns for these arguments, which have a ``repr`` that tells them apart."""
         call = f"{function.__module__}.{function.__qualname__}{arguments!r}"
         if call not in self.results:
             try:
@@ -174,21 +171,18 @@ class _Memo:
 
 
 def _fingerprint_data(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
-    """Return the fingerprint of a run's data as they are here."""
     if not _is_generated(cfg.task) and sources.find_data_source(cfg.task, cfg.data) == "hub":
         raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
     return [call_once(sources.fingerprint_data, cfg.task, _locate_data(cfg, options))]
 
 
 def _fingerprint_weights(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
-    """Return the fingerprint of a run's pretrained weights in each folder here that may hold them."""
     if weights.find_encoder_source(cfg.encoder) == "hub":
         raise NotAvailable(f"its weights are the hub's, at the revision {str(cfg.encoder.revision)[:12]}")
     return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, options)]
 
 
 def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str, str]]) -> str:
-    """Say which files of the data or the weights are not those of the record."""
     nearest = min(found, key=lambda fingerprint: len(set(fingerprint.items()) ^ set(recorded.items())))
     names = sorted(name for name in recorded.keys() | nearest.keys() if recorded.get(name) != nearest.get(name))
     return f"its {what} are not those of its record: {', '.join(names)}"
@@ -227,7 +221,6 @@ def _hash_labels(labels: Any, is_test: bool) -> str:
 
 
 def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
-    """Name in what the code, packages and machine of a record differ from those here."""
     values = {name: (getattr(recorded, name), getattr(here, name)) for name in ("python", "cpu", "cores", "platform")}
     values |= {name: (version, here.versions.get(name)) for name, version in recorded.versions.items()}
     values["commit"] = (recorded.git and recorded.git.commit, here.git and here.git.commit)

@@ -107,7 +107,6 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
 
 
 def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
-    """Check that record, config, key and folder are of one run."""
     outcomes.judge(name, "config", [*_compare_configs(cfg, record), *find_other_classes(cfg)])
     problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
@@ -311,12 +310,7 @@ def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -
 
 
 def parse_table(content: bytes) -> pyarrow.Table:
-    """Read a Parquet file with its texts as dictionaries, unless it stands for more values than isobench writes.
-
-    Raises:
-        ValueError: it stands for too many values, or for texts that are too long.
-        pyarrow.ArrowException: it is no Parquet, or damaged.
-    """
+    """Read a Parquet file with its texts as dictionaries; ValueError if it stands for too many values."""
     schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
     texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
     file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)

@@ -68,7 +68,6 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
 
 
 def _read_manifest(folder: VerifiedFolder, outcomes: Outcomes) -> Manifest | None:
-    """Read a bundle's manifest; None, with a failure noted, if it can't be used."""
     try:
         return read_manifest(folder.root)
     except UserError as error:
