@@ -103,7 +103,7 @@ class Table:
         return bool(self.content.average and self.paper_columns)
 
 
-def list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
+def _list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
     """List the tables of the experiment's paper that have columns for these tasks; if none has, one of all scores.
 
     A task that the paper doesn't have gets a column of each kind (score, an isotropy, time) once: in the first table
@@ -113,7 +113,7 @@ def list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
         experiment: its paper and tables.
         tasks: name -> task, of the tasks that ran.
     """
-    contents = load_contents(experiment)
+    contents = _load_contents(experiment)
     columns_of_all = [column for content in contents.values() for column in content.columns.values()]
     paper_tasks = {task for column in columns_of_all for task in (column.task, *column.variants)}
     foreign = [task for name, task in tasks.items() if name not in paper_tasks]
@@ -129,7 +129,7 @@ def list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
     return tables or [Table("", NO_PAPER, list(_build_foreign_columns(list(tasks.values()), [SCORE_KIND])))]
 
 
-def load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
+def _load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
     """Load the tables of the experiment's paper that the experiment names; none if the paper is not here."""
     if experiment.paper not in find_papers():
         return {}
@@ -142,7 +142,7 @@ def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
     """Say which printed numbers are not shown by mistake: the paper is not here, or misspells a task or method."""
     if experiment.paper and experiment.paper not in find_papers():
         yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
-    for name, content in load_contents(experiment).items():
+    for name, content in _load_contents(experiment).items():
         tasks = {column.task for column in content.columns.values()}
         for kind, group, printed in (("task", "task", tasks), ("method", "calibration", set(content.methods))):
             ran = set(runs[kind])
@@ -155,7 +155,7 @@ def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:
     """Return a table's content in published.yaml; that of a table without a paper if its name is empty."""
-    return load_contents(experiment).get(table, NO_PAPER)
+    return _load_contents(experiment).get(table, NO_PAPER)
 
 
 def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
@@ -215,7 +215,7 @@ def build_cells(
     cells: list[dict[str, Any]] = []
     for part, of_part in runs.groupby("part", sort=False):
         own, differing = of_part[of_part["selected"]], find_varying(of_part, varying)
-        for table in list_tables(experiment, {name: tasks[name] for name in own["task"].unique()}):
+        for table in _list_tables(experiment, {name: tasks[name] for name in own["task"].unique()}):
             filled = _fill_table(table, own, differing, pair)
             cells += ({"table": table.name, "part": part, **cell} for cell in filled)
     return finish_cells(cells)

@@ -16,19 +16,18 @@ from isobench.papers.published import load_tables
 from isobench.report.build import Report
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.methods import column_detectable_difference, group_tested_arms, list_arms, list_score_cells
-from isobench.report.sentences import list_comparisons
+from isobench.report.sentences import list_comparisons, name_method
 from isobench.report.tables import (
     BASE_METHOD,
     CONSTANT_PREDICTOR,
     SPEED_SETTINGS,
     is_scored,
-    label_method,
     read_numbers,
 )
 from isobench.report.wording import describe_p, format_points
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
-from isobench.statistics.seeds import ALPHA, Arms, holm
+from isobench.statistics.seeds import ALPHA, Arms, Estimate, holm
 
 Check = Callable[[Report], Outcome]
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
@@ -44,7 +43,7 @@ UNEVEN_BUDGETS = (
 
 
 def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
-    """Return the outcome: holds in every case, in none, or undecided; ``holds`` has one truth value a case."""
+    """Judge a claim about several cases: it holds in all, in none, or is undecided."""
     cases = list(holds)
     if not cases:
         return Outcome(NOT_RUN, "nothing to compare")
@@ -76,32 +75,30 @@ def improves(*methods: str) -> Check:
 
 
 def _judge_improvement(report: Report, method: str) -> Outcome:
-    scores = list_score_cells(report.cells)
-    own = scores[scores["method"] == method]
-    if undefined := list(own[own["compared"] & own["difference"].isna()]["column"].unique()):
+    cells = list_score_cells(report.cells)
+    cells = cells[cells["method"] == method]
+    if undefined := list(cells[cells["compared"] & cells["difference"].isna()]["column"].unique()):
         return Outcome(UNDECIDED, f"{method}: undefined score (NaN) on {', '.join(undefined)}")
     constant = ", ".join(dict.fromkeys(task for _, task in _list_constant_tasks(report, method)))
     left_out = f" (left out, constant predictors: {constant})" if constant else ""
-    arms = [pair for _, cells in own.groupby("group", sort=False) for pair in list_arms(cells.itertuples()).items()]
+    columns, arms = list[str](), list[Arms]()
+    for _, of_group in cells.groupby("group", sort=False):
+        arms_by_column = list_arms(of_group.itertuples())
+        columns += arms_by_column
+        arms += arms_by_column.values()
     if constant and not arms:
         return Outcome(UNDECIDED, f"{method}: no task can be compared{left_out}")
-    if not arms or any(min(map(len, pair)) < 2 for _, pair in arms):
+    if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
     pairs = _pair_runs(report.runs, method, BASE_METHOD)
-    columns = ", ".join(dict.fromkeys(column for column, _ in arms))
-    return _decide_difference(f"{method} on {columns}", [pair for _, pair in arms], left_out, pairs)
+    return _decide_difference(f"{method} on {', '.join(dict.fromkeys(columns))}", arms, left_out, pairs)
 
 
 def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
-    """Make the check that one method is better than another, averaged over encoders and tasks.
+    """Make the check that ``method`` is better than ``other``, averaged over encoders and tasks.
 
     Runs that predict one class for every example count with their scores: such claims are also about training that
-    fails.
-
-    Args:
-        method: the method that the paper says is better.
-        other: the method that it is compared with.
-        tasks: compare on these tasks only; empty for all.
+    fails. Without ``tasks`` all are compared.
     """
 
     def check(report: Report) -> Outcome:
@@ -111,14 +108,14 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
             where = f" on {', '.join(tasks)}" if tasks else ""
             return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
         arms = [(list(ours["score"]), list(theirs["score"])) for ours, theirs in pairs]
-        if any(len(arm) < 2 for pair in arms for arm in pair):
+        if any(len(scores) < 2 for pair in arms for scores in pair):
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
-        said = [", ".join(dict.fromkeys(ours["task"].iloc[0] for ours, _ in pairs))]
-        for name, own in zip((method, other), zip(*pairs, strict=True), strict=True):
-            failures = pd.concat(own)["failure"]
+        remarks = [", ".join(dict.fromkeys(ours["task"].iloc[0] for ours, _ in pairs))]
+        for name, runs_by_pair in zip((method, other), zip(*pairs, strict=True), strict=True):
+            failures = pd.concat(runs_by_pair)["failure"]
             if count := int((failures == CONSTANT_PREDICTOR).sum()):
-                said.append(f"{count} of {len(failures)} runs of {name} predict one class")
-        return _decide_difference(f"{method} less {other}", arms, f" ({'; '.join(said)})", pairs)
+                remarks.append(f"{count} of {len(failures)} runs of {name} predict one class")
+        return _decide_difference(f"{method} less {other}", arms, f" ({'; '.join(remarks)})", pairs)
 
     return check
 
@@ -127,8 +124,8 @@ def _pair_runs(runs: pd.DataFrame, method: str, other: str) -> list[tuple[pd.Dat
     """Pair the selected runs of two methods: one pair for each encoder, task and setting in which both have some."""
     chosen = runs[runs["selected"].astype(bool) & runs["method"].isin([method, other])]
     pairs = []
-    for _, own in chosen.groupby(COMPARED, sort=False, dropna=False):
-        ours, theirs = own[own["method"] == method], own[own["method"] == other]
+    for _, both in chosen.groupby(COMPARED, sort=False, dropna=False):
+        ours, theirs = both[both["method"] == method], both[both["method"] == other]
         if len(ours) and len(theirs):
             pairs.append((ours, theirs))
     return pairs
@@ -139,13 +136,13 @@ def _decide_difference(
 ) -> Outcome:
     """Decide whether the first method of each pair is better than the second, averaged over tasks.
 
-    The outcome is undecided unless the bootstrap interval of the mean difference excludes zero and the permutation
-    test is significant. It is undecided also if the better method was selected from more configurations than the
-    other by the scores that are reported, because the best of more configurations is better by chance alone.
+    It is undecided unless the bootstrap interval of the mean difference excludes zero and the permutation test is
+    significant. It is undecided also if the better method was selected from more configurations by the scores that
+    are reported, because the best of more configurations is better by chance alone.
 
     Args:
         label: what is compared, for the sentence with the numbers.
-        arms: on each task the scores of both methods, one per seed; each method has two seeds or more.
+        arms: on each task the scores of both methods; each method has two seeds or more.
         remark: what to add to the sentence.
         pairs: the runs of both methods, which say from how many configurations they were selected.
     """
@@ -168,9 +165,8 @@ def _decide_difference(
 def nothing_improves(report: Report) -> Outcome:
     """Check that no method's gain on a task survives Holm's correction.
 
-    It is undecided if constant predictors or undefined scores leave nothing to test.
     If no gain survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
-    task; else it is undecided.
+    task. Else it is undecided, as it is if constant predictors or undefined scores leave nothing to test.
     """
     tested = list_comparisons(report.cells)
     constant = ", ".join(f"{method} on {task}" for method, task in _list_constant_tasks(report))
@@ -195,36 +191,40 @@ def nothing_improves(report: Report) -> Outcome:
 
 def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield methods with the tasks on which a run of them or of plain fine-tuning is a constant predictor."""
-    several = report.methods["group"].nunique() > 1
     for row in report.methods.itertuples():
         if row.method != BASE_METHOD and row.method == (method or row.method):
-            label = f"{label_method(row.method)} ({row.group})" if several else label_method(row.method)
+            label = name_method(report.methods, row)
             yield from ((label, task) for task in row.constant_tasks)
 
 
 def isotropy_is_unrelated(report: Report) -> Outcome:
     """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
 
-    By Spearman's correlation with Holm's correction over tasks and encoders that have six runs or more. Runs of
-    different scales, heads or reported epochs are correlated apart. That none is significant supports the claim only
-    if the pooled correlation's interval lies within ``NO_RELATION``, and the correlations do not differ by Cochran's
-    test.
+    Spearman's correlation, with Holm's correction over tasks and encoders that have six runs or more; runs of
+    different scales, heads or reported epochs are correlated apart. If none is significant, the claim holds only if
+    the pooled correlation's interval lies within ``NO_RELATION`` and Cochran's test finds no difference between them.
     """
     from scipy import stats
 
     runs = report.runs.assign(i1=read_numbers(report.runs, "embedding/i1"), y=read_numbers(report.runs, "score"))
     usable = runs[runs["failure"].isna() & runs["i1"].notna() & runs["y"].notna()]
-    groups = {name: own for name, own in usable.groupby(COMPARED, sort=False, dropna=False) if len(own) >= 6}
-    varied = {name: own for name, own in groups.items() if own["i1"].nunique() > 1 and own["y"].nunique() > 1}
-    constant = "; ".join(f"{name[1]}, {name[0]}" for name in groups if name not in varied)
+    varied, constants = list[tuple[str, pd.DataFrame]](), list[str]()
+    for (encoder, task, *_), group in usable.groupby(COMPARED, sort=False, dropna=False):
+        if len(group) < 6:
+            continue
+        if group["i1"].nunique() > 1 and group["y"].nunique() > 1:
+            varied.append((task, group))
+        else:
+            constants.append(f"{task}, {encoder}")
+    constant = "; ".join(constants)
     left_out = f"; left out, I1 or score is constant: {constant}" if constant else ""
     if not varied:
         word = UNDECIDED if constant else NOT_RUN
         return Outcome(word, f"no task and encoder with six runs that differ{left_out}")
-    tests = [stats.spearmanr(own["i1"], own["y"]) for own in varied.values()]
+    tests = [stats.spearmanr(group["i1"], group["y"]) for _, group in varied]
     related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
-    sizes = [len(own) for own in varied.values()]
-    rho = ", ".join(f"{name[1]} {test.statistic:+.2f}" for name, test in zip(varied, tests, strict=True))
+    sizes = [len(group) for _, group in varied]
+    rho = ", ".join(f"{task} {test.statistic:+.2f}" for (task, _), test in zip(varied, tests, strict=True))
     tested = f"{related} of {len(tests)} with p < {ALPHA} after Holm"
     numbers = f"Spearman's correlation with I1: {rho} ({sum(sizes)} runs); {tested}"
     if related:
@@ -239,12 +239,12 @@ def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tu
     """Pool Spearman's correlations, each between -1 and 1, of groups of runs.
 
     By Fisher's z, whose variance is 1.06 / (n - 3) for Spearman's correlation (Fieller, Hartley and Pearson 1957),
-    which is good for correlations near 0. It takes runs as independent. Runs of one seed are not quite, so the
-    interval is somewhat too narrow. A group's weight is n - 3.
+    which is good for correlations near 0; a group's weight is n - 3. Runs of one seed are not quite independent, so
+    the interval is somewhat too narrow.
 
     Returns:
-        The pooled correlation between the ends of its 95% interval (low, pooled, high), and Cochran's p for the
-        hypothesis that all groups have the same correlation.
+        Lower end of the 95% interval, pooled correlation, upper end, and Cochran's p for the hypothesis that all
+        groups have the same correlation.
     """
     from scipy import stats
 
@@ -259,9 +259,9 @@ def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tu
 def collapses(largest_i2: float, *methods: str) -> Check:
     """Make the check that runs whose head is as isotropic as printed predict one class for every example.
 
-    Only runs of these methods with an I2 of at most ``largest_i2`` decide. The claim holds if one of them predicts
-    one class, and fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out,
-    because there the method is not the reason.
+    Runs of these methods with an I2 of at most ``largest_i2`` decide: the claim holds if one predicts one class, and
+    fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out, because there the
+    method is not the reason.
     """
 
     def check(report: Report) -> Outcome:
@@ -269,12 +269,12 @@ def collapses(largest_i2: float, *methods: str) -> Check:
         is_constant, is_plain = ended["failure"] == CONSTANT_PREDICTOR, ended["method"] == BASE_METHOD
         setting = ended[COMPARED].astype(str).agg("|".join, axis=1) if len(ended) else ended["task"]
         hopeless = setting[is_constant & is_plain]
-        own = ended[ended["method"].isin(methods)]
-        runs = own[~setting[own.index].isin(hopeless)]
+        of_methods = ended[ended["method"].isin(methods)]
+        runs = of_methods[~setting[of_methods.index].isin(hopeless)]
         tasks = ", ".join(ended["task"][hopeless.index].unique())
         left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
         if runs.empty:
-            return Outcome(UNDECIDED if len(own) else NOT_RUN, f"no such run{left_out}")
+            return Outcome(UNDECIDED if len(of_methods) else NOT_RUN, f"no such run{left_out}")
         isotropic = runs[read_numbers(runs, "head/i2_printed") <= largest_i2]
         if isotropic.empty:
             numbers = f"none of {len(runs)} runs has an I2 of at most {largest_i2}"
@@ -307,23 +307,17 @@ def costs_times(table: str, gpu: str, factor: float, method: str) -> Check:
 def costs_between(table: str, gpu: str, low: float, high: float, *methods: str) -> Check:
     """Make the check that each method takes ``low`` to ``high`` times plain fine-tuning's training time on each task.
 
-    Args:
-        table: PAPER/TABLE, whose tasks and encoders the claim is about.
-        gpu: on which the paper measured its times.
-        low: the smallest factor that the paper prints.
-        high: the largest.
-        methods: names of calibrations.
+    ``table`` and ``gpu`` are as in `costs_times`.
     """
 
     def check(report: Report) -> Outcome:
-        selected = {method: _select_times(report.runs, table, method) for method in methods}
-        factors = {
-            f"{method} on {time.task}": [time.arms]
-            for method, (times, _) in selected.items()
-            for time in times.itertuples()
-        }
-        missing = [name for _, lacking in selected.values() for name in lacking]
-        return _judge_factors(factors, pd.concat([times for times, _ in selected.values()]), missing, low, high, gpu)
+        factors, tables, missing = dict[str, list[Any]](), [], list[str]()
+        for method in methods:
+            times, missing_tasks = _select_times(report.runs, table, method)
+            factors |= {f"{method} on {time.task}": [time.arms] for time in times.itertuples()}
+            tables.append(times)
+            missing += missing_tasks
+        return _judge_factors(factors, pd.concat(tables), missing, low, high, gpu)
 
     return check
 
@@ -336,26 +330,26 @@ def _select_times(runs: pd.DataFrame, table: str, method: str) -> tuple[pd.DataF
 
     Returns:
         A row for each setting: encoder, task, scale, machine, and ``arms``, the logarithms of the seconds per example
-        of the method and of plain fine-tuning. Then the names of the method's tasks in the table that have no times
-        in the paper's setting.
+        of the method and of plain fine-tuning. Then the method's tasks in the table without times in the paper's
+        setting.
     """
     usable = runs[runs["selected"].astype(bool) & (runs["status"] == "finished")]
     seconds = read_numbers(usable, "training_seconds") / read_numbers(usable, "examples")
     usable = usable.assign(log_seconds=np.log(np.where(seconds > 0, seconds, np.nan))).dropna(subset="log_seconds")
     settings = []
-    for _, own in usable.groupby(TIMED, sort=False, dropna=False):
-        arms = tuple(list(own[own["method"] == name]["log_seconds"]) for name in (method, BASE_METHOD))
-        if all(arms):
-            settings.append((*(own[name].iloc[0] for name in TIMED[:4]), arms))
+    for _, of_setting in usable.groupby(TIMED, sort=False, dropna=False):
+        ours, theirs = (
+            list(of_setting[of_setting["method"] == name]["log_seconds"]) for name in (method, BASE_METHOD)
+        )
+        if ours and theirs:
+            settings.append((*of_setting[TIMED[:4]].iloc[0], (ours, theirs)))
     times = pd.DataFrame(settings, columns=[*TIMED[:4], "arms"])
     paper, _, name = table.partition("/")
     content = load_tables(paper)[name]
-    row = content.methods[method]
-    printed = dict.fromkeys(
-        (encoder, content.columns[title].task)
-        for encoder, rows in content.cells.items()
-        for title in rows.get(row, {})
-    )
+    printed: dict[tuple[str, str], None] = {}  # encoder, task: in the table's order, each once
+    for encoder, rows in content.cells.items():
+        for title in rows.get(content.methods[method], {}):
+            printed[encoder, content.columns[title].task] = None
     is_printed = np.array([pair in printed for pair in zip(times["encoder"], times["task"], strict=True)], bool)
     of_paper = times[(times["scale"] == "") & is_printed]
     found = set(zip(of_paper["encoder"], of_paper["task"], strict=True))
@@ -377,8 +371,7 @@ def _judge_factors(
             factor is the geometric mean over these tasks.
         times: where the times were measured.
         missing: methods and tasks of the claim that have no times in the paper's setting.
-        low: the smallest factor that agrees with the paper.
-        high: the largest.
+        low, high: the smallest and the largest factor that agree with the paper.
         gpu: the paper's.
     """
     if times.empty:
@@ -386,19 +379,19 @@ def _judge_factors(
             NOT_RUN, "no training times of the method and of plain fine-tuning on one machine, in the claim's setting"
         )
     intervals = {label: mean_difference_interval(arms) for label, arms in factors.items() if arms}
-    estimates = {label: [math.exp(x) for x in interval] for label, interval in intervals.items()}
+    estimates = {label: Estimate(*map(math.exp, interval)) for label, interval in intervals.items()}
     machines = list(times["machine"].astype(str).unique())
-    numbers = "; ".join(f"{label} {value:.2f}x [{a:.2f}, {b:.2f}]" for label, (value, a, b) in estimates.items())
+    numbers = "; ".join(f"{label} {x.value:.2f}x [{x.low:.2f}, {x.high:.2f}]" for label, x in estimates.items())
     numbers += f", on {', '.join(machines)}; agrees from {low:.3g}x to {high:.3g}x"
-    if any(math.isnan(a) for _, a, _ in estimates.values()):
+    if any(math.isnan(factor.low) for factor in estimates.values()):
         return Outcome(NOT_RUN, f"{numbers}; no interval: fewer than two seeds, or equal times")
     if (times["scale"] != "").any():
         return Outcome(UNDECIDED, f"{numbers}; the claim is about the paper's encoder and data, which these are not")
     if missing:
         return Outcome(UNDECIDED, f"{numbers}; not measured: {', '.join(missing)}")
-    if all(low <= a and b <= high for _, a, b in estimates.values()):
+    if all(low <= factor.low and factor.high <= high for factor in estimates.values()):
         return Outcome(HOLDS, numbers)
-    if not any(b < low or a > high for _, a, b in estimates.values()):
+    if not any(factor.high < low or factor.low > high for factor in estimates.values()):
         return Outcome(UNDECIDED, numbers)
     if all(gpu.upper() in machine.upper() for machine in machines):
         return Outcome(FAILS, numbers)

@@ -71,7 +71,7 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for group, methods in groups.items():
         columns = list(dict.fromkeys(cell.column for own in methods.values() for cell in own))
-        usable = [{cell.column for cell in own if is_usable(cell)} for own in methods.values()]
+        usable = [{cell.column for cell in own if _is_usable(cell)} for own in methods.values()]
         # A method without any usable score is not counted; otherwise the other methods would have no mean.
         common = [column for column in columns if all(column in own for own in usable if own)]
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
@@ -108,7 +108,7 @@ def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
     return once[np.array(shown, bool)].sort_values("order").drop(columns="order")
 
 
-def is_usable(cell: Any) -> bool:
+def _is_usable(cell: Any) -> bool:
     """Return True if a cell's values may be averaged: it has some, no run is a constant predictor, none is NaN."""
     return bool(cell.values) and CONSTANT_PREDICTOR not in cell.troubles and not any(map(math.isnan, cell.values))
 
@@ -118,14 +118,14 @@ def list_arms(cells: Iterable[Any]) -> dict[str, Arms]:
     return {
         cell.column: (cell.values, cell.base)
         for cell in cells
-        if cell.compared and is_usable(cell) and not any(map(math.isnan, cell.base))
+        if cell.compared and _is_usable(cell) and not any(map(math.isnan, cell.base))
     }
 
 
 def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, Any]:
     """Average a method's scores over the columns in which the methods of its group can be compared."""
     own = {cell.column: cell for cell in cells}
-    scored = [own[column].values for column in columns if column in own and is_usable(own[column])]
+    scored = [own[column].values for column in columns if column in own and _is_usable(own[column])]
     found: dict[str, Any] = {
         "columns": columns, "score": math.nan, "sd": math.nan, "values": [], "value_seeds": [],
         "seeds": sorted({len(cell.values) for cell in cells}),

@@ -75,7 +75,7 @@ class ExamplePairs:
         split, _, metric = column.source.rpartition("/")
         if metric not in RESAMPLED_METRICS:
             raise NotPairedError(f"{metric} is not computed on samples of the examples")
-        ours, theirs = pair_by_seed(runs, base_runs)
+        ours, theirs = _pair_by_seed(runs, base_runs)
         scored = [self._read(run, split) for own in (ours, theirs) for run in own.itertuples()]
         first = scored[0]
         if not all(np.array_equal(own.index, first.index) for own in scored):
@@ -103,7 +103,7 @@ class ExamplePairs:
         return self.predictions[run.key, split]
 
 
-def pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the runs of two methods that have a score and a seed that both share, in the order of the seeds.
 
     Raises:

@@ -84,8 +84,8 @@ def select_runs(
         raise UserError(
             f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
         )
-    numbers = number_parts(runs)
-    names = name_parts(runs, numbers, varying)
+    numbers = _number_parts(runs)
+    names = _name_parts(runs, numbers, varying)
     runs = runs.assign(part=[names[number] for number in numbers])
     selected, candidates = np.ones(len(runs), bool), np.ones(len(runs), int)
     rules, shown = list[str](), list[dict[str, Any]]()
@@ -93,26 +93,26 @@ def select_runs(
         places = np.flatnonzero(numbers == number)
         own = runs.iloc[places]
         differing = find_varying(own, varying)
-        rule = prefer_held_out(selection, own)
-        check_rule(rule, own, differing)
-        groups = group_by_configuration(own, differing)
+        rule = _prefer_held_out(selection, own)
+        _check_rule(rule, own, differing)
+        groups = _group_by_configuration(own, differing)
         budget = min(map(len, groups.values())) if rule.equal_budget else None
         selects = own["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
         scores = {}
         for key, choices in groups.items():
-            scores[key] = score_candidates(own, choices, selects if rule.rule == "seeds" else ~selects, budget)
+            scores[key] = _score_candidates(own, choices, selects if rule.rule == "seeds" else ~selects, budget)
             best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
             for choice, chosen in choices.items():
                 selected[places[chosen]] = not differing or (choice == best) & ~selects[chosen]
                 candidates[places[chosen]] = len(scores[key]) if rule.rule == "dev" else 1
-        rules.append(describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
+        rules.append(_describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
         reported = own.assign(selected=selected[places])[~selects]
-        shown += summarize_configurations(reported, differing, scores)
+        shown += _summarize_configurations(reported, differing, scores)
     configurations = pd.DataFrame(shown, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
-    return runs.assign(selected=selected, candidates=candidates), configurations, describe_rules(rules, names)
+    return runs.assign(selected=selected, candidates=candidates), configurations, _describe_rules(rules, names)
 
 
-def number_parts(runs: pd.DataFrame) -> np.ndarray:
+def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     """Number the part of each run, in order of appearance. [runs]"""
     kinds: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
     parts: dict[tuple[tuple[str, ...], int], int] = {}
@@ -130,7 +130,7 @@ def number_parts(runs: pd.DataFrame) -> np.ndarray:
     return np.array(numbers, int)
 
 
-def name_parts(runs: pd.DataFrame, numbers: np.ndarray, varying: Sequence[str]) -> list[str]:
+def _name_parts(runs: pd.DataFrame, numbers: np.ndarray, varying: Sequence[str]) -> list[str]:
     """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only part."""
     parts = [runs.iloc[numbers == number] for number in range(numbers.max(initial=-1) + 1)]
     scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
@@ -158,13 +158,13 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
     return varying
 
 
-def prefer_held_out(selection: Selection, runs: pd.DataFrame) -> Selection:
+def _prefer_held_out(selection: Selection, runs: pd.DataFrame) -> Selection:
     """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
     has_held_out = not all(map(is_missing, runs["task.held_out"]))
     return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
 
 
-def check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
+def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
     """Raise UserError if the rule has nothing to select by or to report."""
     seeds, chosen = set(runs["seed"]), set(selection.seeds)
     if selection.rule == "held_out" and any(map(is_missing, runs["task.held_out"])):
@@ -181,7 +181,7 @@ def check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str])
         )
 
 
-def group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:
+def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:
     """Group the numbers of the runs: (encoder, method, task) -> values of the varying settings -> numbers."""
     choices = list(zip(*(runs[name].astype(str) for name in varying), strict=True)) or [()] * len(runs)
     groups: dict[tuple[str, str, str], dict[Choice, list[int]]] = {}
@@ -191,7 +191,7 @@ def group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups
     return {key: {choice: np.array(own) for choice, own in group.items()} for key, group in groups.items()}
 
 
-def score_candidates(
+def _score_candidates(
     runs: pd.DataFrame, choices: dict[Choice, np.ndarray], counts: np.ndarray, budget: int | None
 ) -> dict[Choice, list[float]]:
     """Collect the scores to select by, of each configuration that can be selected.
@@ -211,7 +211,7 @@ def score_candidates(
     return {c: [float(x) for x in values[c]] for c in choices if c in values and len(values[c]) == most}
 
 
-def describe_rule(groups: Groups, selection: Selection, budget: int | None) -> str:
+def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> str:
     """Describe the rule, and how many configurations each method could select among."""
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
@@ -234,14 +234,14 @@ def describe_rule(groups: Groups, selection: Selection, budget: int | None) -> s
     )
 
 
-def describe_rules(rules: list[str], parts: list[str]) -> str:
+def _describe_rules(rules: list[str], parts: list[str]) -> str:
     """Describe how configurations were selected in each part of the runs; a rule that all parts share, once."""
     if len(set(rules)) <= 1:
         return "".join(rules[:1])
     return " ".join(f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True))
 
 
-def summarize_configurations(
+def _summarize_configurations(
     runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of ``CONFIGURATIONS`` of a part.
@@ -249,9 +249,9 @@ def summarize_configurations(
     Args:
         runs: the reported runs of the part, with ``selected``.
         varying: the settings in which configurations differ.
-        scores: from ``score_candidates``, by encoder, method and task.
+        scores: from ``_score_candidates``, by encoder, method and task.
     """
-    groups = group_by_configuration(runs, varying)
+    groups = _group_by_configuration(runs, varying)
     for (encoder, method, task), choices in groups.items():
         plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
         for choice, places in choices.items():

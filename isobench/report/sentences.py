@@ -1,9 +1,13 @@
-"""Write, in sentences, what the runs support and what they can't. Published numbers have no part in it."""
+"""Write, in sentences, what the runs support and what they can't. Published numbers have no part in it.
+
+A ``row`` is a method's row of ``methods`` (`isobench.report.methods.METHODS`), a ``cell`` one of ``cells``.
+"""
 
 import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -28,7 +32,7 @@ UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  
 
 
 def describe_evidence(cells: pd.DataFrame, methods: pd.DataFrame) -> list[str]:
-    """Write sentences on the comparisons of all methods with plain fine-tuning, each with its numbers."""
+    """Write sentences with the numbers of all comparisons with plain fine-tuning."""
     return [
         *_describe_uncompared(methods),
         *_describe_comparisons(cells, methods),
@@ -41,14 +45,7 @@ def describe_evidence(cells: pd.DataFrame, methods: pd.DataFrame) -> list[str]:
 
 
 def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:
-    """Write one sentence on how the methods compare with plain fine-tuning.
-
-    Args:
-        cells: of the report.
-        methods: from ``compare_methods``.
-        ended: the number of runs that have ended.
-        total: the number of runs.
-    """
+    """Write one sentence on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs."""
     if not ended:
         return "No run has ended yet."
     sentence = (
@@ -62,7 +59,7 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
 
 
 def name_method(methods: pd.DataFrame, row: Any) -> str:
-    """Return a method's label, with its encoder and part if there are several."""
+    """Return the method's label, with its encoder and the part of the runs if there are several."""
     label = label_method(row.method)
     return f"{label} ({row.group})" if methods["group"].nunique() > 1 else label
 
@@ -75,28 +72,21 @@ def _list_tested(methods: pd.DataFrame) -> list[Any]:
     return [row for row in _list_others(methods) if not math.isnan(row.p)]
 
 
-def _list_single(methods: pd.DataFrame) -> list[Any]:
-    """List the methods whose difference rests on a single seed, so that there is no test."""
-    return [row for row in _list_others(methods) if math.isnan(row.p) and row.compared]
-
-
 def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
-    """Name the methods that can be compared with nothing."""
     others = _list_others(methods)
     if not others:
         yield "There are no runs." if methods.empty else f"Only {BASELINE} was run: there is nothing to compare."
     bases = methods[methods["method"] == BASE_METHOD]
-    scored = {row.group for row in bases.itertuples() if max(row.seeds, default=0)}
-    if alone := [row for row in others if row.group not in scored]:
+    scored_groups = {row.group for row in bases.itertuples() if max(row.seeds, default=0)}
+    if alone := [row for row in others if row.group not in scored_groups]:
         names = " or ".join(name_method(methods, row) for row in alone)
         yield f"No run of {BASELINE} has a score to compare with, so whether {names} helps can't be said."
     for row in others:
-        if row.group in scored and not row.compared:
+        if row.group in scored_groups and not row.compared:
             yield f"{name_method(methods, row)}: its runs can't be compared with those of {BASELINE} on any task."
 
 
 def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
-    """Count the comparisons: how many there are, are significant, are expected by chance, and survive Holm."""
     tested = list_comparisons(cells)
     if tested.empty:
         return
@@ -112,8 +102,10 @@ def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterato
             f"{name_method(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
             for cell in tested[tested["p_holm"] < ALPHA].itertuples()
         ]
-        left = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
-        yield f"After Holm's correction over these {len(tested)}, {left if survivors else 'no difference is left'}."
+        remaining = "no difference is left"
+        if survivors:
+            remaining = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
+        yield f"After Holm's correction over these {len(tested)}, {remaining}."
 
 
 def list_comparisons(cells: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +119,7 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
     """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods."""
     tested = _list_tested(methods)
     for row in tested:
-        how = "exact" if math.isnan(row.relabellings) else f"{row.relabellings:,.0f} random relabellings"
+        drawn = "exact" if math.isnan(row.relabellings) else f"{row.relabellings:,.0f} random relabellings"
         corrected = f"; {describe_p(row.p_holm)} after Holm over {len(tested)} methods" if len(tested) > 1 else ""
         several = len(row.compared) > 1
         improvement = format_interval(row.improvement, row.improvement_low, row.improvement_high, ".2f")
@@ -135,7 +127,7 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
             f"{name_method(methods, row)} on {format_columns(row.compared)}: {_judge_difference(row)}. "
             f"{'Mean difference' if several else 'Difference'} "
             f"{format_interval(row.difference, row.low, row.high)} points, probability of improvement {improvement}, "
-            f"permutation test{' within tasks' * several} {describe_p(row.p)} ({how}{corrected})."
+            f"permutation test{' within tasks' * several} {describe_p(row.p)} ({drawn}{corrected})."
         )
     fewest = min((row.fewest_seeds for row in tested), default=0)
     if fewest and bootstrap_coverage(fewest) < MIN_COVERAGE:
@@ -143,30 +135,36 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
             f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
             f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
         )
-    for row in (row for row in _list_others(methods) if row.single_seeds):
+    for row in _list_others(methods):
+        if not row.single_seeds:
+            continue
         mean = "mean " * (len(row.single_seeds) > 1)
         difference = format_points(statistics.fmean(row.single_seeds.values()))
         yield (
-            f"{name_method(methods, row)} on {format_columns(list(row.single_seeds))}: it or {BASELINE} has a single "
-            f"seed, so no test is possible; its {mean}difference of {difference} points may be chance."
+            f"{name_method(methods, row)} on {format_columns(list(row.single_seeds))}: it or {BASELINE} has a "
+            f"single seed, so no test is possible; its {mean}difference of {difference} points may be chance."
         )
 
 
 def _judge_difference(row: Any) -> str:
-    """Say what a method's mean difference and its corrected p show, and no more."""
     if row.is_shown:
         return "higher than chance explains" if row.difference > 0 else "lower than chance explains"
     if not row.single_tasks:
         return "no difference shown"
-    better, worse = ([c for c, by in row.single_tasks.items() if (by > 0) is sign] for sign in (True, False))
-    parts = [f"{verb} on {', '.join(c)} (after Holm)" for verb, c in (("helps", better), ("harms", worse)) if c]
+    better = [column for column, difference in row.single_tasks.items() if difference > 0]
+    worse = [column for column, difference in row.single_tasks.items() if not difference > 0]
+    effects = []
+    if better:
+        effects.append(f"helps on {', '.join(better)} (after Holm)")
+    if worse:
+        effects.append(f"harms on {', '.join(worse)} (after Holm)")
     where = "over all tasks" if len(row.compared) > 1 else "by the permutation test"
-    return f"{', '.join(parts)}, no difference shown {where}"
+    return f"{', '.join(effects)}, no difference shown {where}"
 
 
 def _describe_power(cells: pd.DataFrame) -> Iterator[str]:
     """Say what so few seeds can't show: the smallest possible p, and the least difference that is usually found."""
-    sizes = _list_sizes(cells)
+    sizes = _list_seed_counts(cells)
     if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
         some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
         least_p = min(smallest_p(*size) for size in hopeless)
@@ -174,18 +172,20 @@ def _describe_power(cells: pd.DataFrame) -> Iterator[str]:
             f"With {format_seeds_per_method(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
             f"however large the difference: its smallest possible p is {least_p:.2f}."
         )
-    if span := _describe_detectable(find_detectable_differences(cells)):
+    if detectable := _describe_detectable(find_detectable_differences(cells)):
         yield (
-            f"With {format_seeds_per_method(sizes)} a difference under {span} would usually go unnoticed: at the "
-            f"spread of these runs, a single t-test at {ALPHA}, not corrected, finds one as large in {POWER:.0%} of "
-            "cases."
+            f"With {format_seeds_per_method(sizes)} a difference under {detectable} would usually go unnoticed: at "
+            f"the spread of these runs, a single t-test at {ALPHA}, not corrected, finds one as large in {POWER:.0%} "
+            "of cases."
         )
 
 
-def _list_sizes(cells: pd.DataFrame) -> list[tuple[int, int]]:
-    """List the numbers of seeds of each compared pair."""
-    arms = (pair for pairs in group_tested_arms(cells).values() for pair in pairs)
-    return [(len(ours), len(theirs)) for ours, theirs in arms]
+def _list_seed_counts(cells: pd.DataFrame) -> list[tuple[int, int]]:
+    """List the two methods' numbers of seeds in each comparison."""
+    counts = []
+    for arms in group_tested_arms(cells).values():
+        counts += [(len(ours), len(theirs)) for ours, theirs in arms]
+    return counts
 
 
 def _describe_detectable(detectable: Mapping[str, float]) -> str:
@@ -193,33 +193,32 @@ def _describe_detectable(detectable: Mapping[str, float]) -> str:
     if not detectable:
         return ""
     low, high = min(detectable, key=detectable.__getitem__), max(detectable, key=detectable.__getitem__)
-    texts = f"{detectable[low]:.2g}", f"{detectable[high]:.2g}"
-    return f"{texts[0]} points" if texts[0] == texts[1] else f"{texts[0]} points ({low}) to {texts[1]} ({high})"
+    least, most = f"{detectable[low]:.2g}", f"{detectable[high]:.2g}"
+    return f"{least} points" if least == most else f"{least} points ({low}) to {most} ({high})"
 
 
 def _describe_repeated_columns(cells: pd.DataFrame) -> Iterator[str]:
-    """Name the columns that show the same runs as an earlier one."""
     compared = cells[cells["compared"]]
-    first: dict[str, str] = {}  # task -> its first column
+    first_columns: dict[str, str] = {}  # by task
     for column, task in compared[["column", "task"]].drop_duplicates().to_numpy():
-        earlier = first.setdefault(task, column)
+        earlier = first_columns.setdefault(task, column)
         if earlier != column:
             yield f"{column} shows the runs of {earlier} again: across tasks only {earlier} counts."
 
 
 def _describe_troubles(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
     """Say what went wrong in runs, plain fine-tuning's too, and that no mean includes them."""
-    found: dict[tuple[str, str], list[str]] = {}  # method, sentence -> where
+    found: dict[tuple[str, str], list[str]] = {}  # method, sentence -> the runs that it is about, by column
     for cell in list_score_cells(cells).itertuples():
-        troubles = Counter(cell.troubles)
-        undefined = sum(map(math.isnan, cell.values)) - troubles[CONSTANT_PREDICTOR]
-        for name, number in [*troubles.items(), (UNDEFINED_SCORE, undefined)]:
-            if number > 0:
-                is_named = name in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)
-                place = f"{number} on {cell.column}" if is_named else f"{number} {name} on {cell.column}"
-                found.setdefault((name_method(methods, cell), _describe_consequence(name)), []).append(place)
-    for (method, sentence), where in found.items():
-        yield f"{method}: {sentence.format(', '.join(where))}."
+        counts = Counter(cell.troubles)
+        counts[UNDEFINED_SCORE] = sum(map(math.isnan, cell.values)) - counts[CONSTANT_PREDICTOR]
+        for trouble, count in counts.items():
+            if count > 0:
+                is_said = trouble in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)  # by the sentence itself
+                runs = f"{count} on {cell.column}" if is_said else f"{count} {trouble} on {cell.column}"
+                found.setdefault((name_method(methods, cell), _describe_consequence(trouble)), []).append(runs)
+    for (method, sentence), runs_by_column in found.items():
+        yield f"{method}: {sentence.format(', '.join(runs_by_column))}."
 
 
 def _describe_consequence(trouble: str) -> str:
@@ -270,21 +269,21 @@ def _name_shown_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     shown = sorted((row for row in tested if row.is_shown), key=lambda row: -row.difference)
     if not shown:
         return ""
-    parts = [_describe_effect(cells, methods, row) for row in shown[:MAX_NAMED]]
+    clauses = [_describe_effect(cells, methods, row) for row in shown[:MAX_NAMED]]
     if len(shown) > MAX_NAMED:
-        parts.append(f"{len(shown) - MAX_NAMED} more differ too")
-    if others := len(tested) - len(shown):
-        parts.append(
-            "the other method shows no difference" if others == 1 else f"the other {others} methods show none"
-        )
-    return f"{'; '.join(parts)}."
+        clauses.append(f"{len(shown) - MAX_NAMED} more differ too")
+    others = len(tested) - len(shown)
+    if others == 1:
+        clauses.append("the other method shows no difference")
+    elif others:
+        clauses.append(f"the other {others} methods show none")
+    return f"{'; '.join(clauses)}."
 
 
 def _describe_effect(cells: pd.DataFrame, methods: pd.DataFrame, row: Any) -> str:
-    """Say how much a method gains or loses, with its interval and corrected p."""
     verb, side = ("gains", "over") if row.difference > 0 else ("loses", "against")
     mean = f", mean of {len(row.compared)} tasks" if len(row.compared) > 1 else ""
-    numbers = ", ".join(filter(None, (_format_range(row), _describe_adjusted_p(methods, row))))
+    numbers = ", ".join(filter(None, (_format_confidence(row), _describe_adjusted_p(methods, row))))
     return (
         f"{name_method(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} ({numbers})"
         f"{_warn_of_failures(cells, row)}{_warn_of_selection(methods, row)}"
@@ -292,16 +291,13 @@ def _describe_effect(cells: pd.DataFrame, methods: pd.DataFrame, row: Any) -> st
 
 
 def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
-    """Say what a comparison lacks: failed runs of both methods, and tasks with constant predictors.
-
-    Counts runs on the tasks on which the method was run.
-    """
+    """Say what a comparison lacks: failed runs of both methods, and tasks with constant predictors."""
     scores = list_score_cells(cells)
-    own = scores[(scores["group"] == row.group) & scores["method"].isin([row.method, BASE_METHOD])]
-    own = own[own["values"].map(bool) | own["troubles"].map(bool)]
-    tasks = set(own[own["method"] == row.method]["task"])
-    known = (*UNFINISHED_STATES, CONSTANT_PREDICTOR)
-    failed = sum(name not in known for cell in own.itertuples() if cell.task in tasks for name in cell.troubles)
+    both = scores[(scores["group"] == row.group) & scores["method"].isin([row.method, BASE_METHOD])]
+    both = both[both["values"].map(bool) | both["troubles"].map(bool)]
+    tasks = set(both[both["method"] == row.method]["task"])  # on which the method was run
+    troubles = chain.from_iterable(both[both["task"].isin(tasks)]["troubles"])
+    failed = sum(trouble not in (*UNFINISHED_STATES, CONSTANT_PREDICTOR) for trouble in troubles)
     text = f", without {format_count(failed, 'run')} that failed" if failed else ""
     constant = ", ".join(row.constant_tasks)
     return text + (f", without {constant}, where a run predicts one class" if constant else "")
@@ -323,12 +319,12 @@ def _name_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the differences that only Welch's test on single tasks finds, after Holm's correction; empty if none."""
     tested = _list_tested(methods)
     several = any(len(row.compared) > 1 for row in tested)
-    found = [
-        f"{name_method(methods, row)}{f' on {column}' * several} "
-        f"({format_points(difference)} points{_warn_of_selection(methods, row)})"
-        for row in tested
-        for column, difference in row.single_tasks.items()
-    ]
+    found = []
+    for row in tested:
+        warning = _warn_of_selection(methods, row)
+        for column, difference in row.single_tasks.items():
+            name = name_method(methods, row) + (f" on {column}" if several else "")
+            found.append(f"{name} ({format_points(difference)} points{warning})")
     if not found:
         return ""
     named = ", ".join(found[:MAX_NAMED]) + f" and {len(found) - MAX_NAMED} more" * (len(found) > MAX_NAMED)
@@ -340,7 +336,7 @@ def _name_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
         )
     rest = "it is not confirmed by"
     if _find_least_p(methods) >= ALPHA:
-        rest = f"{format_seeds_per_method(_list_sizes(cells))} are too few for"
+        rest = f"{format_seeds_per_method(_list_seed_counts(cells))} are too few for"
     return (
         f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
         f"correction; {rest} the permutation test."
@@ -358,7 +354,7 @@ def _deny_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     tested = _list_tested(methods)
     if not tested:
         return ""
-    seeds, count = format_seeds_per_method(_list_sizes(cells)), len(tested)
+    seeds, count = format_seeds_per_method(_list_seed_counts(cells)), len(tested)
     least = _find_least_p(methods)
     if least >= ALPHA:
         compared, corrected = (f" of {count} methods", f" after Holm over {count} methods") if count > 1 else ("", "")
@@ -367,11 +363,11 @@ def _deny_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
             f"from chance: the smallest possible p is {least:.2f}{corrected}; seen here: "
             f"{_format_ends([row.difference for row in tested])} points."
         )
-    span = _describe_detectable(find_detectable_differences(cells))
-    power = f"one t-test would find differences of {span} in {POWER:.0%} of repetitions" if span else ""
+    detectable = _describe_detectable(find_detectable_differences(cells))
+    power = f"one t-test would find differences of {detectable} in {POWER:.0%} of repetitions" if detectable else ""
     closest = min(tested, key=lambda row: row.p_holm)
     if count == 1:
-        details = [_format_range(closest), _describe_adjusted_p(methods, closest), seeds, power]
+        details = [_format_confidence(closest), _describe_adjusted_p(methods, closest), seeds, power]
         points = format_points(closest.difference)
         subject = (
             f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points} points"
@@ -383,8 +379,7 @@ def _deny_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
 
 
 def _name_single_seeds(methods: pd.DataFrame) -> str:
-    """Say that differences between single seeds may be chance; empty if there are none."""
-    found = _list_single(methods)
+    found = [row for row in _list_others(methods) if math.isnan(row.p) and row.compared]
     if not found:
         return ""
     why = "a single seed allows no test"
@@ -398,16 +393,13 @@ def _name_single_seeds(methods: pd.DataFrame) -> str:
 
 
 def _format_ends(differences: Sequence[float]) -> str:
-    """Write the smallest and the largest of some differences, or the only one."""
     return " to ".join(dict.fromkeys(format_points(value) for value in (min(differences), max(differences))))
 
 
-def _format_range(row: Any) -> str:
-    """Write a method's 95% interval; empty if there is none."""
+def _format_confidence(row: Any) -> str:
     return "" if math.isnan(row.low) else f"95% bootstrap interval {row.low:.2f} to {row.high:.2f}"
 
 
 def _describe_adjusted_p(methods: pd.DataFrame, row: Any) -> str:
-    """Write a method's p, corrected for the number of methods if there are several."""
     count = len(_list_tested(methods))
     return describe_p(row.p_holm) + (f" after Holm over {count} methods" if count > 1 else "")

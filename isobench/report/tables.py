@@ -144,7 +144,7 @@ def build_runs(rows: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
     """
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     reader = SettingReader(settings)
-    records = [{**read_names(row), **reader.read(row), **read_outcome(row), **read_origin(row)} for row in rows]
+    records = [{**_read_names(row), **reader.read(row), **read_outcome(row), **_read_origin(row)} for row in rows]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     runs = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
     return runs.where(runs.notna(), None)
@@ -185,7 +185,7 @@ class SettingReader:
         return self.read_before[ids][1]
 
 
-def read_names(row: Run) -> dict[str, Any]:
+def _read_names(row: Run) -> dict[str, Any]:
     """Return what names a run: key, task, encoder, method, seed."""
     task, encoder, method = read_run_names(row.cfg)
     return {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
@@ -198,7 +198,7 @@ def read_outcome(row: Run) -> dict[str, Any]:
     message = record.failure.message if record and record.failure else row.trouble
     outcome: dict[str, Any] = {
         "status": record.status if record else row.state, "failure": find_failure(row), "message": message,
-        "metric": task.primary, "split": task.dev_splits[0], "score": to_percent(best.score) if best else None,
+        "metric": task.primary, "split": task.dev_splits[0], "score": _to_percent(best.score) if best else None,
     }  # fmt: skip
     if record is None:
         return outcome
@@ -206,7 +206,7 @@ def read_outcome(row: Run) -> dict[str, Any]:
         splits = {split: best.metrics(split) for split in task.evaluated}
         outcome |= {"epoch": best.epoch}
         outcome |= {
-            f"{split}/{metric}": value if metric in NON_FRACTION_METRICS else to_percent(value)
+            f"{split}/{metric}": value if metric in NON_FRACTION_METRICS else _to_percent(value)
             for split, metrics in splits.items()
             for metric, value in metrics.items()
             if value is None or (isinstance(value, int | float) and not isinstance(value, bool))
@@ -229,7 +229,7 @@ def read_outcome(row: Run) -> dict[str, Any]:
     }
 
 
-def read_origin(row: Run) -> dict[str, Any]:
+def _read_origin(row: Run) -> dict[str, Any]:
     """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
     record = row.record
     provenance = record.provenance if record else None
@@ -253,7 +253,7 @@ def shorten_fingerprint(hashes: dict[str, str]) -> str | None:
     return shorten_digest(sha256_json(hashes)) if hashes else None
 
 
-def to_percent(value: Any) -> float | None:
+def _to_percent(value: Any) -> float | None:
     """Return a score x 100; None if there is none."""
     return None if value is None else 100 * float(value)
 
@@ -331,10 +331,10 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
 
 def set_types(table: pd.DataFrame) -> pd.DataFrame:
     """Give each column pandas' own type that allows missing values: Int64, Float64, boolean, string; lists stay."""
-    return pd.DataFrame({name: set_type(table[name]) for name in table}, index=table.index)
+    return pd.DataFrame({name: _set_type(table[name]) for name in table}, index=table.index)
 
 
-def set_type(column: pd.Series) -> pd.Series:
+def _set_type(column: pd.Series) -> pd.Series:
     """Convert a column: missing values, and a setting that a method lacks, become pandas' missing value."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.convert_dtypes(convert_integer=pd.api.types.is_integer_dtype(column))

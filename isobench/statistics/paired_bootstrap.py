@@ -139,7 +139,7 @@ def compare_predictions(
             needs none: its covariance is computed as infinitely many samples would give it.
     """
     seeds, examples = ours.shape
-    if reason := find_obstacle(metric, labels, ours, theirs):
+    if reason := _find_obstacle(metric, labels, ours, theirs):
         return PairedComparison(seeds=seeds, examples=examples, reason=reason)
     if metric == "accuracy":
         changes = (ours == labels).astype(np.float64) - (theirs == labels)
@@ -173,7 +173,7 @@ def resample_differences(
     return whole[:seeds] - whole[seeds:], covariance
 
 
-def find_obstacle(metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> str:
+def _find_obstacle(metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> str:
     """Say why the simulation does not cover these predictions; empty if it does."""
     seeds, examples = ours.shape
     if seeds < MIN_SEEDS:
@@ -217,12 +217,12 @@ def resample_metric(
     return np.concatenate([function(labels, predictions, chunk.astype(np.float64)) for chunk in chunks])
 
 
-def compute_accuracy(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_accuracy(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the share of examples whose predicted class is the true one."""
     return weights @ (predictions == labels).T.astype(np.float64) / weights.sum(1, keepdims=True)
 
 
-def compute_f1(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_f1(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute the F1 score of class 1; 0 if no example has it or is predicted to have it."""
     positive, predicted = labels == 1, predictions == 1
     hits = weights @ (positive & predicted).T.astype(np.float64)
@@ -230,7 +230,7 @@ def compute_f1(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray)
     return np.divide(2 * hits, total, out=np.zeros_like(hits), where=total > 0)
 
 
-def compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute Matthews's correlation for any number of classes (Gorodkin 2004).
 
     It is 0 if all labels or all predictions of a sample are one class.
@@ -248,31 +248,31 @@ def compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.nd
     return np.divide(correct * count - products, scale, out=np.zeros_like(correct), where=scale > 0)
 
 
-def compute_pearson(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_pearson(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute Pearson's correlation; NaN if labels or predictions do not vary."""
     y, x = labels - labels.mean(), predictions - predictions.mean(1, keepdims=True)
     count = weights.sum(1, keepdims=True)
     mean_x, mean_y = weights @ x.T / count, (weights @ y)[:, None] / count
     covariance = weights @ (x * y).T / count - mean_x * mean_y
     variances = weights @ (x * x).T / count - mean_x**2, (weights @ (y * y))[:, None] / count - mean_y**2
-    return divide_by_spread(covariance, *variances, (x * x).mean(1), (y * y).mean())
+    return _divide_by_spread(covariance, *variances, (x * x).mean(1), (y * y).mean())
 
 
-def compute_spearman(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_spearman(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Compute Spearman's correlation, with ranks among the examples of each sample; NaN if a side does not vary."""
     count = weights.sum(1, keepdims=True)
-    y = rank_in_samples(labels, weights) - (count + 1) / 2  # less the mean rank
+    y = _rank_in_samples(labels, weights) - (count + 1) / 2  # less the mean rank
     weighted_y = weights * y
     variance_y = (weighted_y * y).sum(1)
     columns = []
     for run in predictions:
-        x = rank_in_samples(run, weights) - (count + 1) / 2
+        x = _rank_in_samples(run, weights) - (count + 1) / 2
         variance_x = np.einsum("sm,sm,sm->s", weights, x, x)
-        columns.append(divide_by_spread((weighted_y * x).sum(1), variance_x, variance_y, 1.0, 1.0))
+        columns.append(_divide_by_spread((weighted_y * x).sum(1), variance_x, variance_y, 1.0, 1.0))
     return np.stack(columns, axis=1)
 
 
-def rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Rank the values of each bootstrap sample from 1; equal values share the mean of their ranks.
 
     Args:
@@ -289,7 +289,7 @@ def rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (np.cumsum(totals, axis=1) - (totals - 1) / 2)[:, group]
 
 
-def divide_by_spread(
+def _divide_by_spread(
     covariance: np.ndarray,
     variance_x: np.ndarray,
     variance_y: np.ndarray,
@@ -302,7 +302,7 @@ def divide_by_spread(
     return np.clip(covariance / product, -1.0, 1.0)
 
 
-def average_metrics(first: "Metric", second: "Metric") -> "Metric":
+def _average_metrics(first: "Metric", second: "Metric") -> "Metric":
     """Return the metric that is the mean of two."""
     return lambda labels, predictions, weights: (
         (first(labels, predictions, weights) + second(labels, predictions, weights)) / 2
@@ -312,11 +312,11 @@ def average_metrics(first: "Metric", second: "Metric") -> "Metric":
 Metric = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 # Each takes labels [examples], predictions [runs, examples] and weights [samples, examples]: [samples, runs].
 RESAMPLED_METRICS: dict[str, Metric] = {
-    "accuracy": compute_accuracy,
-    "f1": compute_f1,
-    "accuracy_f1": average_metrics(compute_accuracy, compute_f1),
-    "matthews": compute_matthews,
-    "pearson": compute_pearson,
-    "spearman": compute_spearman,
-    "pearson_spearman": average_metrics(compute_pearson, compute_spearman),
+    "accuracy": _compute_accuracy,
+    "f1": _compute_f1,
+    "accuracy_f1": _average_metrics(_compute_accuracy, _compute_f1),
+    "matthews": _compute_matthews,
+    "pearson": _compute_pearson,
+    "spearman": _compute_spearman,
+    "pearson_spearman": _average_metrics(_compute_pearson, _compute_spearman),
 }

@@ -36,7 +36,7 @@ def format_appendix(report: Report, rows: Sequence[Run]) -> str:
         rows: all runs of the experiment, ended or not.
     """
     ended = [(row, row.record) for row in rows if row.record]
-    settings = collect_values(pair for row, _ in ended for pair in flatten_settings(row.cfg).items())
+    settings = _collect_values(pair for row, _ in ended for pair in flatten_settings(row.cfg).items())
     listed = {name: values for name, values in settings.items() if not NOT_LISTED.match(name)}
     runs = report.runs[report.runs["status"].isin(["finished", "failed"])]
     return render_paragraphs(
@@ -47,24 +47,24 @@ def format_appendix(report: Report, rows: Sequence[Run]) -> str:
         state=", ".join(f"{count} {name}" for name, count in report.states.items()),
         total=format_count(len(rows), "run"),
         ended=format_count(len(ended), "run"),
-        encoders=collect_values(describe_encoder(row, record) for row, record in ended),
-        methods=collect_values(pair for row, _ in ended for pair in list_method_settings(row)),
-        tasks=collect_values(describe_task(row, record) for row, record in ended),
+        encoders=_collect_values(_describe_encoder(row, record) for row, record in ended),
+        methods=_collect_values(pair for row, _ in ended for pair in list_method_settings(row)),
+        tasks=_collect_values(_describe_task(row, record) for row, record in ended),
         grid={name: values for name, values in listed.items() if len(values) > 1},
         varying=find_varying_settings([row for row, _ in ended]),
         fixed={name: values[0] for name, values in listed.items() if len(values) == 1 and values != ["None"]},
         chosen=[line for line in report.configurations.itertuples() if report.has_choices and line.is_chosen],
         label_method=label_method,
         seeds=sorted(set(runs["seed"])),
-        software=collect_values(pair for _, record in ended for pair in list_software(record)),
+        software=_collect_values(pair for _, record in ended for pair in _list_software(record)),
         devices=[
-            summarize_device(f"{machine}, {format_count(threads, 'thread')} a run", on_device)
+            _summarize_device(f"{machine}, {format_count(threads, 'thread')} a run", on_device)
             for (machine, threads), on_device in runs.groupby(["machine", "threads"], sort=False)
         ],
     )
 
 
-def collect_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+def _collect_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
     """Collect pairs of name and value: name -> its different values, both in order of appearance."""
     values: dict[str, dict[str, None]] = {}
     for name, value in pairs:
@@ -72,7 +72,7 @@ def collect_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
     return {name: list(found) for name, found in values.items()}
 
 
-def describe_encoder(row: Run, record: RunRecord) -> tuple[str, str]:
+def _describe_encoder(row: Run, record: RunRecord) -> tuple[str, str]:
     """Return a run's encoder, and where its weights come from with the digest of their fingerprint."""
     fingerprint = shorten_fingerprint(record.encoder.fingerprint) or UNKNOWN
     name = format_encoder_name(row.cfg.encoder)
@@ -93,7 +93,7 @@ def list_method_settings(row: Run) -> Iterator[tuple[str, str]]:
                 yield label, f"{'then.' * depth}{name}={value}"
 
 
-def describe_task(row: Run, record: RunRecord) -> tuple[str, str]:
+def _describe_task(row: Run, record: RunRecord) -> tuple[str, str]:
     """Return a run's task, and in words its source, fingerprint, sizes, cut texts and metrics."""
     task, data = row.cfg.task, record.data
     sizes = ", ".join(f"{split} {count:,}" for split, count in data.examples.items())
@@ -107,7 +107,7 @@ def describe_task(row: Run, record: RunRecord) -> tuple[str, str]:
     )
 
 
-def list_software(record: RunRecord) -> Iterator[tuple[str, str]]:
+def _list_software(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Yield the code, Python, the platform and the recorded packages of a run with their versions."""
     origin = record.provenance
     changed = " with changes that are not committed" if origin.git and origin.git.dirty else ""
@@ -118,7 +118,7 @@ def list_software(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield name, version or "not installed"
 
 
-def summarize_device(name: str, runs: pd.DataFrame) -> dict[str, str | int]:
+def _summarize_device(name: str, runs: pd.DataFrame) -> dict[str, str | int]:
     """Add up what the runs on one kind of device took: number, hours, minutes a run, peak memory in GiB."""
     seconds, training = read_numbers(runs, "seconds"), read_numbers(runs, "training_seconds")
     peaks = {"": "peak_memory_mib", " on the GPU": "peak_gpu_memory_mib"}

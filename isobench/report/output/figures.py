@@ -96,7 +96,7 @@ class Panel:
         self._clear()
         for method, own in usable.groupby("method", sort=False):
             style = styles[method]
-            drawn = subsample_evenly(list(own.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
+            drawn = _subsample_evenly(list(own.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
             x, y = (np.concatenate([[*run[name], np.nan] for _, run in drawn]) for name in ("epoch", measure))
             self.axis.plot(x, y, color=style.colour, linewidth=0.6, alpha=0.45)
             means = own.groupby("epoch")[measure].mean()
@@ -120,7 +120,7 @@ class Panel:
         if points.empty:
             return None
         self._clear()
-        drawn = points.iloc[subsample_evenly(range(len(points)), LIMITS["points"])]
+        drawn = points.iloc[_subsample_evenly(range(len(points)), LIMITS["points"])]
         for method, own in drawn.groupby("method", sort=False):
             style = styles[method]
             self.axis.plot(own["x"], own["y"], style.marker, color=style.colour, markersize=3, alpha=0.7, mew=0)
@@ -151,10 +151,10 @@ class Panel:
                 axis.set_major_locator(MaxNLocator(4, integer=is_number_of_epoch))
         if self.axis.get_yscale() == "linear":
             cut_outliers(self.axis, x.to_numpy(float), y.to_numpy(float))
-        return write_svg(self.figure, title)
+        return _write_svg(self.figure, title)
 
 
-def write_svg(figure: Figure, title: str) -> Markup:
+def _write_svg(figure: Figure, title: str) -> Markup:
     """Write a figure as SVG for the inside of a page, in the page's colours; ``title``: what it shows."""
     buffer = io.StringIO()
     with matplotlib.rc_context(FIGURE_STYLE):
@@ -169,7 +169,7 @@ def write_svg(figure: Figure, title: str) -> Markup:
     return head + Markup(svg)
 
 
-def subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
+def _subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
     """Return at most ``most`` of the items, evenly spaced."""
     if len(items) <= most:
         return items

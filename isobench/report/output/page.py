@@ -85,7 +85,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
         report: the report.
         outcome: of an analysis of the runs, (`isobench.analyses.shown.Shown`); None without one.
     """
-    encoders = name_encoders(report.runs, report.varying)
+    encoders = _name_encoders(report.runs, report.varying)
     runs = report.runs.assign(encoder=encoders)
     epochs = report.epochs.assign(encoder=report.epochs["key"].map(dict(zip(runs["key"], encoders, strict=True))))
     styles = assign_styles(report.runs["method"])
@@ -102,7 +102,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
         "isotropy": "Isotropy and score", "cost": "Time and memory", "statistics": "Statistics",
         "failures": "Failures", "selection": "Selection", "provenance": "Provenance", "files": "Raw files",
     }  # fmt: skip
-    return load_template("page.html.j2").render(
+    return _load_template("page.html.j2").render(
         report=report,
         overview=overview,
         configurations=lay_out_configurations(report.configurations) if report.has_choices else [],
@@ -121,13 +121,13 @@ def render_report(report: Report, outcome: Any = None) -> str:
     )
 
 
-def load_template(name: str) -> Template:
+def _load_template(name: str) -> Template:
     """Load a page's template, with the filters and constants that it uses."""
     environment = make_environment()
     environment.filters |= {
         "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
         "signed": format_signed, "number": format_number, "seconds": format_seconds, "share": format_share,
-        "interval": format_interval, "mean_sd": format_mean_and_sd, "breakable": make_breakable, "counted": Counter,
+        "interval": format_interval, "mean_sd": _format_mean_and_sd, "breakable": _make_breakable, "counted": Counter,
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
     environment.globals |= {
@@ -137,7 +137,7 @@ def load_template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
+def _name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
     """Name each run's encoder, with the scale and protocol behind it as far as they differ between runs.
 
     Runs of different scales or protocols, such as heads, are compared nowhere. The page's figures group runs by
@@ -188,7 +188,7 @@ class Strip:
     undefined: int
 
 
-def draw_strip(values: Sequence[float], seeds: Sequence[int], axis: Axis, published: float | None = None) -> Strip:
+def _draw_strip(values: Sequence[float], seeds: Sequence[int], axis: Axis, published: float | None = None) -> Strip:
     """Place seeds' values, and a published one, on an axis."""
     pairs = zip(seeds, values, strict=True)
     words = [f"seed {seed}: {f'{value:.4g}' if math.isfinite(value) else 'undefined'}" for seed, value in pairs]
@@ -198,7 +198,7 @@ def draw_strip(values: Sequence[float], seeds: Sequence[int], axis: Axis, publis
     return Strip(dots, position, ", ".join(words), len(values) - len(dots))
 
 
-def read_published(cell: Any) -> float | None:
+def _read_published(cell: Any) -> float | None:
     """Return the first number of the published cell; None if ours can't be compared with it."""
     number = NUMBER_PATTERN.search(cell.published or "") if cell.verdict in COMPARABLE_VERDICTS else None
     return float(number.group()) if number else None
@@ -217,16 +217,16 @@ def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
         "columns": columns,
         "effect_axis": effects if effects and effects.low < effects.high else None,
         "seed_axis": span(value for line in lines for value in line.values) if len(columns) == 1 else None,
-        "strip": draw_strip,
+        "strip": _draw_strip,
         "tests": len(tested),
         "coverage": bootstrap_coverage(min(line.fewest_seeds for line in tested)) if tested else 1.0,
         "has_isotropy": any(not math.isnan(x) for line in lines for x in (line.ev1, line.isoscore)),
         "has_time": any(line.time for line in lines),
-        "facts": [*(groups if len(groups) == 1 else ()), *filter(None, [describe_seed_counts(seeds)])],
+        "facts": [*(groups if len(groups) == 1 else ()), *filter(None, [_describe_seed_counts(seeds)])],
     }
 
 
-def describe_seed_counts(counts: Sequence[int]) -> str:
+def _describe_seed_counts(counts: Sequence[int]) -> str:
     """Write numbers of seeds: ``5 seeds each``, or ``2 to 5 seeds``; empty without numbers."""
     if not counts:
         return ""
@@ -248,7 +248,7 @@ def lay_out_configurations(configurations: pd.DataFrame) -> list[dict[str, Any]]
     tables = []
     for title, lines in groups.items():
         axis = span(value for line in lines for value in line.values)
-        strips = [draw_strip(line.values, line.seeds, axis) if axis else None for line in lines]
+        strips = [_draw_strip(line.values, line.seeds, axis) if axis else None for line in lines]
         tables.append({"title": title, "axis": axis, "lines": list(zip(lines, strips, strict=True))})
     return tables
 
@@ -265,7 +265,7 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
     given = {cell.verdict for cell in published} if is_compared else set()
     columns = {name: [line.cells[name] for line in view.own_lines if name in line.cells] for name in view.columns}
     spans = {
-        name: span([value for cell in own for value in (*cell.values, read_published(cell))])
+        name: span([value for cell in own for value in (*cell.values, _read_published(cell))])
         for name, own in columns.items()
     }
     axes = {name: axis for name, axis in spans.items() if axis}
@@ -285,7 +285,7 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
         "axes": axes,
         "strips": [
             {
-                name: draw_strip(cell.values, cell.seeds, axes[name], read_published(cell))
+                name: _draw_strip(cell.values, cell.seeds, axes[name], _read_published(cell))
                 for name, cell in line.cells.items()
                 if name in axes
             }
@@ -316,7 +316,7 @@ def _find_cost(runs: pd.DataFrame) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def make_breakable(name: str) -> Markup:
+def _make_breakable(name: str) -> Markup:
     """Allow a line break after each underscore of a name."""
     return Markup("_<wbr>").join(name.split("_"))
 
@@ -326,7 +326,7 @@ def format_interval(low: float, high: float) -> str:
     return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
 
 
-def format_mean_and_sd(values: Sequence[float]) -> str:
+def _format_mean_and_sd(values: Sequence[float]) -> str:
     """Write the mean of scores, and their standard deviation if there are several; a dash without scores."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
@@ -340,7 +340,7 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
     papers: dict[str, list[dict[str, Any]]] = {}
     for claim in claims:
         papers.setdefault(claim["paper"], []).append(claim)
-    return load_template("claims.html.j2").render(
+    return _load_template("claims.html.j2").render(
         papers=papers,
         counts=Counter(claim["outcome"] for claim in claims),
         scaled=sum(bool(claim["scale"]) for claim in claims),

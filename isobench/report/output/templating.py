@@ -25,13 +25,13 @@ LATEX_ESCAPES = {
 
 def make_markdown_environment() -> Environment:
     """Make the environment of the Markdown files."""
-    return make_environment(finalize=finalize_with(escape_markdown))
+    return make_environment(finalize=_finalize_with(escape_markdown))
 
 
 def make_latex_environment() -> Environment:
     """Make the environment of the LaTeX files; its delimiters are ``<< >>``, ``<% %>`` and ``<# #>``."""
-    environment = make_environment(finalize=finalize_with(escape_latex), **LATEX_DELIMITERS)
-    environment.filters["comment"] = lambda text: Markup(escape_latex_comment(text))
+    environment = make_environment(finalize=_finalize_with(_escape_latex), **LATEX_DELIMITERS)
+    environment.filters["comment"] = lambda text: Markup(_escape_latex_comment(text))
     return environment
 
 
@@ -43,7 +43,7 @@ def make_environment(**options: Any) -> Environment:
     )
 
 
-def finalize_with(escape: Callable[[str], str]) -> Callable[[Any], Markup]:
+def _finalize_with(escape: Callable[[str], str]) -> Callable[[Any], Markup]:
     """Return Jinja2's ``finalize`` that escapes a value once.
 
     ``Markup`` marks text that is in the target format already, such as what a macro returns; Jinja2, which would
@@ -65,21 +65,21 @@ def escape_markdown(text: str) -> str:
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def escape_latex(text: str) -> str:
+def _escape_latex(text: str) -> str:
     """Escape a text for LaTeX, in ASCII: what pdflatex can't take becomes its nearest letter, or its name.
 
     A bracket at the start is guarded: after ``\\\\``, which ends a table's row, LaTeX would read it as an argument.
     """
-    escaped = "".join(LATEX_ESCAPES.get(character) or to_ascii(character) for character in " ".join(text.split()))
+    escaped = "".join(LATEX_ESCAPES.get(character) or _to_ascii(character) for character in " ".join(text.split()))
     return "{}" + escaped if text.startswith("[") else escaped
 
 
-def escape_latex_comment(text: str) -> str:
+def _escape_latex_comment(text: str) -> str:
     """Reduce a text to one line of ASCII, which can't leave a LaTeX comment."""
-    return "".join(map(to_ascii, " ".join(text.split())))
+    return "".join(map(_to_ascii, " ".join(text.split())))
 
 
-def to_ascii(character: str) -> str:
+def _to_ascii(character: str) -> str:
     """Return a character without its accents, a Greek letter's name, or a question mark for any other character."""
     if character.isascii():
         return character if character.isprintable() else "?"

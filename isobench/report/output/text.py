@@ -23,7 +23,7 @@ def format_markdown(report: Report) -> str:
         "report.md.j2",
         report=report,
         views=report.views,
-        scale=describe_scale(report),
+        scale=_describe_scale(report),
         rows=_list_rows,
         pair_head=PAIR_HEAD,
         pair_rows=[_format_pair(cell) for cell in list_pairs(report.cells)],
@@ -49,8 +49,8 @@ def format_latex(report: Report) -> str:
         labels=_list_labels(report, views),
         remarks=_list_remarks,
         method=format_method,
-        marked_cell=format_marked_cell,
-        published=format_published,
+        marked_cell=_format_marked_cell,
+        published=_format_published,
         MAX_PAGE_COLUMNS=MAX_PAGE_COLUMNS,
     )
 
@@ -61,20 +61,20 @@ def format_method(line: Any) -> str:
     return f"{label} ({line.settings})" if line.settings else label
 
 
-def format_marked_cell(cell: Any, holm_word: str) -> str:
+def _format_marked_cell(cell: Any, holm_word: str) -> str:
     """Return our number with its mark, and with ``holm_word`` where the difference survives Holm's correction."""
     is_sure = cell.mark and cell.p_holm < ALPHA
     return " ".join(filter(None, [cell.ours or "-", cell.mark, holm_word if is_sure else ""]))
 
 
-def format_published(cell: Any) -> str:
+def _format_published(cell: Any) -> str:
     """Return the paper's cell, with its encoder's name if that is not ours; empty if the paper has none."""
     if cell.published is None:
         return ""
     return f"{cell.published} {cell.published_of}" if cell.published_of != cell.encoder else cell.published
 
 
-def describe_scale(report: Report) -> list[str]:
+def _describe_scale(report: Report) -> list[str]:
     """Return the sentence that says how the setting is not the paper's, or if there is none, what data were used."""
     words = "Not the paper's setting" if report.experiment.paper else "Data"
     return [f"{words}: {'; '.join(report.scale)}."] if report.scale else []
@@ -98,9 +98,9 @@ def _format_cell(line: Line, column: str) -> str:
     cell = line.cells.get(column)
     if cell is None:
         return ""
-    ours = "" if line.is_reported else format_marked_cell(cell, "(Holm)")
+    ours = "" if line.is_reported else _format_marked_cell(cell, "(Holm)")
     sign = VERDICT_SIGNS.get(cell.verdict, "")
-    printed = f"[{' '.join(filter(None, (format_published(cell), sign)))}]" if cell.published else ""
+    printed = f"[{' '.join(filter(None, (_format_published(cell), sign)))}]" if cell.published else ""
     return " ".join(filter(None, (ours, printed)))
 
 
@@ -138,5 +138,5 @@ def _list_labels(report: Report, views: list[TableView]) -> list[str]:
 def _list_remarks(report: Report, view: TableView) -> list[str]:
     """List the sentences below a LaTeX table: what its marks mean, how runs were selected, whose setting it is."""
     sentences = [format_legend(view.mark_test, "Holm")] if view.has_marks else []
-    sentences += [f"Selection: {report.selection}", *describe_scale(report)]
+    sentences += [f"Selection: {report.selection}", *_describe_scale(report)]
     return [f"{sentence.rstrip('.')}." for sentence in sentences]
