@@ -184,38 +184,38 @@ class Report:
         """What code, data and machine the ended runs used; where runs differ, every value."""
         ended = self.runs[self.runs["status"].isin(["finished", "failed"])]
         values = {name: ended[name].dropna().astype(str).unique() for name in ORIGIN}
-        return {name: ", ".join(own) for name, own in values.items() if len(own)}
+        return {name: ", ".join(texts) for name, texts in values.items() if len(texts)}
 
 
 def build_report(
-    experiment: Experiment, rows: Sequence[Run], with_pairs: bool = True, notes: Sequence[str] = ()
+    experiment: Experiment, runs: Sequence[Run], with_pairs: bool = True, notes: Sequence[str] = ()
 ) -> Report:
-    """Build the report of runs, ended or not; it needs nothing but these rows and the predictions beside them.
+    """Build the report of runs, ended or not; it needs nothing but these and the predictions beside them.
 
     Args:
         experiment: its name, paper, tables and selection rule.
-        rows: the runs with their states (`isobench.runs.state.add_states`), at least one.
+        runs: the runs with their states (`isobench.runs.state.add_states`), at least one.
         with_pairs: compare methods over shared seeds and dev examples too, which reads the runs' predictions.
         notes: what the page also says, such as why an analysis was not carried out.
     """
-    rows = [replace(row, cfg=replace(row.cfg, experiment=experiment)) for row in rows]
-    varying = find_varying_settings(rows)
-    runs = build_runs(rows, varying)
-    epochs = build_epochs(rows, runs, varying)
-    runs, configurations, rule = select_runs(runs, experiment.selection, varying)
-    tasks = {row.cfg.task.name: row.cfg.task for row in rows}
-    folders: Mapping[str, Path] = {row.folder.path.name: row.folder.path for row in rows}
-    cells = build_cells(runs, experiment, tasks, varying, ExamplePairs(folders) if with_pairs else None)
+    runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
+    varying = find_varying_settings(runs)
+    run_table = build_runs(runs, varying)
+    epochs = build_epochs(runs, run_table, varying)
+    run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
+    tasks = {run.cfg.task.name: run.cfg.task for run in runs}
+    folders: Mapping[str, Path] = {run.folder.path.name: run.folder.path for run in runs}
+    cells = build_cells(run_table, experiment, tasks, varying, ExamplePairs(folders) if with_pairs else None)
     return Report(
         experiment=experiment,
-        runs=runs,
+        runs=run_table,
         epochs=epochs,
         cells=cells,
         configurations=configurations,
         varying=varying,
         rule=rule,
-        epoch_rule=describe_epoch_rule(rows),
-        notes=[*list_mistakes(experiment, runs), *describe_generation(rows), *list_warnings(rows), *notes],
+        epoch_rule=describe_epoch_rule(runs),
+        notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *list_warnings(runs), *notes],
     )
 
 
@@ -226,18 +226,18 @@ def _list_views(report: Report) -> list[TableView]:
         content = find_content(report.experiment, name)
         title, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
         title = f"{report.experiment.paper}, {name}: {title}" if name else "mean and standard deviation over seeds"
-        own = cells[cells["kind"] != "reported"]
+        ours = cells[cells["kind"] != "reported"]
         lines: dict[tuple[Any, ...], Line] = {}
         for cell in cells.itertuples():
             is_reported = cell.kind == "reported"
             line = Line(cell.encoder, cell.method, cell.settings, cell.time, {}, is_reported)
             lines.setdefault((cell.encoder, cell.method, is_reported), line).cells[cell.column] = cell
-        notes = _list_notes(content, own)
-        if len(lines) > len(own[["encoder", "method"]].drop_duplicates()):
+        notes = _list_notes(content, ours)
+        if len(lines) > len(ours[["encoder", "method"]].drop_duplicates()):
             notes.append(f"{published.find_reported(content)[0]}: numbers of others that the paper repeats.")
         if form and name:
             notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
-        columns = list(own["column"].unique())
+        columns = list(ours["column"].unique())
         title = f"{title} ({part})" if part else title
         views.append(TableView(name, part, title, columns, list(lines.values()), notes, content.marks))
     return views
@@ -259,7 +259,9 @@ def _list_notes(content: PublishedTable, cells: pd.DataFrame) -> list[str]:
                 f"By Welch's t-test, which does not assume equal variances, {found}; "
                 f"{_count_holm_survivors(list(others))}."
             )
-    variants = {name: words for column in content.columns.values() for name, words in column.variants.items()}
+    variants: dict[str, str] = {}  # task -> how it differs from the paper's
+    for column in content.columns.values():
+        variants |= column.variants
     notes += [f"{task}: {variants[task]}." for task in cells["task"].dropna().unique() if task in variants]
     if AVERAGE in set(cells["column"]):
         notes.append(

@@ -108,25 +108,21 @@ def _list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
 
     A task that the paper doesn't have gets a column of each kind (score, an isotropy, time) once: in the first table
     with columns of that kind.
-
-    Args:
-        experiment: its paper and tables.
-        tasks: name -> task, of the tasks that ran.
     """
     contents = _load_contents(experiment)
     columns_of_all = [column for content in contents.values() for column in content.columns.values()]
     paper_tasks = {task for column in columns_of_all for task in (column.task, *column.variants)}
-    foreign = [task for name, task in tasks.items() if name not in paper_tasks]
-    used_kinds: set[ColumnKind] = set()  # kinds of columns that the foreign tasks have already
+    other_tasks = [task for name, task in tasks.items() if name not in paper_tasks]
+    used_kinds: set[ColumnKind] = set()  # kinds of columns that the other tasks have already
     tables = []
     for name, content in contents.items():
         kinds = list(dict.fromkeys((column.isotropy, column.time) for column in content.columns.values()))
         new_kinds = [kind for kind in kinds if kind not in used_kinds]
-        columns = [*_build_paper_columns(content, tasks), *_build_foreign_columns(foreign, new_kinds)]
+        columns = [*_build_paper_columns(content, tasks), *_build_other_columns(other_tasks, new_kinds)]
         used_kinds |= set(kinds)
         if columns:
             tables.append(Table(name, content, columns))
-    return tables or [Table("", NO_PAPER, list(_build_foreign_columns(list(tasks.values()), [SCORE_KIND])))]
+    return tables or [Table("", NO_PAPER, list(_build_other_columns(list(tasks.values()), [SCORE_KIND])))]
 
 
 def _load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
@@ -144,13 +140,13 @@ def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
         yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
     for name, content in _load_contents(experiment).items():
         tasks = {column.task for column in content.columns.values()}
-        for kind, group, printed in (("task", "task", tasks), ("method", "calibration", set(content.methods))):
-            ran = set(runs[kind])
-            for word in sorted(printed - ran):
-                nearest = difflib.get_close_matches(word, ran, n=1, cutoff=0.75)
-                if nearest and find_config(group, word) is None:
+        for column, group, printed in (("task", "task", tasks), ("method", "calibration", set(content.methods))):
+            ran = set(runs[column])
+            for unknown in sorted(printed - ran):
+                nearest = difflib.get_close_matches(unknown, ran, n=1, cutoff=0.75)
+                if nearest and find_config(group, unknown) is None:
                     where = f"published.yaml of {experiment.paper}, {name}"
-                    yield f"{where}, has a {kind} {word}: did you mean {nearest[0]}?"
+                    yield f"{where}, has a {column} {unknown}: did you mean {nearest[0]}?"
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:
@@ -161,11 +157,11 @@ def find_content(experiment: Experiment, table: str) -> PublishedTable:
 def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
     """Make the columns of a paper's table whose tasks ran; each variant of a task has a column of its own."""
     for printed, column in content.columns.items():
-        names = column.metric if isinstance(column.metric, list) else [column.metric] if column.metric else []
+        metrics = column.metric if isinstance(column.metric, list) else [column.metric] if column.metric else []
         for name, difference in {column.task: "", **column.variants}.items():
             task = tasks.get(name)
-            known = [metric for metric in names if task and metric in task.metrics]
-            if task and (known or not names):
+            known = [metric for metric in metrics if task and metric in task.metrics]
+            if task and (known or not metrics):
                 # The paper may not say which of several metrics it prints: the task's primary one if it is possible.
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"
@@ -175,9 +171,9 @@ def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Ite
                 yield Column(title, name, kind, source, printed, difference)
 
 
-def _build_foreign_columns(foreign: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
+def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
     """Make columns of the given kinds for tasks that the paper doesn't have."""
-    for task in foreign:
+    for task in tasks:
         for isotropy, time in kinds:
             kind = "isotropy" if isotropy else "time" if time else "score"
             source = "" if time else isotropy or f"{task.dev_splits[0]}/{task.primary}"
@@ -200,23 +196,20 @@ EMPTY: dict[str, Any] = {
 def build_cells(
     runs: pd.DataFrame, experiment: Experiment, tasks: dict[str, Task], varying: list[str], pair: Pair | None = None
 ) -> pd.DataFrame:
-    """Build the cells of a report's tables, part by part, in the order in which they are printed.
+    """Build ``cells`` (`isobench.report.tables.CELLS`), part by part, in the order in which they are printed.
 
     Args:
         runs: with ``part`` and ``selected``.
         experiment: its paper and tables.
-        tasks: name -> task, of the runs.
+        tasks: by name, of the runs.
         varying: settings in which the runs differ.
         pair: compares methods over shared seeds and dev examples; None leaves this out.
-
-    Returns:
-        The columns are those of `isobench.report.tables.CELLS`.
     """
     cells: list[dict[str, Any]] = []
     for part, of_part in runs.groupby("part", sort=False):
-        own, differing = of_part[of_part["selected"]], find_varying(of_part, varying)
-        for table in _list_tables(experiment, {name: tasks[name] for name in own["task"].unique()}):
-            filled = _fill_table(table, own, differing, pair)
+        selected, differing = of_part[of_part["selected"]], find_varying(of_part, varying)
+        for table in _list_tables(experiment, {name: tasks[name] for name in selected["task"].unique()}):
+            filled = _fill_table(table, selected, differing, pair)
             cells += ({"table": table.name, "part": part, **cell} for cell in filled)
     return finish_cells(cells)
 
@@ -236,10 +229,10 @@ def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair
     groups = dict(list(runs.groupby(["encoder", "method", "task"], sort=False)))
     none = runs.iloc[:0]
     cells = []
-    for (encoder, method), own in runs.groupby(["encoder", "method"], sort=False):
+    for (encoder, method), of_line in runs.groupby(["encoder", "method"], sort=False):
         find = lambda name, task, encoder=encoder: groups.get((encoder, name, task), none)  # noqa: E731
         line = {
-            "encoder": encoder, "method": method, "settings": describe_settings(own, varying),
+            "encoder": encoder, "method": method, "settings": describe_settings(of_line, varying),
             "time": _format_time(table, find, method), "mark_test": content.marks,
         }  # fmt: skip
         if table.has_average:
@@ -247,8 +240,8 @@ def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair
                 {**line, "column": AVERAGE, "kind": "average", **_fill_average(table, find, encoder, method)}
             )
         for column in table.columns:
-            compared = find(method, column.task), find(BASE_METHOD, column.task)
-            cell = _fill_cell(content, column, encoder, method, *compared, pair)
+            ours, theirs = find(method, column.task), find(BASE_METHOD, column.task)
+            cell = _fill_cell(content, column, encoder, method, ours, theirs, pair)
             cells.append({**line, "column": column.title, "task": column.task, "kind": column.kind, **cell})
     label, reported = published.find_reported(content)
     encoders = [encoder for encoder in runs["encoder"].unique() if encoder in reported and table.paper_columns]
@@ -368,7 +361,7 @@ def _judge(
 
 
 def matches_printed(ours: float, target: Any) -> bool:
-    """Return True if a number, rounded or cut to the printed one's digits, equals it."""
+    """Return True if a number, rounded or cut to the digits of ``target``, equals it."""
     scale = 10 ** len(str(target).partition(".")[2])
     return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
 
@@ -380,7 +373,7 @@ def _fill_average(table: Table, find: Callable[..., pd.DataFrame], encoder: str,
     """
     content = table.content
     values = [column.read_values(find(method, column.task))[0] for column in table.paper_columns]
-    firsts = [_summarize(content.form, own)[0] for own in values if own]
+    firsts = [_summarize(content.form, of_column)[0] for of_column in values if of_column]
     mean = statistics.fmean(math.nan if first is None else first for first in firsts) if firsts else math.nan
     ours = "NaN" if math.isnan(mean) else f"{mean:.2f}"
     if len(firsts) < len(content.columns):

@@ -70,23 +70,24 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     runs_by_method = dict(list(chosen.groupby([names, "method"])))
     rows = []
     for group, methods in groups.items():
-        columns = list(dict.fromkeys(cell.column for own in methods.values() for cell in own))
-        usable = [{cell.column for cell in own if _is_usable(cell)} for own in methods.values()]
+        columns = list(dict.fromkeys(cell.column for cell in chain.from_iterable(methods.values())))
+        usable = [{cell.column for cell in of_method if _is_usable(cell)} for of_method in methods.values()]
         # A method without any usable score is not counted; otherwise the other methods would have no mean.
-        common = [column for column in columns if all(column in own for own in usable if own)]
+        usable = [usable_columns for usable_columns in usable if usable_columns]
+        shown = [column for column in columns if all(column in usable_columns for usable_columns in usable)]
+        if len(columns) == 1:
+            shown = columns
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
-        for method, own in methods.items():
-            shown = columns if len(columns) == 1 else common
-            row = {"group": group, "method": method, "settings": own[0].settings, "time": own[0].time}
-            row |= _average_scores(own, shown) | _compare_over_tasks(own)
-            row["constant_tasks"] = [
-                cell.task
-                for cell in own
-                if (cell.values or cell.troubles)
-                and any(CONSTANT_PREDICTOR in both.troubles for both in (cell, base.get(cell.column, cell)))
-            ]
-            own_runs = runs_by_method.get((group, method), chosen.iloc[:0])
-            rows.append(row | _describe_runs(own_runs, {cell.task for cell in own}))
+        for method, of_method in methods.items():
+            row = {"group": group, "method": method, "settings": of_method[0].settings, "time": of_method[0].time}
+            row |= _average_scores(of_method, shown) | _compare_over_tasks(of_method)
+            row["constant_tasks"] = []
+            for cell in of_method:
+                troubles = {*cell.troubles, *base.get(cell.column, cell).troubles}
+                if (cell.values or cell.troubles) and CONSTANT_PREDICTOR in troubles:
+                    row["constant_tasks"].append(cell.task)
+            runs_of_method = runs_by_method.get((group, method), chosen.iloc[:0])
+            rows.append(row | _describe_runs(runs_of_method, {cell.task for cell in of_method}))
     table = pd.DataFrame(rows, columns=list(METHODS))
     table["p_holm"] = holm(list(table["p"].astype(float)))
     table["is_shown"] = table["p_holm"] < ALPHA
@@ -124,16 +125,16 @@ def list_arms(cells: Iterable[Any]) -> dict[str, Arms]:
 
 def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, Any]:
     """Average a method's scores over the columns in which the methods of its group can be compared."""
-    own = {cell.column: cell for cell in cells}
-    scored = [own[column].values for column in columns if column in own and _is_usable(own[column])]
+    by_column = {cell.column: cell for cell in cells}
+    scored = [by_column[column].values for column in columns if column in by_column and _is_usable(by_column[column])]
     found: dict[str, Any] = {
         "columns": columns, "score": math.nan, "sd": math.nan, "values": [], "value_seeds": [],
         "seeds": sorted({len(cell.values) for cell in cells}),
         "troubles": list(chain.from_iterable(cell.troubles for cell in cells)),
     }  # fmt: skip
     is_single = len({cell.column for cell in cells}) == 1 == len(columns)
-    if is_single and columns[0] in own:
-        found |= {"values": own[columns[0]].values, "value_seeds": own[columns[0]].seeds}
+    if is_single and columns[0] in by_column:
+        found |= {"values": by_column[columns[0]].values, "value_seeds": by_column[columns[0]].seeds}
     if scored and len(scored) == len(columns):
         found["score"] = statistics.fmean(map(statistics.fmean, scored))
         found["sd"] = statistics.stdev(scored[0]) if is_single and len(scored[0]) > 1 else math.nan
@@ -163,9 +164,9 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
 
 def _describe_runs(runs: pd.DataFrame, tasks: set[str]) -> dict[str, Any]:
     """Average the isotropy of a method's selected runs, and find from how many configurations they were chosen."""
-    own = runs[runs["task"].isin(tasks)]
-    found: dict[str, Any] = {"candidates": own["candidates"].max() if len(own) else 1}
-    usable = own[own["failure"].isna()]
+    on_tasks = runs[runs["task"].isin(tasks)]
+    found: dict[str, Any] = {"candidates": on_tasks["candidates"].max() if len(on_tasks) else 1}
+    usable = on_tasks[on_tasks["failure"].isna()]
     for name in ("ev1", "isoscore"):
         values = pd.Series(read_numbers(usable, f"embedding/{name}"), usable.index)
         means = values[np.isfinite(values)].groupby(usable["task"], sort=False).mean().dropna()
@@ -180,9 +181,9 @@ def find_detectable_differences(cells: pd.DataFrame) -> dict[str, float]:
     such difference counts.
     """
     pairs = group_tested_arms(cells)
-    points = {key: column_detectable_difference(own) for key, own in pairs.items()}
     detectable: dict[str, float] = {}
-    for (_, column), value in points.items():
+    for (_, column), arms in pairs.items():
+        value = column_detectable_difference(arms)
         if value > 0 and math.isfinite(value):
             detectable[column] = max(value, detectable.get(column, 0.0))
     return detectable

@@ -76,13 +76,13 @@ class ExamplePairs:
         if metric not in RESAMPLED_METRICS:
             raise NotPairedError(f"{metric} is not computed on samples of the examples")
         ours, theirs = _pair_by_seed(runs, base_runs)
-        scored = [self._read(run, split) for own in (ours, theirs) for run in own.itertuples()]
-        first = scored[0]
-        if not all(np.array_equal(own.index, first.index) for own in scored):
+        by_run = [self._read(run, split) for run in (*ours.itertuples(), *theirs.itertuples())]
+        first = by_run[0]
+        if not all(np.array_equal(of_run.index, first.index) for of_run in by_run):
             raise NotPairedError("the runs have other dev examples")
-        if not all(np.array_equal(own.labels, first.labels, equal_nan=True) for own in scored):
+        if not all(np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run):
             raise NotPairedError("the labels of the dev examples differ")
-        predictions = np.stack([own.predictions for own in scored])
+        predictions = np.stack([of_run.predictions for of_run in by_run])
         examples = len(first.labels)
         if metric != "accuracy" and examples not in self.multiplicities:
             self.multiplicities[examples] = draw_multiplicities(examples)
@@ -114,12 +114,13 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
         seed, count = Counter(runs["seed"]).most_common(1)[0] if len(runs) else (0, 0)
         if count > 1:
             raise NotPairedError(f"seed {seed} has {count} runs of one method")
-    first, second = (own[own["seed"].isin(other["seed"])] for own, other in (scored, scored[::-1]))
-    if first.empty:
+    shared = set(scored[0]["seed"]) & set(scored[1]["seed"])
+    if not shared:
         raise NotPairedError("no shared seed")
-    if pd.concat([first["data"], second["data"]]).nunique(dropna=False) > 1:
+    ours, theirs = (runs[runs["seed"].isin(shared)] for runs in scored)
+    if pd.concat([ours["data"], theirs["data"]]).nunique(dropna=False) > 1:
         raise NotPairedError("the runs had other data")
-    return first, second
+    return ours, theirs
 
 
 def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:

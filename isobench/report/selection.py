@@ -59,7 +59,9 @@ CONFIGURATIONS = {
 }
 NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
-Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]  # encoder, method, task -> choice -> its runs
+Groups = dict[
+    tuple[str, str, str], dict[Choice, np.ndarray]
+]  # encoder, method, task -> choice -> its runs' positions
 
 
 def select_runs(
@@ -71,11 +73,6 @@ def select_runs(
     ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
     that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
 
-    Args:
-        runs: from ``build_runs``.
-        selection: the rule.
-        varying: the settings in which the runs differ.
-
     Returns:
         The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
         rule in words.
@@ -84,63 +81,69 @@ def select_runs(
         raise UserError(
             f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
         )
-    numbers = _number_parts(runs)
-    names = _name_parts(runs, numbers, varying)
-    runs = runs.assign(part=[names[number] for number in numbers])
+    part_of_run = _number_parts(runs)
+    parts = _name_parts(runs, part_of_run, varying)
+    runs = runs.assign(part=[parts[index] for index in part_of_run])
     selected, candidates = np.ones(len(runs), bool), np.ones(len(runs), int)
-    rules, shown = list[str](), list[dict[str, Any]]()
-    for number in range(len(names)):
-        places = np.flatnonzero(numbers == number)
-        own = runs.iloc[places]
-        differing = find_varying(own, varying)
-        rule = _prefer_held_out(selection, own)
-        _check_rule(rule, own, differing)
-        groups = _group_by_configuration(own, differing)
+    rules, configurations = list[str](), list[dict[str, Any]]()
+    for index in range(len(parts)):
+        positions = np.flatnonzero(part_of_run == index)  # of the part's runs among all
+        of_part = runs.iloc[positions]
+        differing = find_varying(of_part, varying)
+        rule = _prefer_held_out(selection, of_part)
+        _check_rule(rule, of_part, differing)
+        groups = _group_by_configuration(of_part, differing)
         budget = min(map(len, groups.values())) if rule.equal_budget else None
-        selects = own["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
+        only_selects = of_part["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
+        decides = only_selects if rule.rule == "seeds" else ~only_selects
         scores = {}
         for key, choices in groups.items():
-            scores[key] = _score_candidates(own, choices, selects if rule.rule == "seeds" else ~selects, budget)
+            scores[key] = _score_candidates(of_part, choices, decides, budget)
             best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
-            for choice, chosen in choices.items():
-                selected[places[chosen]] = not differing or (choice == best) & ~selects[chosen]
-                candidates[places[chosen]] = len(scores[key]) if rule.rule == "dev" else 1
+            for choice, members in choices.items():
+                selected[positions[members]] = not differing or (choice == best) & ~only_selects[members]
+                candidates[positions[members]] = len(scores[key]) if rule.rule == "dev" else 1
         rules.append(_describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
-        reported = own.assign(selected=selected[places])[~selects]
-        shown += _summarize_configurations(reported, differing, scores)
-    configurations = pd.DataFrame(shown, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
-    return runs.assign(selected=selected, candidates=candidates), configurations, _describe_rules(rules, names)
+        reported = of_part.assign(selected=selected[positions])[~only_selects]
+        configurations += _summarize_configurations(reported, differing, scores)
+    if len(set(rules)) > 1:
+        rules = [f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True)]
+    table = pd.DataFrame(configurations, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
+    return runs.assign(selected=selected, candidates=candidates), table, " ".join(dict.fromkeys(rules))
 
 
 def _number_parts(runs: pd.DataFrame) -> np.ndarray:
-    """Number the part of each run, in order of appearance. [runs]"""
-    kinds: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
-    parts: dict[tuple[tuple[str, ...], int], int] = {}
-    numbers = []
+    """Return the index of each run's part, in order of appearance. [runs]"""
+    known: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
+    parts: dict[tuple[tuple[str, ...], int], int] = {}  # protocol, position in such a list -> index of the part
+    part_of_run = []
     protocols = zip(*(runs[name].astype(str) for name in PROTOCOL_SETTINGS), strict=True)
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
     digests = (runs[name].where(runs[name].notna(), first[name]) for name in first)
     sources = zip(runs["task"], runs["encoder"], runs["scale"], *digests, strict=True)
-    for protocol, (task, encoder, *kind) in zip(protocols, sources, strict=True):
-        known = kinds.setdefault((*protocol, task, encoder), [])
-        if tuple(kind) not in known:
-            known.append(tuple(kind))
-        numbers.append(parts.setdefault((protocol, known.index(tuple(kind))), len(parts)))
-    return np.array(numbers, int)
+    for protocol, (task, encoder, *source) in zip(protocols, sources, strict=True):
+        before = known.setdefault((*protocol, task, encoder), [])
+        if tuple(source) not in before:
+            before.append(tuple(source))
+        part_of_run.append(parts.setdefault((protocol, before.index(tuple(source))), len(parts)))
+    return np.array(part_of_run, int)
 
 
-def _name_parts(runs: pd.DataFrame, numbers: np.ndarray, varying: Sequence[str]) -> list[str]:
+def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[str]) -> list[str]:
     """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only part."""
-    parts = [runs.iloc[numbers == number] for number in range(numbers.max(initial=-1) + 1)]
+    parts = [runs.iloc[part_of_run == index] for index in range(part_of_run.max(initial=-1) + 1)]
     scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
     differing = [name for name in PROTOCOL_SETTINGS if runs[name].astype(str).nunique() > 1]
     names = []
     for part, scale in zip(parts, scales, strict=True):
-        words = [f"{name}={part[name].iloc[0]}" for name in differing]
-        for name in (name for name in SOURCE_SETTINGS if name in varying):
-            words.append(f"{name.partition('.')[2]} {' and '.join(part[name].unique())}")
-        names.append("; ".join([*words, *(scale if any(other != scale for other in scales) else [])]))
+        differences = [f"{name}={part[name].iloc[0]}" for name in differing]
+        for name in SOURCE_SETTINGS:
+            if name in varying:
+                differences.append(f"{name.partition('.')[2]} {' and '.join(part[name].unique())}")
+        if any(other != scale for other in scales):
+            differences += scale
+        names.append("; ".join(differences))
     return names
 
 
@@ -182,33 +185,36 @@ def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]
 
 
 def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:
-    """Group the numbers of the runs: (encoder, method, task) -> values of the varying settings -> numbers."""
+    """Group the runs: (encoder, method, task) -> values of the varying settings -> the runs' positions."""
     choices = list(zip(*(runs[name].astype(str) for name in varying), strict=True)) or [()] * len(runs)
     groups: dict[tuple[str, str, str], dict[Choice, list[int]]] = {}
     names = zip(runs["encoder"], runs["method"], runs["task"], strict=True)
-    for number, (key, choice) in enumerate(zip(names, choices, strict=True)):
-        groups.setdefault(key, {}).setdefault(choice, []).append(number)
-    return {key: {choice: np.array(own) for choice, own in group.items()} for key, group in groups.items()}
+    for position, (key, choice) in enumerate(zip(names, choices, strict=True)):
+        groups.setdefault(key, {}).setdefault(choice, []).append(position)
+    return {key: {choice: np.array(found) for choice, found in group.items()} for key, group in groups.items()}
 
 
 def _score_candidates(
-    runs: pd.DataFrame, choices: dict[Choice, np.ndarray], counts: np.ndarray, budget: int | None
+    runs: pd.DataFrame, choices: dict[Choice, np.ndarray], decides: np.ndarray, budget: int | None
 ) -> dict[Choice, list[float]]:
     """Collect the scores to select by, of each configuration that can be selected.
 
     Only configurations with the most scores can, so that none wins because its bad runs are missing.
 
     Args:
-        runs: the runs of one part.
-        choices: configuration -> numbers of its runs.
-        counts: True for each run by which configurations are selected. [runs]
+        runs: of one part.
+        choices: configuration -> positions of its runs.
+        decides: True for each run by which configurations are selected. [runs]
         budget: consider so many configurations, the first by a hash of their settings; None for all.
     """
     considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
-    column = runs["selection_score"] if "selection_score" in runs else pd.Series(np.nan, runs.index)
-    values = {choice: column.iloc[choices[choice][counts[choices[choice]]]].dropna() for choice in considered}
+    scores = read_numbers(runs, "selection_score")
+    values = {}
+    for choice in considered:
+        of_choice = scores[choices[choice][decides[choices[choice]]]]
+        values[choice] = of_choice[~np.isnan(of_choice)].tolist()
     most = max(map(len, values.values()))
-    return {c: [float(x) for x in values[c]] for c in choices if c in values and len(values[c]) == most}
+    return {choice: values[choice] for choice in choices if choice in values and len(values[choice]) == most}
 
 
 def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> str:
@@ -216,14 +222,15 @@ def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> 
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
         sizes.setdefault(method, set()).add(len(choices))
-    counts = ", ".join(f"{label_method(name)} {'/'.join(map(str, sorted(own)))}" for name, own in sizes.items())
-    how = "best mean over seeds on the set that is reported, which favours methods with more configurations"
+    counts = ", ".join(f"{label_method(name)} {'/'.join(map(str, sorted(found)))}" for name, found in sizes.items())
+    basis = "the set that is reported, which favours methods with more configurations"
     if selection.rule == "held_out":
-        how = "best mean over seeds on the examples held out of the training set"
-    elif selection.rule == "seeds":
-        how = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
+        basis = "the examples held out of the training set"
+    criterion = f"best mean over seeds on {basis}"
+    if selection.rule == "seeds":
+        criterion = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
     even = f"; {budget} of them for every method, the first by a hash of their settings" if budget else ""
-    text = f"{how}. Configurations to choose from: {counts}{even}."
+    text = f"{criterion}. Configurations to choose from: {counts}{even}."
     most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
     if selection.rule != "dev" or budget or most == least:
         return text
@@ -234,42 +241,29 @@ def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> 
     )
 
 
-def _describe_rules(rules: list[str], parts: list[str]) -> str:
-    """Describe how configurations were selected in each part of the runs; a rule that all parts share, once."""
-    if len(set(rules)) <= 1:
-        return "".join(rules[:1])
-    return " ".join(f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True))
-
-
 def _summarize_configurations(
     runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``CONFIGURATIONS`` of a part.
-
-    Args:
-        runs: the reported runs of the part, with ``selected``.
-        varying: the settings in which configurations differ.
-        scores: from ``_score_candidates``, by encoder, method and task.
-    """
+    """Yield the rows of ``CONFIGURATIONS`` for the reported runs of a part; ``scores`` decided the choice."""
     groups = _group_by_configuration(runs, varying)
     for (encoder, method, task), choices in groups.items():
         plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
-        for choice, places in choices.items():
-            own, base = runs.iloc[places], runs.iloc[_find_baseline(choice, plain)]
-            scored = own[is_scored(own)]
-            troubled = [trouble is not None for trouble in list_outcomes(own)]
-            has_base = not (_are_constant(own) or _are_constant(base))
+        for choice, positions in choices.items():
+            found, base = runs.iloc[positions], runs.iloc[_find_baseline(choice, plain)]
+            scored = found[is_scored(found)]
+            troubled = [trouble is not None for trouble in list_outcomes(found)]
+            has_base = not (_are_constant(found) or _are_constant(base))
             decided = scores[encoder, method, task].get(choice, [])
             yield {
-                "group": name_group(encoder, own["part"].iloc[0]), "task": task, "metric": own["metric"].iloc[0],
-                "method": method, "settings": describe_settings(own, varying), "runs": len(own),
+                "group": name_group(encoder, found["part"].iloc[0]), "task": task, "metric": found["metric"].iloc[0],
+                "method": method, "settings": describe_settings(found, varying), "runs": len(found),
                 "values": read_primary_metric(scored), "seeds": list(scored["seed"]),
-                "troubles": find_troubles(own), "trouble_seeds": list(own["seed"][troubled]),
+                "troubles": find_troubles(found), "trouble_seeds": list(found["seed"][troubled]),
                 "base": read_primary_metric(base[is_scored(base)]) if has_base else [],
                 "ev1": _find_median(scored, "embedding/ev1"), "isoscore": _find_median(scored, "embedding/isoscore"),
-                "seconds": find_fastest(own), "base_seconds": find_fastest(base),
+                "seconds": find_fastest(found), "base_seconds": find_fastest(base),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
-                "is_chosen": bool(own["selected"].any()),
+                "is_chosen": bool(found["selected"].any()),
             }  # fmt: skip
 
 
@@ -278,13 +272,13 @@ def _find_baseline(choice: Choice, plain: dict[Choice, np.ndarray]) -> np.ndarra
 
     Args:
         choice: the configuration of a method.
-        plain: the configurations of plain fine-tuning -> numbers of their runs.
+        plain: the configurations of plain fine-tuning -> positions of their runs.
     """
-    fitting = [
-        places
-        for other, places in plain.items()
-        if all(ours == theirs or NO_SETTING in (ours, theirs) for ours, theirs in zip(choice, other, strict=True))
-    ]
+    fitting = []
+    for other, positions in plain.items():
+        pairs = zip(choice, other, strict=True)
+        if all(ours == theirs or NO_SETTING in (ours, theirs) for ours, theirs in pairs):
+            fitting.append(positions)
     return fitting[0] if len(fitting) == 1 else np.array([], int)
 
 

@@ -6,7 +6,7 @@ the appendix.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -135,69 +135,67 @@ NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
-def build_runs(rows: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame:
+def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame:
     """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
 
     Args:
-        rows: the runs.
         varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
     """
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     reader = SettingReader(settings)
-    records = [{**_read_names(row), **reader.read(row), **read_outcome(row), **_read_origin(row)} for row in rows]
+    records = [{**_read_names(run), **reader.read(run), **read_outcome(run), **_read_origin(run)} for run in runs]
     names = list(dict.fromkeys(chain.from_iterable(records)))
-    runs = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
-    return runs.where(runs.notna(), None)
+    table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
+    return table.where(table.notna(), None)
 
 
-def build_epochs(rows: Sequence[Run], runs: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
-    """Build ``epochs``: names and settings as in ``runs``, number, score (x 100) and isotropy of each epoch."""
-    histories = [(row.folder.path.name, row.record.history) for row in rows if row.record]
-    epochs = [(key, e.epoch, e.step, 100 * e.score, e.isotropy) for key, history in histories for e in history]
-    table = pd.DataFrame([values[:4] for values in epochs], columns=["key", "epoch", "step", "score"])
-    isotropies = [values[4] for values in epochs]
+def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
+    """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and isotropy of each epoch."""
+    epochs: list[tuple[str, int, int, float]] = []
+    isotropies: list[Mapping[str, float | None]] = []
+    for run in runs:
+        for epoch in run.record.history if run.record else ():
+            epochs.append((run.folder.path.name, epoch.epoch, epoch.step, 100 * epoch.score))
+            isotropies.append(epoch.isotropy)
+    table = pd.DataFrame(epochs, columns=["key", "epoch", "step", "score"])
     measures = list(dict.fromkeys(chain.from_iterable(isotropies)))
-    numbers = np.array([[own.get(name) for name in measures] for own in isotropies], dtype=np.float64)
+    numbers = np.array([[isotropy.get(name) for name in measures] for isotropy in isotropies], dtype=np.float64)
     table[measures] = numbers.reshape(len(epochs), len(measures))
     names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS])]
-    return runs[names].merge(table, on="key")
+    return run_table[names].merge(table, on="key")
 
 
 class SettingReader:
-    """Read the same settings of many runs, whose configs' sections are often the same objects: each is read once.
-
-    Args:
-        names: dotted names of the settings.
-    """
+    """Read the same settings of many runs, whose configs' sections are often the same objects: each is read once."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = list(names)
         self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
         self.read_before: dict[tuple[int, ...], tuple[Run, dict[str, Any]]] = {}
 
-    def read(self, row: Run) -> dict[str, Any]:
+    def read(self, run: Run) -> dict[str, Any]:
         """Return the values of the settings by name, a dash for one that the run lacks; don't change them."""
-        parts = (*(getattr(row.cfg, name) for name in self.sections), *read_fingerprints(row), row.cfg.data)
-        ids = tuple(map(id, parts))
+        sources = (*(getattr(run.cfg, name) for name in self.sections), *read_fingerprints(run), run.cfg.data)
+        ids = tuple(map(id, sources))
         if ids not in self.read_before:
-            values = {name: read_value(row, name) for name in self.names}
-            self.read_before[ids] = row, values  # the row is kept, so that no other object gets these ids
+            values = {name: read_value(run, name) for name in self.names}
+            self.read_before[ids] = run, values  # the run is kept, so that no other object gets these ids
         return self.read_before[ids][1]
 
 
-def _read_names(row: Run) -> dict[str, Any]:
+def _read_names(run: Run) -> dict[str, Any]:
     """Return what names a run: key, task, encoder, method, seed."""
-    task, encoder, method = read_run_names(row.cfg)
-    return {"key": row.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": row.cfg.seed}
+    task, encoder, method = read_run_names(run.cfg)
+    return {"key": run.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": run.cfg.seed}
 
 
-def read_outcome(row: Run) -> dict[str, Any]:
+def read_outcome(run: Run) -> dict[str, Any]:
     """Return status, cost, and the reported epoch's score, metrics and isotropy; None for what a run lacks."""
-    record, task = row.record, row.cfg.task
+    record, task = run.record, run.cfg.task
     best = record.best if record else None
-    message = record.failure.message if record and record.failure else row.trouble
+    message = record.failure.message if record and record.failure else run.trouble
     outcome: dict[str, Any] = {
-        "status": record.status if record else row.state, "failure": find_failure(row), "message": message,
+        "status": record.status if record else run.state, "failure": find_failure(run), "message": message,
         "metric": task.primary, "split": task.dev_splits[0], "score": _to_percent(best.score) if best else None,
     }  # fmt: skip
     if record is None:
@@ -229,14 +227,14 @@ def read_outcome(row: Run) -> dict[str, Any]:
     }
 
 
-def _read_origin(row: Run) -> dict[str, Any]:
+def _read_origin(run: Run) -> dict[str, Any]:
     """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
-    record = row.record
+    record = run.record
     provenance = record.provenance if record else None
     git = provenance.git if provenance else None
-    data, weights = read_fingerprints(row)
+    data, weights = read_fingerprints(run)
     return {
-        "scale": "; ".join(read_scale_differences(row)),
+        "scale": "; ".join(read_scale_differences(run)),
         "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),
         "weights": shorten_fingerprint(weights or (record.encoder.fingerprint if record else {})),
         "commit": git.commit if git else None,
@@ -313,7 +311,8 @@ def find_fastest(runs: pd.DataFrame) -> float | None:
 
 def list_scale_differences(runs: pd.DataFrame) -> list[str]:
     """List how the runs' data and encoders differ from the paper's, each difference once; empty if they don't."""
-    return list(dict.fromkeys(words for text in runs["scale"].unique() for words in text.split("; ") if words))
+    differences = chain.from_iterable(text.split("; ") for text in runs["scale"].unique())
+    return list(dict.fromkeys(filter(None, differences)))
 
 
 def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
@@ -321,12 +320,12 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
     if not varying:
         return ""
     tasks = {}
-    for task, own in runs.groupby("task", sort=False):
-        pairs = ((name.partition(".")[2], own[name].iloc[-1]) for name in varying)
+    for task, of_task in runs.groupby("task", sort=False):
+        pairs = ((name.partition(".")[2], of_task[name].iloc[-1]) for name in varying)
         tasks[task] = ", ".join(f"{name}={value}" for name, value in pairs if value != NO_SETTING)
     if len(set(tasks.values())) == 1:
         return next(iter(tasks.values()))
-    return "; ".join(f"{task}: {words}" for task, words in tasks.items())
+    return "; ".join(f"{task}: {settings}" for task, settings in tasks.items())
 
 
 def set_types(table: pd.DataFrame) -> pd.DataFrame:
@@ -339,13 +338,13 @@ def _set_type(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.convert_dtypes(convert_integer=pd.api.types.is_integer_dtype(column))
     values = [None if is_missing(value) or value == NO_SETTING else value for value in column]
-    kinds = {type(value) for value in values if value is not None}
-    if list in kinds:
+    types = {type(value) for value in values if value is not None}
+    if list in types:
         return column
-    if kinds and kinds <= {bool}:
+    if types and types <= {bool}:
         return pd.Series(values, column.index, "boolean")
-    if kinds <= {int, float} and (kinds or column.name in NUMBERS):
-        return pd.Series(values, column.index, "Int64" if kinds == {int} else "Float64")
+    if types <= {int, float} and (types or column.name in NUMBERS):
+        return pd.Series(values, column.index, "Int64" if types == {int} else "Float64")
     texts = [value if value is None or isinstance(value, str) else format_value(value) for value in values]
     return pd.Series(texts, column.index, "string")
 

@@ -74,57 +74,57 @@ def format_number(value: float | None) -> str:
     return DASH if value is None or math.isnan(value) else f"{value:.4g}".replace("-", MINUS)
 
 
-def describe_epoch_rule(rows: Sequence[Run]) -> str:
+def describe_epoch_rule(runs: Sequence[Run]) -> str:
     """Say which epoch of a run is reported, and on which examples."""
     best = "best epoch"
-    compared = [row.cfg.evaluation.every for row in rows if row.cfg.optimization.report == "best"]
+    compared = [run.cfg.evaluation.every for run in runs if run.cfg.optimization.report == "best"]
     if any(every != 1 for every in compared):
         best = f"best of the evaluated epochs (evaluation.every={' or '.join(map(str, dict.fromkeys(compared)))})"
-    words = {"best": f"{best} on the dev set, the set it is reported on", "last": "last epoch, on the dev set"}
-    if any(row.cfg.task.held_out is not None for row in rows):
-        words["best"] = f"{best} on examples held out of the training set, reported on the dev set"
-    return " or ".join(words[rule] for rule in dict.fromkeys(row.cfg.optimization.report for row in rows))
+    rules = {"best": f"{best} on the dev set, the set it is reported on", "last": "last epoch, on the dev set"}
+    if any(run.cfg.task.held_out is not None for run in runs):
+        rules["best"] = f"{best} on examples held out of the training set, reported on the dev set"
+    return " or ".join(rules[rule] for rule in dict.fromkeys(run.cfg.optimization.report for run in runs))
 
 
-def list_warnings(rows: Sequence[Run]) -> list[str]:
+def list_warnings(runs: Sequence[Run]) -> list[str]:
     """List the warnings that the runs recorded, each once."""
-    return list(dict.fromkeys(warning for row in rows if row.record for warning in row.record.warnings))
+    return list(dict.fromkeys(warning for run in runs if run.record for warning in run.record.warnings))
 
 
-def describe_training(rows: Sequence[Run]) -> str:
+def describe_training(runs: Sequence[Run]) -> str:
     """Say what the runs were trained with: the settings that papers state, with the values that took effect."""
-    settings = [row.cfg.optimization for row in rows]
+    settings = [run.cfg.optimization for run in runs]
     values = {
         "lr": [f"{o.lr:g}" for o in settings],
-        "batch": [_describe_batch(row) for row in rows],
+        "batch": [_describe_batch(run) for run in runs],
         "epochs": [str(o.epochs) for o in settings],
-        "length": [_describe_length(row) for row in rows],
+        "length": [_describe_length(run) for run in runs],
     }
-    words = [f"{name} {' or '.join(dict.fromkeys(own))}" for name, own in values.items()]
-    return f"Trained with {', '.join(words)}."
+    settings_in_words = [f"{name} {' or '.join(dict.fromkeys(texts))}" for name, texts in values.items()]
+    return f"Trained with {', '.join(settings_in_words)}."
 
 
-def _describe_batch(row: Run) -> str:
+def _describe_batch(run: Run) -> str:
     """Say how large a run's batches are; a batch can't have more examples than the training set has."""
-    o = row.cfg.optimization
+    o = run.cfg.optimization
     if o.batch_tokens:
         return f"{o.batch_tokens} tokens"
-    examples = row.record.data.examples.get(row.cfg.task.train_split) if row.record else None
+    examples = run.record.data.examples.get(run.cfg.task.train_split) if run.record else None
     if examples is not None and examples < o.batch_size:
         return f"{examples} (the whole training set, less than optimization.batch_size={o.batch_size})"
     return str(o.batch_size)
 
 
-def _describe_length(row: Run) -> str:
+def _describe_length(run: Run) -> str:
     """Say how many tokens of a text a run reads at most: ``task.max_length``, or what its encoder takes if less."""
-    limit, data = row.cfg.task.max_length, row.record.data if row.record else None
+    limit, data = run.cfg.task.max_length, run.record.data if run.record else None
     used = (data.limits.sources if data.limits else data.max_length) if data else None
     if used is None or used >= limit:
         return str(limit)
     return f"{used} (task.max_length={limit} is more than the encoder takes)"
 
 
-def describe_generation(rows: Sequence[Run]) -> list[str]:
+def describe_generation(runs: Sequence[Run]) -> list[str]:
     """Describe the search settings, the metrics' signatures and the truncation of the runs, each sentence once.
 
     A sentence that is not about all of these runs names the tasks and encoders that it is about. Runs that generate
@@ -132,11 +132,11 @@ def describe_generation(rows: Sequence[Run]) -> list[str]:
     """
     subjects: dict[str, dict[str, None]] = {}  # sentence -> the tasks and encoders that it is about
     all_subjects: set[str] = set()
-    for row in rows:
-        name = ", ".join(read_run_names(row.cfg)[:2])
-        if row.record is not None and row.cfg.task.generation is not None:
+    for run in runs:
+        name = ", ".join(read_run_names(run.cfg)[:2])
+        if run.record is not None and run.cfg.task.generation is not None:
             all_subjects.add(name)
-            for sentence in [*_describe_search(row.record), *_describe_truncation(row.record.data)]:
+            for sentence in [*_describe_search(run.record), *_describe_truncation(run.record.data)]:
                 subjects.setdefault(sentence, {})[name] = None
     return [
         sentence if len(names) == len(all_subjects) else f"{'; '.join(names)}: {sentence}"
@@ -145,13 +145,15 @@ def describe_generation(rows: Sequence[Run]) -> list[str]:
 
 
 def _describe_search(record: RunRecord) -> Iterator[str]:
-    """Write one sentence on the search and the metrics, if the record has either."""
     if record.generation is None:
         return
     found = {"Search": record.generation.search, "Metrics": record.generation.signatures}
-    words = [f"{title}: {', '.join(f'{k} {v}' for k, v in own.items())}." for title, own in found.items() if own]
-    if words:
-        yield " ".join(words)
+    sentences = []
+    for title, settings in found.items():
+        if settings:
+            sentences.append(f"{title}: {', '.join(f'{name} {value}' for name, value in settings.items())}.")
+    if sentences:
+        yield " ".join(sentences)
 
 
 def _describe_truncation(data: RecordedData) -> Iterator[str]:
@@ -160,9 +162,9 @@ def _describe_truncation(data: RecordedData) -> Iterator[str]:
     for split, counts in data.truncated.items():
         total = data.examples.get(split)
         limits = (data.limits.sources, data.limits.targets) if data.limits else (None, None)
-        for side, number, limit in zip(("sources", "targets"), (counts.sources, counts.targets), limits, strict=True):
-            if number > 0:
-                share = f"{number:,} of {total:,}" if total is not None else f"{number:,}"
+        for side, count, limit in zip(("sources", "targets"), (counts.sources, counts.targets), limits, strict=True):
+            if count > 0:
+                share = f"{count:,} of {total:,}" if total is not None else f"{count:,}"
                 tokens = f"{limit:,} tokens" if limit is not None else "the model allows"
                 phrases.append(f"{share} {side} of {split} are longer than {tokens}")
     if phrases:

@@ -42,7 +42,7 @@ def average_over_seeds(values: np.ndarray) -> SeedMean:
     finite = finite[np.isfinite(finite)]
     if not len(finite):
         return SeedMean(math.nan, math.nan, math.nan, math.nan, 0)
-    mean, low, high, p = (float(part) for part in student_t(finite))
+    mean, low, high, p = map(float, student_t(finite))
     return SeedMean(mean, low, high, p, len(finite))
 
 
@@ -109,11 +109,12 @@ def correlate_partially(x: np.ndarray, y: np.ndarray, given: np.ndarray | None =
     basis = span(constant if given is None else np.hstack([constant, given]))
     if n - basis.shape[1] < 3:
         return np.full(x.shape[:-1], math.nan)
-    rest = [ranks - (ranks @ basis) @ basis.T for ranks in (stats.rankdata(own, axis=-1) for own in (x, y))]
-    lengths = [np.linalg.norm(part, axis=-1) for part in rest]
-    is_defined = np.minimum(*lengths) > 1e-9 * n  # below it only rounding is left
-    product = np.where(is_defined, lengths[0] * lengths[1], math.nan)
-    return np.clip((rest[0] * rest[1]).sum(-1) / product, -1, 1)
+    ranks_x, ranks_y = stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1)
+    rest_x, rest_y = ranks_x - (ranks_x @ basis) @ basis.T, ranks_y - (ranks_y @ basis) @ basis.T
+    length_x, length_y = np.linalg.norm(rest_x, axis=-1), np.linalg.norm(rest_y, axis=-1)
+    is_defined = np.minimum(length_x, length_y) > 1e-9 * n  # below it only rounding is left
+    product = np.where(is_defined, length_x * length_y, math.nan)
+    return np.clip((rest_x * rest_y).sum(-1) / product, -1, 1)
 
 
 def span(columns: np.ndarray) -> np.ndarray:

@@ -84,12 +84,12 @@ def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -
 
     seeds = differences.shape[-1]
     value = differences.mean(-1)
-    own = np.asarray(differences.var(-1, ddof=1) / seeds)  # A
-    own = np.where(own > (1e-12 * (1 + np.abs(value))) ** 2, own, np.nan)  # less is rounding
-    shared = np.maximum(covariance, 0.0)  # C
-    freedom = (seeds - 1) * (1 + shared / own)
-    errors, freedoms = (np.stack(parts) for parts in ((np.sqrt(own + shared), np.sqrt(own)), (freedom, freedom)))
-    freedoms[1] = seeds - 1
+    of_seeds = np.asarray(differences.var(-1, ddof=1) / seeds)  # A
+    of_seeds = np.where(of_seeds > (1e-12 * (1 + np.abs(value))) ** 2, of_seeds, np.nan)  # less is rounding
+    of_examples = np.maximum(covariance, 0.0)  # C
+    freedom = (seeds - 1) * (1 + of_examples / of_seeds)
+    errors = np.stack([np.sqrt(of_seeds + of_examples), np.sqrt(of_seeds)])
+    freedoms = np.stack([freedom, np.full_like(freedom, seeds - 1)])
     margin = (special.stdtrit(freedoms, 1 - ALPHA / 2) * errors).max(0)
     return PairedTest(value, margin, (2 * special.stdtr(freedoms, -np.abs(value) / errors)).max(0))
 

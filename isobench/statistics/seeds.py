@@ -74,8 +74,10 @@ def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_variances: boo
     spreads = np.std(ours, ddof=1), np.std(theirs, ddof=1)
     if not any(spread**2 for spread in spreads):  # the spread is lost in rounding
         return math.nan
-    first, second = ((np.mean(own), sd, len(own)) for own, sd in zip((ours, theirs), spreads, strict=True))
-    return float(stats.ttest_ind_from_stats(*first, *second, equal_var=equal_variances).pvalue)
+    test = stats.ttest_ind_from_stats(
+        np.mean(ours), spreads[0], len(ours), np.mean(theirs), spreads[1], len(theirs), equal_var=equal_variances
+    )
+    return float(test.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

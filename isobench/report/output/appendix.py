@@ -28,38 +28,38 @@ NOT_LISTED = re.compile(  # said elsewhere in the section, or no choice of an ex
 )
 
 
-def format_appendix(report: Report, rows: Sequence[Run]) -> str:
+def format_appendix(report: Report, runs: Sequence[Run]) -> str:
     r"""Write the section; it needs the LaTeX package booktabs, and is read by ``\input``.
 
     Args:
-        report: what was built from the runs.
-        rows: all runs of the experiment, ended or not.
+        report: of these runs.
+        runs: all runs of the experiment, ended or not.
     """
-    ended = [(row, row.record) for row in rows if row.record]
-    settings = _collect_values(pair for row, _ in ended for pair in flatten_settings(row.cfg).items())
+    ended = [(run, run.record) for run in runs if run.record]
+    settings = _collect_values(pair for run, _ in ended for pair in flatten_settings(run.cfg).items())
     listed = {name: values for name, values in settings.items() if not NOT_LISTED.match(name)}
-    runs = report.runs[report.runs["status"].isin(["finished", "failed"])]
+    table = report.runs[report.runs["status"].isin(["finished", "failed"])]
     return render_paragraphs(
         make_latex_environment(),
         "appendix.tex.j2",
         report=report,
         label=re.sub("[^a-z0-9]+", "-", report.name.lower()).strip("-"),
         state=", ".join(f"{count} {name}" for name, count in report.states.items()),
-        total=format_count(len(rows), "run"),
+        total=format_count(len(runs), "run"),
         ended=format_count(len(ended), "run"),
-        encoders=_collect_values(_describe_encoder(row, record) for row, record in ended),
-        methods=_collect_values(pair for row, _ in ended for pair in list_method_settings(row)),
-        tasks=_collect_values(_describe_task(row, record) for row, record in ended),
+        encoders=_collect_values(_describe_encoder(run, record) for run, record in ended),
+        methods=_collect_values(pair for run, _ in ended for pair in list_method_settings(run)),
+        tasks=_collect_values(_describe_task(run, record) for run, record in ended),
         grid={name: values for name, values in listed.items() if len(values) > 1},
-        varying=find_varying_settings([row for row, _ in ended]),
+        varying=find_varying_settings([run for run, _ in ended]),
         fixed={name: values[0] for name, values in listed.items() if len(values) == 1 and values != ["None"]},
         chosen=[line for line in report.configurations.itertuples() if report.has_choices and line.is_chosen],
         label_method=label_method,
-        seeds=sorted(set(runs["seed"])),
+        seeds=sorted(set(table["seed"])),
         software=_collect_values(pair for _, record in ended for pair in _list_software(record)),
         devices=[
             _summarize_device(f"{machine}, {format_count(threads, 'thread')} a run", on_device)
-            for (machine, threads), on_device in runs.groupby(["machine", "threads"], sort=False)
+            for (machine, threads), on_device in table.groupby(["machine", "threads"], sort=False)
         ],
     )
 
@@ -72,11 +72,11 @@ def _collect_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
     return {name: list(found) for name, found in values.items()}
 
 
-def _describe_encoder(row: Run, record: RunRecord) -> tuple[str, str]:
+def _describe_encoder(run: Run, record: RunRecord) -> tuple[str, str]:
     """Return a run's encoder, and where its weights come from with the digest of their fingerprint."""
     fingerprint = shorten_fingerprint(record.encoder.fingerprint) or UNKNOWN
-    name = format_encoder_name(row.cfg.encoder)
-    return name, f"weights from {hide_folder(describe_weights(row.cfg.encoder))}, fingerprint {fingerprint}"
+    name = format_encoder_name(run.cfg.encoder)
+    return name, f"weights from {hide_folder(describe_weights(run.cfg.encoder))}, fingerprint {fingerprint}"
 
 
 def hide_folder(source: str) -> str:
@@ -84,22 +84,22 @@ def hide_folder(source: str) -> str:
     return f"folder {Path(source).name}" if source.startswith(("/", "~", ".")) else source
 
 
-def list_method_settings(row: Run) -> Iterator[tuple[str, str]]:
+def list_method_settings(run: Run) -> Iterator[tuple[str, str]]:
     """Yield a run's method with each of its settings; those of the later methods of a chain are called ``then.``."""
-    label = label_method(read_run_names(row.cfg)[2])
-    for depth, method in enumerate(split_chain(row.cfg.calibration)):
+    label = label_method(read_run_names(run.cfg)[2])
+    for depth, method in enumerate(split_chain(run.cfg.calibration)):
         for name, value in method.items():
             if name not in ("_target_", "then") and value is not None:
                 yield label, f"{'then.' * depth}{name}={value}"
 
 
-def _describe_task(row: Run, record: RunRecord) -> tuple[str, str]:
+def _describe_task(run: Run, record: RunRecord) -> tuple[str, str]:
     """Return a run's task, and in words its source, fingerprint, sizes, cut texts and metrics."""
-    task, data = row.cfg.task, record.data
+    task, data = run.cfg.task, record.data
     sizes = ", ".join(f"{split} {count:,}" for split, count in data.examples.items())
     cut = ", ".join(f"{split} {count:,}" for split, count in data.at_limit.items() if count)
     return task.name, (
-        f"from {hide_folder(describe_source(task, row.cfg.data))}, fingerprint "
+        f"from {hide_folder(describe_source(task, run.cfg.data))}, fingerprint "
         f"{shorten_fingerprint(data.fingerprint) or UNKNOWN}. Examples: {sizes or UNKNOWN}. Longest text kept: "
         f"{f'{data.max_length:,} tokens' if data.max_length else UNKNOWN}. Texts as long as the limit or cut: "
         f"{cut or ('none' if data.at_limit else UNKNOWN)}. Measures: {', '.join(task.metrics)}; the score is "

@@ -54,10 +54,10 @@ class Style:
 
     def __init__(self, index: int) -> None:
         rounds, position = divmod(max(index, 0), COLOURS)
-        place = 0 if index < 0 else 1 + position + rounds
+        shift = 0 if index < 0 else 1 + position + rounds
         self.css = "currentColor" if index < 0 else f"var(--m{position})"
         self.colour = next(colour for colour, css in CSS.items() if css == self.css)
-        self.dashes, self.marker = LINE_STYLES[place % len(LINE_STYLES)], MARKERS[place % len(MARKERS)]
+        self.dashes, self.marker = LINE_STYLES[shift % len(LINE_STYLES)], MARKERS[shift % len(MARKERS)]
 
 
 def assign_styles(methods: Iterable[str]) -> dict[str, Style]:
@@ -94,12 +94,12 @@ class Panel:
         if not (usable.groupby("key")["epoch"].nunique() > 1).any():
             return None
         self._clear()
-        for method, own in usable.groupby("method", sort=False):
+        for method, of_method in usable.groupby("method", sort=False):
             style = styles[method]
-            drawn = _subsample_evenly(list(own.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
+            drawn = _subsample_evenly(list(of_method.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
             x, y = (np.concatenate([[*run[name], np.nan] for _, run in drawn]) for name in ("epoch", measure))
             self.axis.plot(x, y, color=style.colour, linewidth=0.6, alpha=0.45)
-            means = own.groupby("epoch")[measure].mean()
+            means = of_method.groupby("epoch")[measure].mean()
             marker = style.marker if len(means) == 1 else ""  # a line of one epoch can't be seen
             self.axis.plot(
                 means.index, means, style.dashes, color=style.colour, linewidth=1.5, marker=marker, markersize=3
@@ -121,9 +121,11 @@ class Panel:
             return None
         self._clear()
         drawn = points.iloc[_subsample_evenly(range(len(points)), LIMITS["points"])]
-        for method, own in drawn.groupby("method", sort=False):
+        for method, of_method in drawn.groupby("method", sort=False):
             style = styles[method]
-            self.axis.plot(own["x"], own["y"], style.marker, color=style.colour, markersize=3, alpha=0.7, mew=0)
+            self.axis.plot(
+                of_method["x"], of_method["y"], style.marker, color=style.colour, markersize=3, alpha=0.7, mew=0
+            )
         return self._finish(drawn["x"], drawn["y"], *labels, title)
 
     def _clear(self) -> None:
@@ -182,16 +184,17 @@ def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str
         name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
     }
     panel, groups = Panel(), []
-    for (encoder, task), own in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
+    for (encoder, task), of_pair in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
         title = f"{task}, {encoder}"
         panels = {
             words: svg
             for name, words in measures.items()
-            if name in own and (svg := panel.draw_curves(own, name, styles, f"{words} against the epoch: {title}"))
+            if name in of_pair
+            and (svg := panel.draw_curves(of_pair, name, styles, f"{words} against the epoch: {title}"))
         }
         if panels:
-            present = set(own["method"])
-            most = own.groupby("method")["key"].nunique().max()
+            present = set(of_pair["method"])
+            most = of_pair.groupby("method")["key"].nunique().max()
             shown = [method for method in styles if method in present]
             groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
     return groups
@@ -205,7 +208,7 @@ def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any
         method; the key "" is all runs), ``methods`` that the panels show, ``most_points`` of a panel.
     """
     points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
-    points = {name: own for name, own in points.items() if len(own)}
+    points = {name: of_measure for name, of_measure in points.items() if len(of_measure)}
     scored = runs[np.isfinite(read_numbers(runs, "score"))]
     kinds = {False: "As measured"}
     if len(scored[["encoder", "task"]].drop_duplicates()) > 1:
@@ -213,20 +216,21 @@ def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any
     panel, parts = Panel(), []
     for is_centred, kind in kinds.items() if points else ():
         panels = {}
-        for name, own in points.items():
+        for name, of_measure in points.items():
             symbol, matrix = ISOTROPY_COLUMNS[name]
             labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
             words = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
-            if svg := panel.draw_scatter(_centre(own) if is_centred else own, styles, labels, words):
+            if svg := panel.draw_scatter(_centre(of_measure) if is_centred else of_measure, styles, labels, words):
                 panels[f"{symbol}, {matrix}"] = svg
         correlations = {
             method: [
-                correlate(own if not method else own[own["method"] == method], is_centred) for own in points.values()
+                correlate(of_measure if not method else of_measure[of_measure["method"] == method], is_centred)
+                for of_measure in points.values()
             ]
             for method in ("", *scored["method"].unique())
         }
         parts.append((kind, panels, correlations))
-    drawn = {method for own in points.values() for method in own["method"]}
+    drawn = {method for of_measure in points.values() for method in of_measure["method"]}
     return {
         "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
         "parts": parts,

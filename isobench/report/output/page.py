@@ -53,20 +53,20 @@ MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 
 @collect_garbage_rarely()
 def write_report(
-    report: Report, rows: Sequence[Run], folder: Path | None = None, outcome: Any = None, appendix: bool = False
+    report: Report, runs: Sequence[Run], folder: Path | None = None, outcome: Any = None, appendix: bool = False
 ) -> Path:
     """Write every form of a report, each file whole or not at all, and return the page's path.
 
     Args:
         report: of these runs.
-        rows: the runs, at least one.
+        runs: the runs, at least one.
         folder: where the files go; None stands for the experiment's folder in the runs' output folder.
         outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
         appendix: write the section for a paper's appendix too.
     """
-    folder = folder or report_folder(rows[0].cfg.output_dir, report.experiment.name)
+    folder = folder or report_folder(runs[0].cfg.output_dir, report.experiment.name)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
-    texts |= {APPENDIX_FILE: format_appendix(report, rows)} if appendix else {}
+    texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
     with require_writable(folder):
         try:
             for name in ("runs", "epochs", "cells"):
@@ -147,11 +147,11 @@ def _name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
     differing = [name for name in names if runs[name].astype(str).nunique() > 1]
     if not differing:
         return list(runs["encoder"])
-    words = [runs[name].astype(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
+    columns = [runs[name].astype(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
     if "scale" in differing:
-        words[0] = runs["scale"].map(lambda scale: f"scale {scale or 'of the paper'}")
-    pairs = zip(runs["encoder"], zip(*words, strict=True), strict=True)
-    return [f"{encoder} ({'; '.join(own)})" for encoder, own in pairs]
+        columns[0] = runs["scale"].map(lambda scale: f"scale {scale or 'of the paper'}")
+    pairs = zip(runs["encoder"], zip(*columns, strict=True), strict=True)
+    return [f"{encoder} ({'; '.join(settings)})" for encoder, settings in pairs]
 
 
 class Axis(NamedTuple):
@@ -207,11 +207,11 @@ def _read_published(cell: Any) -> float | None:
 def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
     """Lay out the page's first table: its groups of lines, and the axes of differences and of seeds."""
     lines = [line for line in methods.itertuples() if line.columns or line.troubles or line.seeds]
-    columns = [list(own) for own in dict.fromkeys(tuple(line.columns) for line in lines)]
+    columns = [list(titles) for titles in dict.fromkeys(tuple(line.columns) for line in lines)]
     effects = span([0.0, *(end for line in lines for end in (line.difference, line.low, line.high))])
     seeds = [count for line in lines for count in line.seeds if count]
     tested = [line for line in lines if not math.isnan(line.p)]
-    groups = {group: list(own) for group, own in groupby(lines, lambda line: line.group)}
+    groups = {group: list(of_group) for group, of_group in groupby(lines, lambda line: line.group)}
     return {
         "groups": groups,
         "columns": columns,
@@ -262,18 +262,20 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
     published = [cell for cell in cells if cell.published is not None]
     is_compared = any(cell.verdict in COMPARABLE_VERDICTS for cell in published)
     reasons = list(dict.fromkeys(cell.why for cell in published if cell.verdict and cell.why))
-    given = {cell.verdict for cell in published} if is_compared else set()
-    columns = {name: [line.cells[name] for line in view.own_lines if name in line.cells] for name in view.columns}
-    spans = {
-        name: span([value for cell in own for value in (*cell.values, _read_published(cell))])
-        for name, own in columns.items()
-    }
-    axes = {name: axis for name, axis in spans.items() if axis}
+    verdicts = {cell.verdict for cell in published} if is_compared else set()
+    axes: dict[str, Axis] = {}  # by the column's title
+    for name in view.columns:
+        values: list[float | None] = []
+        for line in view.own_lines:
+            if name in line.cells:
+                values += [*line.cells[name].values, _read_published(line.cells[name])]
+        if axis := span(values):
+            axes[name] = axis
     comparisons = [cell for cell in cells if cell.compared]
     return {
         "reasons": reasons if is_compared else [],
         "incomparable": [] if is_compared else reasons,
-        "verdicts": [verdict for verdict in VERDICT_SYMBOLS if verdict in given],
+        "verdicts": [verdict for verdict in VERDICT_SYMBOLS if verdict in verdicts],
         "has_published": bool(published),
         "published_columns": {cell.column for cell in published},
         "comparisons": comparisons,
@@ -299,7 +301,7 @@ def compute_overheads(runs: pd.DataFrame) -> dict[tuple[str, str], dict[str, dic
 
     A number that was not measured is left out, and so are runs without any.
     """
-    costs = {key: _find_cost(own) for key, own in runs.groupby(["encoder", "method", "task"], sort=False)}
+    costs = {key: _find_cost(of_key) for key, of_key in runs.groupby(["encoder", "method", "task"], sort=False)}
     overheads: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for (encoder, method, task), cost in costs.items():
         base = costs.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}

@@ -29,24 +29,20 @@ MAX_NAMED_LINES = 8  # how many lines a sentence on one kind of trouble names
 LEAST_LABEL = 24  # characters that the name of a line has at least, where it is cut to make room for numbers
 
 
-def print_table(report: Report, rows: Sequence[Run]) -> None:
-    """Print the paper's tables with our numbers, then the table of the runs, and the footnotes.
+def print_table(report: Report, runs: Sequence[Run]) -> None:
+    """Print the paper's tables with our numbers, then the table of the runs, at least one, and the footnotes.
 
     The runs' own table comes last, so that a terminal shows it when a sweep has ended.
-
-    Args:
-        report: of these runs.
-        rows: the runs, at least one.
     """
     out = make_console()
     _print_paper_tables(out, report)
     for sentence in [
         *_print_configurations(out, report),
-        *_describe_scale(report, rows[0].cfg.scale),
-        describe_training(rows),
+        *_describe_scale(report, runs[0].cfg.scale),
+        describe_training(runs),
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
-        f"Records: {rows[0].folder.path.parent}/<key>/{RECORD_FILE}",
+        f"Records: {runs[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]:
         _print_words(out, sentence)
 
