@@ -81,7 +81,6 @@ def judge_claim(
     """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
 
     Args:
-        claim: the claim.
         find_report: experiment -> its ``Report``, None if no run has ended.
         read_analysis: experiment, name of rows -> the rows and how their setting differs from the paper's, None if
             the analysis was not carried out.

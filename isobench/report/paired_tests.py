@@ -54,12 +54,10 @@ class ExamplePairs:
         self.multiplicities: dict[int, np.ndarray] = {}
 
     def __call__(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
-        """Compare a method's runs with plain fine-tuning's in a column of scores.
+        """Compare a method's runs with plain fine-tuning's in a column of scores: the values of ``paired_*``.
 
-        Returns:
-            ``difference`` with its interval (``low``, ``high``), ``p``, ``seeds``, ``examples``, and ``reason``: why
-            there is no comparison, empty if there is one. ``isobench.runs.run.check_predictions`` has compared the
-            files with their checksums: a run whose file was changed has no record any more.
+        ``isobench.runs.run.check_predictions`` has compared the files with their checksums: a run whose file was
+        changed has no record any more.
         """
         try:
             result = self._compare(runs, base_runs, column)
@@ -104,11 +102,7 @@ class ExamplePairs:
 
 
 def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the runs of two methods that have a score and a seed that both share, in the order of the seeds.
-
-    Raises:
-        NotPairedError: a seed has several runs of one method, no seed is shared, or two runs had other data.
-    """
+    """Return the runs of two methods that have a score and a seed that both share, in the order of the seeds."""
     scored = [runs[is_scored(runs)].sort_values("seed") for runs in (ours, theirs)]
     for runs in scored:
         seed, count = Counter(runs["seed"]).most_common(1)[0] if len(runs) else (0, 0)
@@ -124,11 +118,7 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
 
 
 def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:
-    """Read the predictions of a dev split, without the logits.
-
-    Raises:
-        NotPairedError: the file is missing, can't be read, or lacks the split; the message names the seed.
-    """
+    """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
     import pyarrow.parquet  # only reports of trained runs need it
 
     if not file.is_file():

@@ -15,15 +15,7 @@ from isobench.statistics.seeds import ALPHA
 
 
 class SeedMean(NamedTuple):
-    """The mean of a statistic over seeds; NaN where it can't be computed.
-
-    Attributes:
-        value: the mean.
-        low: lower end of its 95% interval by Student's t.
-        high: upper end.
-        p: two-sided p of the t-test of a mean of 0.
-        seeds: the number of seeds.
-    """
+    """The mean of a statistic over seeds, with Student's 95% interval and two-sided p; NaN where there is none."""
 
     value: float
     low: float
@@ -33,11 +25,7 @@ class SeedMean(NamedTuple):
 
 
 def average_over_seeds(values: np.ndarray) -> SeedMean:
-    """Average a statistic over seeds, with Student's interval and p; seeds without a finite value are left out.
-
-    Args:
-        values: one for each seed. [S]
-    """
+    """Average a statistic over seeds, [S]; seeds without a finite value are left out."""
     finite = np.asarray(values, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
     if not len(finite):
@@ -47,15 +35,9 @@ def average_over_seeds(values: np.ndarray) -> SeedMean:
 
 
 def student_t(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Compute mean, 95% interval and two-sided p of one-sample t-tests along the last axis.
+    """Compute mean, ends of the 95% interval and two-sided p of one-sample t-tests: [..., S] -> four of [...].
 
     With fewer than two values, or no spread, interval and p are NaN: such values say nothing about other seeds.
-
-    Args:
-        values: [..., S]
-
-    Returns:
-        Mean, low, high and p, each [...].
     """
     from scipy import special  # imported here because it is slow, and planning a sweep doesn't need it
 
@@ -77,9 +59,6 @@ def fit_slopes(doses: Sequence[float], scores: np.ndarray) -> np.ndarray:
     Args:
         doses: at least two different ones. [k]
         scores: of one seed at these doses. [..., k]
-
-    Raises:
-        ValueError: all doses are equal.
     """
     centred = np.asarray(doses, dtype=np.float64) - np.mean(doses)
     total = float(centred @ centred)

@@ -56,12 +56,9 @@ class PairedComparison:
 
 
 class PairedTest(NamedTuple):
-    """The test of paired differences: arrays with one entry a study, or numbers.
+    """Mean difference over seeds, half the width of its 95% interval, and two-sided p: arrays [studies], or numbers.
 
-    Attributes:
-        value: mean difference over seeds.
-        margin: half the width of its 95% interval; NaN where the seeds do not differ.
-        p: two-sided; NaN where the seeds do not differ.
+    Margin and p are NaN where the seeds do not differ.
     """
 
     value: np.ndarray
@@ -72,13 +69,11 @@ class PairedTest(NamedTuple):
 def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -> PairedTest:
     """Test whether the mean difference of two methods is zero for new seeds and new examples.
 
+    The interval is the wider, and p the larger, of two: with the variance above, and of the paired t-test over seeds.
+
     Args:
         differences: score of the method less that of plain fine-tuning with the same seed, [..., seeds].
         covariance: of the differences of two seeds over samples of examples, mean over pairs of seeds, [...].
-
-    Returns:
-        Mean, half width of the 95% interval, and p, [...]. The interval is the wider, and p the larger, of two: with
-        the variance above, and of the paired t-test over seeds.
     """
     from scipy import special  # slow to import, and planning a sweep does not need it
 
@@ -95,13 +90,9 @@ def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -
 
 
 def average_covariance(samples: np.ndarray) -> np.ndarray:
-    """Average the covariances of all pairs of columns.
+    """Average the covariances of all pairs of columns: [..., samples, columns] -> [...].
 
-    Args:
-        samples: [..., samples, columns], two columns or more.
-
-    Returns:
-        [...]; computed from the variance of the columns' mean, so that no covariance matrix is made.
+    It follows from the variance of the columns' mean, so that no covariance matrix is made.
     """
     columns = samples.shape[-1]
     of_mean = samples.mean(-1).var(-1, ddof=1)
@@ -201,16 +192,13 @@ def _find_obstacle(metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np
 def resample_metric(
     metric: str, labels: np.ndarray, predictions: np.ndarray, multiplicities: np.ndarray
 ) -> np.ndarray:
-    """Compute a metric of every run on every bootstrap sample; NaN where it is undefined.
+    """Compute a metric of every run on every bootstrap sample, [samples, runs]; NaN where it is undefined.
 
     Args:
         metric: one of ``RESAMPLED_METRICS``.
         labels: true classes or scores, [examples].
         predictions: predicted classes or scores, [runs, examples].
         multiplicities: how often each sample has each example, [samples, examples].
-
-    Returns:
-        [samples, runs], float64.
     """
     function = RESAMPLED_METRICS[metric]
     chunks = (multiplicities[start : start + CHUNK] for start in range(0, len(multiplicities), CHUNK))
@@ -218,7 +206,6 @@ def resample_metric(
 
 
 def _compute_accuracy(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute the share of examples whose predicted class is the true one."""
     return weights @ (predictions == labels).T.astype(np.float64) / weights.sum(1, keepdims=True)
 
 
@@ -273,14 +260,9 @@ def _compute_spearman(labels: np.ndarray, predictions: np.ndarray, weights: np.n
 
 
 def _rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Rank the values of each bootstrap sample from 1; equal values share the mean of their ranks.
+    """Rank the values, [examples], within each bootstrap sample from 1: [samples, examples].
 
-    Args:
-        values: [examples].
-        weights: how often each sample has each example, [samples, examples].
-
-    Returns:
-        The rank of each example among a sample's, [samples, examples].
+    Equal values share the mean of their ranks.
     """
     distinct, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
@@ -303,7 +285,6 @@ def _divide_by_spread(
 
 
 def _average_metrics(first: "Metric", second: "Metric") -> "Metric":
-    """Return the metric that is the mean of two."""
     return lambda labels, predictions, weights: (
         (first(labels, predictions, weights) + second(labels, predictions, weights)) / 2
     )

@@ -22,12 +22,7 @@ TIE_TOLERANCE = 1e-9  # differences closer than this share of the largest score 
 
 
 class PermutationResult(NamedTuple):
-    """The result of a permutation test.
-
-    Attributes:
-        p: two-sided; NaN where no test is possible.
-        drawn: how many relabellings were drawn at random; None if all were counted.
-    """
+    """The two-sided p, NaN where no test is possible, and how many relabellings were drawn; None if all counted."""
 
     p: float
     drawn: int | None

@@ -29,12 +29,7 @@ NOT_LISTED = re.compile(  # said elsewhere in the section, or no choice of an ex
 
 
 def format_appendix(report: Report, runs: Sequence[Run]) -> str:
-    r"""Write the section; it needs the LaTeX package booktabs, and is read by ``\input``.
-
-    Args:
-        report: of these runs.
-        runs: all runs of the experiment, ended or not.
-    """
+    r"""Write the section on all runs; it needs the LaTeX package booktabs, and is read by ``\input``."""
     ended = [(run, run.record) for run in runs if run.record]
     settings = _collect_values(pair for run, _ in ended for pair in flatten_settings(run.cfg).items())
     listed = {name: values for name, values in settings.items() if not NOT_LISTED.match(name)}
@@ -73,7 +68,6 @@ def _collect_values(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def _describe_encoder(run: Run, record: RunRecord) -> tuple[str, str]:
-    """Return a run's encoder, and where its weights come from with the digest of their fingerprint."""
     fingerprint = shorten_fingerprint(record.encoder.fingerprint) or UNKNOWN
     name = format_encoder_name(run.cfg.encoder)
     return name, f"weights from {hide_folder(describe_weights(run.cfg.encoder))}, fingerprint {fingerprint}"
@@ -108,7 +102,6 @@ def _describe_task(run: Run, record: RunRecord) -> tuple[str, str]:
 
 
 def _list_software(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """Yield the code, Python, the platform and the recorded packages of a run with their versions."""
     origin = record.provenance
     changed = " with changes that are not committed" if origin.git and origin.git.dirty else ""
     yield "isobench", f"commit {origin.git.commit}{changed}" if origin.git else "an installed package"

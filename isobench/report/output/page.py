@@ -58,8 +58,8 @@ def write_report(
     """Write every form of a report, each file whole or not at all, and return the page's path.
 
     Args:
-        report: of these runs.
-        runs: the runs, at least one.
+        report: of these runs, at least one.
+        runs: the runs.
         folder: where the files go; None stands for the experiment's folder in the runs' output folder.
         outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
         appendix: write the section for a paper's appendix too.
@@ -79,12 +79,7 @@ def write_report(
 
 
 def render_report(report: Report, outcome: Any = None) -> str:
-    """Write the page; equal reports give the same page.
-
-    Args:
-        report: the report.
-        outcome: of an analysis of the runs, (`isobench.analyses.shown.Shown`); None without one.
-    """
+    """Write the page; equal reports give the same page. ``outcome`` is as in `write_report`."""
     encoders = _name_encoders(report.runs, report.varying)
     runs = report.runs.assign(encoder=encoders)
     epochs = report.epochs.assign(encoder=report.epochs["key"].map(dict(zip(runs["key"], encoders, strict=True))))
@@ -122,7 +117,6 @@ def render_report(report: Report, outcome: Any = None) -> str:
 
 
 def _load_template(name: str) -> Template:
-    """Load a page's template, with the filters and constants that it uses."""
     environment = make_environment()
     environment.filters |= {
         "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
@@ -140,8 +134,7 @@ def _load_template(name: str) -> Template:
 def _name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
     """Name each run's encoder, with the scale and protocol behind it as far as they differ between runs.
 
-    Runs of different scales or protocols, such as heads, are compared nowhere. The page's figures group runs by
-    encoder, so that this keeps them apart there too.
+    The page's figures group runs by encoder, so this keeps runs apart that must not be compared.
     """
     names = ("scale", *PROTOCOL_SETTINGS, *(name for name in SOURCE_SETTINGS if name in varying))
     differing = [name for name in names if runs[name].astype(str).nunique() > 1]
@@ -227,7 +220,6 @@ def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
 
 
 def _describe_seed_counts(counts: Sequence[int]) -> str:
-    """Write numbers of seeds: ``5 seeds each``, or ``2 to 5 seeds``; empty without numbers."""
     if not counts:
         return ""
     low, high = min(counts), max(counts)
@@ -319,7 +311,6 @@ def _find_cost(runs: pd.DataFrame) -> dict[str, float]:
 
 
 def _make_breakable(name: str) -> Markup:
-    """Allow a line break after each underscore of a name."""
     return Markup("_<wbr>").join(name.split("_"))
 
 
