@@ -123,26 +123,3 @@ def _make_up(rng, encoder, method, task, seed, epochs, strength):
         "data": "d", "weights": "w", "part": "", "selected": True, "candidates": 1,
     }  # fmt: skip
     return run, rows
-
-
-def make_report(cells=(), runs=()) -> Report:
-    """A report of cells from ``list_cells``, and of runs: dictionaries that may lack any column."""
-    cells = finish_cells(list(cells))
-    usual = {
-        "part": "",
-        "selected": True,
-        "candidates": 1,
-        "failure": None,
-        "status": "finished",
-        **PROTOCOL,
-        "data": "d",
-        "weights": "w",
-    }
-    made = list(runs) or cells[["encoder", "method", "task"]].to_dict("records")
-    names = dict.fromkeys(
-        ["encoder", "method", "task", "seed", "scale", *usual, *(name for run in made for name in run)]
-    )
-    table = pd.DataFrame([usual | run for run in made], columns=list(names), dtype=object)
-    table = table.astype({"selected": bool})
-    empty = pd.DataFrame()
-    return Report(Experiment("e"), table.where(table.notna(), None), empty, cells, empty, [], "")

@@ -10,7 +10,6 @@ from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
 from isobench.report.wording import describe_generation
 from isobench.runs.folder import RunFolder
-from isobench.runs.record import RecordedData
 from isobench.runs.run import Run
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
@@ -102,12 +101,8 @@ def test_a_million_pairs_and_all_pairs_are_both_compared_with_the_papers_de_en()
 
 def test_rouge_l_is_of_the_metric_of_that_name():
     cells = cells_of(runs("none", [0.6], "cnn_dailymail", "bart-base"), SUMMARIES)
-    shown = [cells["none", column].ours for column in cells_columns(cells, "R-")]
+    shown = [cell.ours for (_, column), cell in cells.items() if column.startswith("R-")]
     assert shown == ["60.00", "30.00", "20.00"]  # x 1, / 2, / 3
-
-
-def cells_columns(cells, start):
-    return [column for _, column in cells if column.startswith(start)]
 
 
 def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
@@ -160,28 +155,3 @@ def test_search_metrics_and_truncation_are_said_once_in_every_view():
     assert report.notes == [search, cut]
     assert cut in render_report(report)
     assert "12 of 500 sources of validation" in format_markdown(report)
-
-
-def test_notes_that_differ_between_tasks_say_whose_they_are():
-    rows = [*runs("none", PLAIN, truncated={"validation": {"sources": 1, "targets": 0}}),
-            *runs("none", PLAIN, "wmt16_de_en"), *runs("flow", PLAIN, "wmt16_de_en")]  # fmt: skip
-    first, second = describe_generation(rows)
-    assert first.startswith("Search: ")  # the same for all
-    assert second == (
-        "wmt16_en_ro, mbart-large-cc25: Truncated: 1 of 500 sources of validation are longer than 256 tokens."
-    )
-
-
-def test_records_without_these_parts_say_nothing():
-    rows = runs("none", PLAIN)
-    for run in rows:
-        run.record = run.record.model_copy(update={"generation": None, "data": RecordedData(fingerprint={})})
-    assert describe_generation(rows) == []
-    data = {"fingerprint": {}, "truncated": {"validation": {"sources": 3, "targets": 0}}}
-    for run in rows:
-        run.record = run.record.model_copy(update={"data": RecordedData.model_validate(data)})
-    assert describe_generation(rows) == ["Truncated: 3 sources of validation are longer than the model allows."]
-    rows[0].record = rows[0].record.model_copy(update={"data": RecordedData(fingerprint={})})
-    rows[1].record = rows[2].record = None
-    assert describe_generation(rows) == []
-    assert describe_generation([row(0.9, "task=rte")]) == []  # no generation: nothing to say

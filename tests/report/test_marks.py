@@ -1,12 +1,9 @@
 """The marks of a table: by the t-test that the paper uses, with Welch's beside it; on the paper's printed numbers."""
 
-import math
 import re
-import statistics
 
 import pytest
 from helpers import make_config, make_record
-from scipy import special, stats
 
 from isobench.config.schema import Experiment
 from isobench.papers import published
@@ -16,7 +13,6 @@ from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
-from isobench.statistics.seeds import student, welch
 
 GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
 
@@ -24,32 +20,6 @@ GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
 def triple(mean: float, sd: float) -> list[float]:
     """Three numbers with this mean and this sample deviation."""
     return [mean - sd, mean, mean + sd]
-
-
-def student_by_hand(ours, theirs):
-    """P(|T| > |t|) for the pooled t, as a regularised incomplete beta function, in float64."""
-    n, m = len(ours), len(theirs)
-    a, b = math.fsum(ours) / n, math.fsum(theirs) / m
-    squares = math.fsum([(x - a) ** 2 for x in ours] + [(x - b) ** 2 for x in theirs])
-    freedom = n + m - 2
-    t2 = (a - b) ** 2 / (squares / freedom * (1 / n + 1 / m))
-    return float(special.betainc(freedom / 2, 0.5, freedom / (freedom + t2)))
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [([1, 2, 3], [3, 5, 7]), ([0.9, 0.91, 0.95], [0.8, 0.7]), ([56.34] * 3, triple(54.46, 0.81)), ([1, 2], [1, 2])],
-)
-def test_students_test_pools_the_variances(ours, theirs):
-    assert student(ours, theirs) == pytest.approx(student_by_hand(ours, theirs), rel=1e-9)
-    summary = [f(x) for x in (ours, theirs) for f in (statistics.fmean, statistics.stdev, len)]
-    assert student(ours, theirs) == pytest.approx(stats.ttest_ind_from_stats(*summary).pvalue, rel=1e-6)
-
-
-def test_students_test_is_undefined_where_welchs_is():
-    for ours, theirs in (([1], [1, 2]), ([1, 1], [2, 2]), ([1, math.nan], [1, 2])):
-        assert math.isnan(student(ours, theirs))
-        assert math.isnan(welch(ours, theirs))
 
 
 def test_the_printed_numbers_get_the_marks_that_the_papers_text_names():

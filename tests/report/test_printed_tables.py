@@ -85,14 +85,6 @@ def make_tasks() -> tuple[Experiment, list[Run]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_translation() -> tuple[Experiment, list[Run]]:
-    rows = []
-    for method in CALIBRATIONS[:4]:
-        own = ("+experiment=mt_calibration", "task=captions", "encoder=bart-scratch", f"calibration={method}")
-        rows += make_rows(*own, scores=(0.5, 0.6, 0.71))
-    return rows[0].cfg.experiment, rows
-
-
 def make_troubled() -> tuple[Experiment, list[Run]]:
     rows = make_rows("calibration=none", scores=(0.7, 0.72))
     rows.append(make_row(0.0, "calibration=none", "seed=3", failure="non_finite_loss"))
@@ -103,22 +95,7 @@ def make_troubled() -> tuple[Experiment, list[Run]]:
     return Experiment(), rows
 
 
-def make_data_sets() -> tuple[Experiment, list[Run]]:
-    rows = []
-    for head in ("isobn", "huggingface"):
-        for method in ("none", "spectrum_exponential_collapsed"):
-            rows += make_rows(f"head={head}", f"calibration={method}")
-    return Experiment(), rows
-
-
-def make_single() -> tuple[Experiment, list[Run]]:
-    return Experiment(), [make_row(0.75, "calibration=isobn_paper", "seed=4")]
-
-
-CASES = (
-    make_demo, make_betas, make_many_settings, make_tasks, make_translation, make_troubled, make_data_sets,
-    make_single,
-)  # fmt: skip
+CASES = (make_demo, make_betas, make_many_settings, make_tasks, make_troubled)
 
 
 def summarize(rows) -> list[dict]:

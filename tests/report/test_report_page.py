@@ -12,7 +12,7 @@ from scipy import stats
 
 from isobench.config.schema import Experiment
 from isobench.report.output.figures import assign_styles, collect_points, correlate
-from isobench.report.output.page import Axis, compute_overheads, render_report
+from isobench.report.output.page import compute_overheads, render_report
 
 VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
 EVIL = "<script>alert(1)</script>"
@@ -151,11 +151,6 @@ def test_time_and_memory_are_relative_to_plain_fine_tuning():
     assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
 
 
-def test_a_place_on_an_axis_is_a_share_of_its_range():
-    assert [Axis(2.0, 4.0).place(x) for x in (2.0, 3.5, 4.0)] == [0, 75, 100]
-    assert Axis(1.0, 1.0).place(1.0) == 50
-
-
 def test_methods_look_different_by_more_than_colour():
     look = assign_styles(["a", "none", *map(str, range(26))])
     assert look["none"].css == "currentColor"
@@ -173,15 +168,6 @@ def test_a_partial_report_says_what_is_missing():
     assert "Incomplete" in text
     assert "3 missing" in text
     assert not re.search(r"\b(nan|inf|None)\b", text)
-
-
-def test_runs_of_two_scales_are_told_apart():
-    report = small()
-    runs = report.runs.assign(scale=["", "at most 9 training examples"] * (len(report.runs) // 2))
-    text = Page(render_report(replace(report, runs=runs))).text
-    assert "The runs are of several scales" in text
-    assert "sst2, bert (scale at most 9 training examples)" in text
-    assert "sst2, bert (scale of the paper)" in text
 
 
 def test_colours_are_readable_in_light_and_dark():
