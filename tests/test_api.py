@@ -58,14 +58,11 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
     [
         (["optimisation.lr=1"], "optimization"),
         (["seed=x"], "seed=x must be a whole number"),
-        (["seed=1,2"], "seed"),
         ("seed=1", r"isobench.run\(\['seed=1'\]\)"),
         (["dry_run=true"], "no dry_run"),
         (["+experiment=isobn_ev"], "no analysis"),
         (["+experiment=glue_isobn"], "an experiment's grid has several"),
         ([1, 2], "must be a list of texts"),
-        (None, "must be a list of texts"),
-        ([("seed", 1)], "must be a list of texts"),
         (["seed=1", "seed=2"], "seed is given twice"),
         (["seed=1", "-m"], "leave out -m"),
     ],
@@ -76,12 +73,12 @@ def test_a_mistake_is_a_user_error_of_one_line(overrides, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_program_that_uses_hydra_itself_keeps_its_state(small):
+def test_a_program_that_uses_hydra_itself_keeps_its_state():
     GlobalHydra.instance().clear()
     with initialize_config_dir(conf_dir(), version_base="1.3"):
         own = GlobalHydra.instance().hydra
         with pytest.raises(UserError):
-            isobench.run([*small, "seed=x"])
+            isobench.run(["seed=x"])
         assert GlobalHydra.instance().hydra is own
         assert compose("config", ["seed=3"]).seed == 3
 

@@ -27,6 +27,7 @@ def write_report_of(folder):
     return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs", "cells"))
 
 
+@pytest.mark.slow
 def test_epochs_are_those_that_the_report_writes(folder):
     epochs = isobench.load_epochs(folder)
     _, written, _ = write_report_of(folder)
@@ -54,6 +55,7 @@ def test_epochs_are_those_that_the_report_writes(folder):
     assert list(isobench.load_runs(folder))[:10] == list(epochs)[:10]  # names, seed and settings come first in both
 
 
+@pytest.mark.slow
 def test_a_table_has_the_statistics_of_the_runs_that_the_report_writes(folder):
     table = isobench.report_table(folder).set_index(["method", "column"])
     runs, _, cells = write_report_of(folder)

@@ -41,6 +41,7 @@ def test_links_and_names_on_a_page_exist(page):
     assert [name for file, name in tests if f"{name}" not in (ROOT / file).read_text()] == []
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_library_page_run():
     page = (ROOT / "docs" / "how-to" / "library.md").read_text()
     blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
@@ -74,6 +75,7 @@ def test_docstrings_start_with_a_verb():
     assert riddles == []
 
 
+@pytest.mark.slow
 def test_the_code_of_the_notebook_page_runs(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "site"))
     from notebook import execute_page

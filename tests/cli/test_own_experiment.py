@@ -60,6 +60,7 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     assert "No run in" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_experiment_without_a_name_has_its_files(write):
     write("paper: null")
     with compose_sweep(["--config-dir=conf", "+experiment=mybeta", "tracking=none"]) as parts:

