@@ -1,5 +1,6 @@
 """Functions that tests share: configs, a tiny model and tiny data made on the spot, overrides of quick runs."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from copy import deepcopy
@@ -15,9 +16,11 @@ from hydra.types import RunMode
 
 from isobench.common.packages import conf_dir
 from isobench.config.schema import Config, register_schema
+from isobench.data.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.record import RECORD_FORMAT, RunRecord
+from isobench.runs.run import Run
 from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
 
@@ -70,6 +73,38 @@ def record_content(cfg: Config, **parts) -> dict:
 
 def make_record(cfg: Config, **parts) -> RunRecord:
     return RunRecord.model_validate(record_content(cfg, **parts))
+
+
+def make_ended_run(
+    score: float | None,
+    *overrides: str,
+    output_dir="/nowhere",
+    metrics=None,
+    isotropy=None,
+    epochs=2,
+    failed=None,
+    constant=False,
+    **parts,
+) -> Run:
+    """Make a run up that ended with this score (None: undefined), which rose evenly over its epochs, or that failed.
+
+    ``metrics``: of its dev set, by default all the score; ``parts``: of its record.
+    """  # fmt: skip
+    cfg = make_config(f"output_dir={output_dir}", "data.root=null", *overrides)
+    of_dev_set = metrics or dict.fromkeys(cfg.task.metrics, score)
+    history = [
+        {
+            "epoch": epoch, "step": 10 * epoch, "score": (score or 0.0) * epoch / epochs, "selection": score or 0.0,
+            cfg.task.dev_splits[0]: {**of_dev_set, "constant_predictor": constant}, "isotropy": isotropy or {},
+        }
+        for epoch in range(1, epochs + 1)
+    ]  # fmt: skip
+    ended = {"best": history[-1], "history": history}
+    failure = {"failure": {"name": failed, "message": "it <broke> & fell_over"}}
+    scale = {"name": cfg.scale, "differs": find_scale_differences(cfg)}
+    record = make_record(cfg, **((failure if failed else ended) | {"scale": scale} | parts))
+    key = hashlib.sha256(repr((score, overrides)).encode()).hexdigest()
+    return Run(cfg, RunFolder(str(output_dir), key), record)
 
 
 def save_tiny(folder: Path, architecture: str = "bert") -> None:

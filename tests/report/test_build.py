@@ -5,38 +5,26 @@ import re
 import statistics
 
 import pytest
-from helpers import make_config, make_record
+from helpers import make_ended_run
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
-from isobench.data.scale import find_scale_differences
 from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
 
 IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
 
 
-def row(outputs, score, *overrides, failed=None, constant=False, ended=True) -> Run:
-    cfg = make_config(f"output_dir={outputs}", *overrides)
-    primary, split = cfg.task.primary, cfg.task.dev_splits[0]
+def row(outputs, score, *overrides, ended=True, **kinds) -> Run:
     isotropy = {"embedding/ev1": 0.5, "embedding/i1": 0.2, "head/i1": 0.9}
-    best = {"epoch": 2, "step": 20, "score": score, "selection": score, "isotropy": isotropy}
-    best[split] = {primary: score, "constant_predictor": constant}
-    record = make_record(
-        cfg,
-        best=None if failed else best,
-        history=[] if failed else [{**best, "epoch": 1, "score": score / 2}, best],
-        failure={"name": failed, "message": "it <broke> & fell_over"} if failed else None,
-        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
-    )
-    return Run(cfg, RunFolder(str(outputs), identify(cfg).key), record if ended else None)
+    run = make_ended_run(score, *overrides, output_dir=outputs, isotropy=isotropy, **kinds)
+    return run if ended else Run(run.cfg, run.folder, None)
 
 
 def runs(outputs, method, scores, *more, **kinds):

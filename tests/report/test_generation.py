@@ -1,15 +1,13 @@
 """Reports of translation and summarisation, from made-up records: columns, times, notes, every view of them."""
 
 import pytest
-from helpers import make_config, make_record
+from helpers import make_config, make_ended_run
 
 from isobench.config.schema import Experiment
-from isobench.data.scale import find_scale_differences
 from isobench.report.build import build_report
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
 from isobench.report.wording import describe_generation
-from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 
 MT = Experiment("mt_calibration", "isotropy_calibration", ["table2"])
@@ -21,34 +19,27 @@ SIGNATURES = {"bleu": "nrefs:1|case:mixed|tok:13a", "chrf": "nrefs:1|nc:6"}
 LIMITS = {"sources": 256, "targets": 64}  # the model may take less than the task allows
 
 
-def row(score, *overrides, minutes=108.0, epochs=5, failed=None, constant=False, truncated=None) -> Run:
+def row(score, *overrides, minutes=108.0, epochs=5, truncated=None, **kinds) -> Run:
     """A run whose metrics are ``score`` and fractions of it, with the time of an epoch in minutes."""
-    cfg = make_config("output_dir=/nowhere", "data.root=null", *overrides)
-    metrics = {name: score / place for place, name in enumerate(cfg.task.metrics, 1)}
-    split = cfg.task.dev_splits[0]
-    best = {
-        "epoch": epochs, "step": 50, "score": score, "selection": score,
-        split: {**metrics, "loss": 1.75, "constant_predictor": constant},
-        "isotropy": {"head/i1": 0.2, "head/i1_printed": 0.88, "head/i2_printed": 0.6, "head/i1_symmetric": 0.1},
-    }  # fmt: skip
+    task = make_config(*overrides).task
+    metrics = {name: score / place for place, name in enumerate(task.metrics, 1)}
     data = {
         "fingerprint": {},
-        "examples": {"train": 2000, split: 500},
+        "examples": {"train": 2000, task.dev_splits[0]: 500},
         "truncated": truncated or {},
         "limits": LIMITS,
     }
-    record = make_record(
-        cfg,
-        best=None if failed else best,
-        history=[best] * epochs,
-        failure={"name": failed, "message": "it fell over"} if failed else None,
+    return make_ended_run(
+        score,
+        *overrides,
+        metrics={**metrics, "loss": 1.75},
+        isotropy={"head/i1": 0.2, "head/i1_printed": 0.88, "head/i2_printed": 0.6, "head/i1_symmetric": 0.1},
+        epochs=epochs,
         cost={"seconds": 60 * minutes * epochs + 900, "training_seconds": 60 * minutes * epochs},
-        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
         data=data,
         generation={"search": SEARCH, "signatures": SIGNATURES},
+        **kinds,
     )
-    key = "-".join((*overrides, str(score))).encode().hex().ljust(64, "0")
-    return Run(cfg, RunFolder("/nowhere", key), record)
 
 
 def runs(method, scores, task="wmt16_en_ro", encoder="mbart-large-cc25", minutes=(108.0, 108.0, 108.0), **kinds):

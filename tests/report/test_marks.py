@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers import make_config, make_record
+from helpers import make_ended_run
 
 from isobench.config.schema import Experiment
 from isobench.papers import published
@@ -11,7 +11,6 @@ from isobench.report.build import build_report
 from isobench.report.cells import compare
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
-from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 
 GLUE = Experiment("glue_calibration", "isotropy_calibration", ["table1"])
@@ -49,12 +48,8 @@ def wnli_rows() -> list[Run]:
     rows = []
     for method in ("none", "spectrum_polynomial", "spectrum_exponential"):
         for seed, score in enumerate(triple(*content.cells["roberta-base"][content.methods[method]]["WNLI"]), 1):
-            names = ("task=wnli", "encoder=roberta-base", f"calibration={method}", f"seed={seed}", "data.root=null")
-            metrics = {"accuracy": score / 100, "constant_predictor": False}
-            best = {"epoch": 1, "step": 1, "score": score / 100, "selection": score / 100, "validation": metrics}
-            cfg = make_config(*names)
-            key = f"{method}{seed}".encode().hex().ljust(64, "0")
-            rows.append(Run(cfg, RunFolder("/nowhere", key), make_record(cfg, best=best, history=[best])))
+            names = ("task=wnli", "encoder=roberta-base", f"calibration={method}", f"seed={seed}")
+            rows.append(make_ended_run(score / 100, *names))
     return rows
 
 

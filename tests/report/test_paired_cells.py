@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import make_config, make_record
+from helpers import make_ended_run
 
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
 from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.training.predictions import write_predictions
@@ -28,24 +27,19 @@ def predict(method: str, seed: int) -> np.ndarray:
 
 
 def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, fingerprint="b", score=None) -> Run:
-    cfg = make_config(
-        f"output_dir={outputs}", "task=rte", "encoder=bert-base-cased", "data.root=null", f"calibration={method}",
-        f"seed={seed}",
-    )  # fmt: skip
     predictions = predict(method, seed) if predictions is None else predictions
-    folder = RunFolder(str(outputs), identify(cfg).key)
-    folder.path.mkdir(parents=True)
+    run = make_ended_run(
+        float(np.mean(predictions == labels)) if score is None else score,
+        *("task=rte", "encoder=bert-base-cased", f"calibration={method}", f"seed={seed}"),
+        output_dir=outputs,
+        data={"fingerprint": {"validation": fingerprint}},
+    )
+    run.folder.path.mkdir(parents=True)
     arrays = {"labels": labels, "predictions": predictions, "logits": np.zeros((len(labels), 2))}
     other = {"labels": labels[:5], "predictions": labels[:5], "logits": np.zeros((5, 2))}
-    written = write_predictions(folder.path / "predictions.parquet", {"validation": arrays, "test": other})
-    score = float(np.mean(predictions == labels)) if score is None else score
-    metrics = {"validation": {"accuracy": score, "constant_predictor": False}}
-    best = {"epoch": 1, "step": 10, "score": score, "selection": score, **metrics}
-    record = make_record(
-        cfg, best=best, history=[best], data={"fingerprint": {"validation": fingerprint}},
-        predictions=written.model_dump(),
-    )  # fmt: skip
-    return Run(cfg, folder, record, state="done")
+    written = write_predictions(run.folder.path / "predictions.parquet", {"validation": arrays, "test": other})
+    record = run.record.model_copy(update={"predictions": written})
+    return replace(run, record=record, state="done")
 
 
 def make_rows(outputs, seeds=(1, 2, 3, 4), **parts) -> list[Run]:

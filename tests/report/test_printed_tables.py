@@ -3,13 +3,13 @@
 import re
 import statistics
 import sys
+from dataclasses import replace
 
 import pytest
-from helpers import make_config, make_record
+from helpers import make_config, make_ended_run
 
 from isobench.common.terminal import PlainConsole
 from isobench.config.schema import Experiment
-from isobench.data.scale import find_scale_differences
 from isobench.report.build import build_report
 from isobench.report.output.terminal import _format_configuration, print_table
 from isobench.runs.folder import RunFolder
@@ -22,24 +22,12 @@ CALIBRATIONS = (
 )  # fmt: skip
 
 
-def make_row(
-    score: float | None, *overrides: str, ev1=0.4, isoscore=0.02, seconds=8.0, failure=None, constant=False
-) -> Run:
+def make_row(score: float | None, *overrides: str, ev1=0.4, seconds=8.0, **kinds) -> Run:
     """Make a run of two epochs; ``seconds``: of training an epoch; a score of None is undefined."""
-    cfg = make_config("output_dir=outputs", "data.root=null", *overrides)
-    metrics = dict.fromkeys(cfg.task.metrics, score) | {"constant_predictor": constant}
-    isotropy = {"embedding/ev1": ev1, "embedding/isoscore": isoscore, "head/i1_printed": 0.5, "head/i2_printed": 0.1}
-    best = {"epoch": 2, "step": 64, "score": score or 0.0, "selection": score or 0.0, "isotropy": isotropy}
-    best[cfg.task.dev_splits[0]] = metrics
-    record = make_record(
-        cfg,
-        best=None if failure else best,
-        history=[] if failure else [best],
-        failure={"name": failure, "message": "as meant"} if failure else None,
-        cost={"training_seconds": 2 * seconds},
-        scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
-    )
-    return Run(cfg, RunFolder("outputs", "-".join(overrides).encode().hex()[-64:].ljust(64, "0")), record, "done")
+    isotropy = {"embedding/ev1": ev1, "embedding/isoscore": 0.02, "head/i1_printed": 0.5, "head/i2_printed": 0.1}
+    cost = {"training_seconds": 2 * seconds}
+    run = make_ended_run(score, *overrides, output_dir="outputs", isotropy=isotropy, cost=cost, **kinds)
+    return replace(run, state="done")
 
 
 def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Run]:
@@ -87,7 +75,7 @@ def make_tasks() -> tuple[Experiment, list[Run]]:
 
 def make_troubled() -> tuple[Experiment, list[Run]]:
     rows = make_rows("calibration=none", scores=(0.7, 0.72))
-    rows.append(make_row(0.0, "calibration=none", "seed=3", failure="non_finite_loss"))
+    rows.append(make_row(0.0, "calibration=none", "seed=3", failed="non_finite_loss"))
     rows += make_rows("calibration=isobn_paper", scores=(0.7, 0.9))
     rows.append(
         Run(make_config("calibration=isobn_paper", "seed=3"), RunFolder("outputs", "5" * 64), None, "running")
