@@ -76,11 +76,11 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
     """
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
-    rows = [run.row for run in planned.values()]
-    plan = Plan(rows[0].cfg.experiment.name, ["made up"], [(row.cfg, identify(row.cfg)) for row in rows])
-    write_plan(rows[0].cfg.output_dir, plan)
-    for row in rows:
-        cfg, folder = row.cfg, row.folder
+    runs = [run.run for run in planned.values()]
+    plan = Plan(runs[0].cfg.experiment.name, ["made up"], [(run.cfg, identify(run.cfg)) for run in runs])
+    write_plan(runs[0].cfg.output_dir, plan)
+    for run in runs:
+        cfg, folder = run.cfg, run.folder
         folder.path.mkdir(parents=True)
         config = dataclasses.asdict(cfg)
         (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))

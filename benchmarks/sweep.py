@@ -47,9 +47,9 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
     with compose_sweep(arguments) as parts:
         for key, run in plan_runs(*parts).items():
             history = [EPOCH | {"epoch": number} for number in range(1, 11)]
-            record = record_content(run.row.cfg, key=key, best=EPOCH, history=history, cost={"seconds": 20.0})
-            run.row.folder.path.mkdir(parents=True)
-            run.row.folder.result_file.write_bytes(format_record(record))
+            record = record_content(run.run.cfg, key=key, best=EPOCH, history=history, cost={"seconds": 20.0})
+            run.run.folder.path.mkdir(parents=True)
+            run.run.folder.result_file.write_bytes(format_record(record))
     return arguments
 
 

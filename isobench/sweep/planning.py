@@ -53,7 +53,7 @@ MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 class PlannedRun:
     """A run of a sweep, the overrides that give its config, and the sweep's settings that its method lacks."""
 
-    row: Run
+    run: Run
     overrides: list[str]
     left_out: list[str] = field(default_factory=list)
 
@@ -82,9 +82,9 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         identity = identifier.identify(cfg)
         run = Run.of(cfg, identity.key, identity)
         planned_run = planned.setdefault(identity.key, PlannedRun(run, overrides, left_out))
-        if planned_run.row.cfg != cfg:
+        if planned_run.run.cfg != cfg:
             _raise_for_equal_runs(planned_run.overrides, overrides)
-    label_runs([run.row for run in planned.values()], keep_labels=True)
+    label_runs([run.run for run in planned.values()], keep_labels=True)
     return planned
 
 

@@ -63,7 +63,7 @@ class GridSweeper(Sweeper):
         """
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
-        runs = [run.row for run in planned]
+        runs = [run.run for run in planned]
         check_own_files(run.cfg for run in runs)
         places = find_places(runs[0].cfg.experiment.order, runs)
         if analysis := runs[0].cfg.analysis:
@@ -259,7 +259,7 @@ def _print_left_out(planned: list[PlannedRun]) -> None:
     having: dict[str, dict[str, None]] = {}
     lacking: dict[str, dict[str, None]] = {}
     for planned_run in planned:
-        method = format_method_name(planned_run.row.cfg.calibration)
+        method = format_method_name(planned_run.run.cfg.calibration)
         for name in planned_run.left_out:
             lacking.setdefault(name, {})[method] = None
         for text in planned_run.overrides:

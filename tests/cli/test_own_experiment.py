@@ -65,4 +65,4 @@ def test_an_experiment_without_a_name_has_its_files(write):
     write("paper: null")
     with compose_sweep(["--config-dir=conf", "+experiment=mybeta", "tracking=none"]) as parts:
         planned = plan_runs(*parts)
-    assert {run.row.cfg.experiment.name for run in planned.values()} == {"mybeta"}
+    assert {run.run.cfg.experiment.name for run in planned.values()} == {"mybeta"}

@@ -119,6 +119,6 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     finally:
         GlobalHydra.instance().clear()
     assert planned
-    configs = [run.row.cfg for run in planned.values()]
+    configs = [run.run.cfg for run in planned.values()]
     assert {cfg.scale for cfg in configs} == {"paper" if "scale=paper" in command else "embedded"}
     assert {f"+experiment={cfg.experiment.name}" for cfg in configs} <= set(arguments)

@@ -68,7 +68,7 @@ VARIANTS = ["isobn_paper", "isobn_released"]
 
 def plan(*arguments):
     with compose_sweep(["tracking=none", "data.root=null", "-m", *arguments]) as parts:
-        return [run.row.cfg for run in plan_runs(*parts).values()]
+        return [run.run.cfg for run in plan_runs(*parts).values()]
 
 
 @pytest.mark.slow
@@ -201,6 +201,6 @@ def test_the_announcement_says_which_methods_lack_a_setting(cli, tmp_path, flags
 def test_the_runs_of_a_plan_have_names_of_their_own():
     with compose_sweep(["tracking=none", "calibration=none,isobn_paper", "calibration.beta=0.25,0.5"]) as parts:
         planned = list(plan_runs(*parts).values())
-    assert [run.row.cfg.tracking.label for run in planned] == [None, "beta=0.25", "beta=0.5"]
+    assert [run.run.cfg.tracking.label for run in planned] == [None, "beta=0.25", "beta=0.5"]
     (named, _) = plan("tracking.label=mine", "optimization.lr=1e-5,2e-5")
     assert named.tracking.label == "mine"
