@@ -40,7 +40,7 @@ def test_it_trains_and_resumes_to_the_same_bits(cli, small, outputs, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_it_trains_under_mixed_precision_on_the_vocabulary_with_accumulated_gradients(cli, small, outputs, method):
     more = ["trainer.precision=bf16-mixed", "calibration.target=vocabulary", "optimization.epochs=1"]
-    more += ["optimization.batch_size=8", "optimization.accumulate=2"]
+    more += ["optimization.batch_size=8", "optimization.accumulate=2", "task.train_samples=64"]
     code, _, err = cli(*small, f"calibration={method}", *more)
     assert code == 0, err
 

@@ -137,13 +137,18 @@ BAD = {
     "so they are no classes": ("text,label\n" + "".join(f"t,l{n}\n" for n in range(30)), []),
     "doesn't suit this task": ("text,label\na,u\nb,v\n", ["task.metrics=[bleu]", "task.primary=bleu"]),
 }  # fmt: skip
+BAD_JSON = {
+    "column label, has lists or mappings, such as ['u']": '{"text": "b", "label": ["v"]}',
+    "can't be read as JSON Lines": '{"text": "b", "label": {"v": 1}}',
+    "changed from object to array in row 2; write one JSON object a line": "[1]",
+}
 
 
-@pytest.mark.parametrize("message", BAD)
+@pytest.mark.parametrize("message", [*BAD, *BAD_JSON])
 def test_what_is_not_clear_is_one_line(tmp_path, message):
-    text, overrides = BAD[message]
-    file = tmp_path / "train.csv"
-    file.write_text(text)
+    text, overrides = BAD.get(message, ("", []))
+    file = tmp_path / ("train.csv" if message in BAD else "train.jsonl")
+    file.write_text(text or f'{{"text": "a", "label": ["u"]}}\n{BAD_JSON[message]}\n')
     with pytest.raises(UserError) as error:
         configure(file, None, *overrides)
     assert message in str(error.value)
@@ -154,22 +159,6 @@ def test_a_field_may_be_longer_than_the_readers_blocks(tmp_path):
     long = "good film " * 150_000
     cfg = configure(write(tmp_path / "train.csv", [long, "b"], ["u", "v"]))
     assert read(cfg).texts == [[long, "b"]]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"text": "b", "label": ["v"]}', "column label, has lists or mappings, such as ['u']"),
-        ('{"text": "b", "label": {"v": 1}}', "can't be read as JSON Lines"),
-        ("[1]", "changed from object to array in row 2; write one JSON object a line"),
-    ],
-)
-def test_json_of_another_form_is_one_line(tmp_path, line, message):
-    file = tmp_path / "train.jsonl"
-    file.write_text('{"text": "a", "label": ["u"]}\n' + line + "\n")
-    with pytest.raises(UserError) as error:
-        configure(file)
-    assert message in str(error.value)
 
 
 def test_splits_and_files_must_match(tmp_path):

@@ -23,16 +23,6 @@ def one_shot(w: torch.Tensor, k: int) -> dict[str, float]:
     return {**found, **{f"ev{i}": metrics.explained_variance(w, i) for i in range(1, k + 1)}}
 
 
-@pytest.mark.parametrize("sizes", [[50], [20, 1, 29], [0, 3, 1]])
-def test_the_summary_of_batches_is_the_one_shot_measures(sizes):
-    batches = list(torch.randn(sum(sizes), 6, dtype=torch.float64).add(0.3).split(sizes))
-    found = isotropy_summary(lambda: batches, range(1, 7))
-    expected = one_shot(torch.cat(batches), 6)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-10), name
-
-
 def test_a_vector_that_is_not_finite_gives_nan_everywhere():
     h = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
     found = isotropy_summary(lambda: [h], (1, 2, 3), ("as_printed", "symmetric"))
