@@ -101,15 +101,6 @@ def test_a_mistake_is_one_line(cli, small, outputs, arguments, message, dry):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dry", [["dry_run=true"], []])
-def test_translation_has_no_token_states(cli, tiny_translation, outputs, dry):
-    code, _, err = cli(*tiny_translation, *TOKENS, *dry)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "calibration=istar reads the states of all tokens, which is for sentence classification" in err
-    assert not list(outputs.glob("runs/*/result.json"))
-
-
-@pytest.mark.slow
 def test_a_run_on_tokens_is_recorded_and_turns_isotropy_both_ways(small):
     from helpers import train_run
 

@@ -29,17 +29,22 @@ def predictions(folder):
     return pyarrow.parquet.read_table(folder.path / "predictions.parquet")
 
 
-def test_torch_is_asked_for_repeatable_algorithms(small, monkeypatch):
-    found = []
+def test_steps_have_their_mode_and_repeatable_algorithms(small, monkeypatch):
+    """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
+    modes = {"training_step": set(), "validation_step": set()}
 
-    def step(module, batch, index):
-        found.append(torch.are_deterministic_algorithms_enabled())
-        return original(module, batch, index)
+    def watch(name, original):
+        def spy(self, *arguments):
+            assert torch.are_deterministic_algorithms_enabled()
+            modes[name].update(part.training for part in self.modules())
+            return original(self, *arguments)
 
-    original = Classifier.training_step
-    monkeypatch.setattr(Classifier, "training_step", step)
-    run(*small, "optimization.epochs=1", "task.train_samples=32")
-    assert found == [True, True]
+        monkeypatch.setattr(Classifier, name, spy)
+
+    for name in modes:
+        watch(name, getattr(Classifier, name))
+    run(*small, "optimization.epochs=2", "task.train_samples=32")
+    assert modes == {"training_step": {True}, "validation_step": {False}}
 
 
 @pytest.mark.slow
@@ -273,24 +278,6 @@ def test_a_schedule_of_a_single_step_trains(small):
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     assert len(loaders.train) == 1
     assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
-
-
-@pytest.mark.slow
-def test_every_part_trains_in_training_mode_and_is_evaluated_in_evaluation_mode(small, monkeypatch):
-    """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
-    modes = {"training_step": set(), "validation_step": set()}
-
-    def watch(name, original):
-        def spy(self, *arguments):
-            modes[name].update(part.training for part in self.modules())
-            return original(self, *arguments)
-
-        monkeypatch.setattr(Classifier, name, spy)
-
-    for name in modes:
-        watch(name, getattr(Classifier, name))
-    run(*small)
-    assert modes == {"training_step": {True}, "validation_step": {False}}
 
 
 def test_a_traceback_names_its_run(monkeypatch):

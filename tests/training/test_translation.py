@@ -132,6 +132,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["calibration=whitening_pca", "calibration.k=8"], "8 columns don't fit the output embedding's 32"),
         (["calibration=flow", "calibration.levels=9"], "can't be halved 9 times"),
         (["+experiment=isobn_ev", "encoder=bart-scratch"], "analyses read sentences"),
+        (["calibration=istar", "calibration.scope=tokens"], "all tokens, which is for sentence classification"),
     ],
 )
 def test_a_mistake_is_one_line(cli, tiny_translation, outputs, overrides, message):
