@@ -18,7 +18,7 @@ from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
 
-IN_PAPER = ("task=rte", "encoder=bert-base-cased", "data.root=null")
+IN_PAPER = ("task=rte", "encoder=bert-base-cased")
 
 
 def row(outputs, score, *overrides, ended=True, **kinds) -> Run:

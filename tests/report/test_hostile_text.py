@@ -12,7 +12,8 @@ from isobench.common.terminal import PlainConsole, make_console, print_note, rep
 from isobench.common.tidy import guard_from_formula, write_rows, write_table
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
-from isobench.report.output.page import render_report
+from isobench.report.claims import HOLDS
+from isobench.report.output.page import render_claims, render_report
 from isobench.report.output.templating import escape_markdown
 from isobench.report.output.terminal import print_table
 from isobench.report.output.text import format_latex, format_markdown
@@ -93,7 +94,8 @@ def test_a_report_of_hostile_records_starts_no_markup(tmp_path):
     rows = make_rows(tmp_path)
     report = build_report(Experiment(name=None), rows)
     page, markdown, latex = render_report(report), format_markdown(report), format_latex(report)
-    for text in (page, markdown):
+    claim = dict.fromkeys(("paper", "claim", "numbers", "scale", "experiment"), EVIL) | {"outcome": HOLDS}
+    for text in (page, markdown, render_claims([claim])):
         assert "<script" not in text
         assert "&lt;script&gt;" in text
     assert "\x1b" not in markdown + latex
