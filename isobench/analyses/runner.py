@@ -181,7 +181,16 @@ def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow
 
 def list_analysis_inputs(runs: Sequence[Run]) -> dict[str, Any]:
     """List what decides an outcome: the analysis with its settings, and the keys of the runs."""
-    return {"analysis": runs[0].cfg.analysis, "keys": [run.folder.key for run in runs]}
+    analysis = runs[0].cfg.analysis
+    return {
+        "analysis": analysis | {"_target_": _name_module(analysis)},
+        "keys": [run.folder.key for run in runs],
+    }
+
+
+def _name_module(analysis: Mapping[str, Any]) -> str:
+    """Name the module of an analysis, also where its target names the function that the module once was."""
+    return str(analysis.get("_target_") or "").removesuffix(OLD_ENDING)
 
 
 def _list_earlier_files(folder: Path) -> set[str]:
@@ -258,7 +267,7 @@ class Analysis(NamedTuple):
 
 def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
     """Import the module that ``analysis._target_`` names, and check the settings beside it, or raise UserError."""
-    target = str(analysis.get("_target_") or "").removesuffix(OLD_ENDING)
+    target = _name_module(analysis)
     if not target:
         raise UserError("analysis._target_ must name a module, such as isobench_papers.isobn.ev")
     try:
