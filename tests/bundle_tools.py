@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
+import pyarrow
+import pyarrow.parquet
 
 from isobench.bundles.manifest import MANIFEST_FILE
 from isobench.common.files import add_json_checksum
@@ -43,6 +46,19 @@ def write_signed_json(file: Path, content: dict) -> None:
     """Write a JSON object with the checksum of its content."""
     others = {name: value for name, value in content.items() if name != "checksum"}
     file.write_bytes(orjson.dumps(add_json_checksum(others)))
+
+
+def edit_rows(file: Path, change: Callable[[list[dict]], list[dict] | None]) -> None:
+    """Change the rows of a Parquet file; ``change`` returns other rows, or changes those that it is given."""
+    table = pyarrow.parquet.read_table(file)
+    rows = table.to_pylist()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(change(rows) or rows, schema=table.schema), file)
+
+
+def list_best_epochs(content: dict) -> list[dict]:
+    """List the two copies that a record's content has of the best epoch."""
+    best = content["best"]
+    return [best, *(epoch for epoch in content["history"] if epoch["epoch"] == best["epoch"])]
 
 
 def pick_run(folder: Path) -> Path:

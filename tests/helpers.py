@@ -107,6 +107,11 @@ def make_ended_run(
     return Run(cfg, RunFolder(str(output_dir), key), record)
 
 
+def read_records(outputs: Path) -> dict[str, dict]:
+    """Read the records of an output folder: name of the run's folder -> content."""
+    return {file.parent.name: json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")}
+
+
 def save_tiny(folder: Path, architecture: str = "bert") -> None:
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors

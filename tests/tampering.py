@@ -9,11 +9,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import yaml
+from bundle_tools import edit_rows, list_best_epochs, write_signed_json
 from bundle_tools import repair as repair_manifest
-from bundle_tools import write_signed_json
 
 from isobench.common.files import add_text_checksum, check_text_checksum, sha256_file
 from isobench.runs.record import format_record
@@ -48,12 +46,10 @@ def edit_number(rng: random.Random, value: float) -> float:
 
 def change_score(rng, folder, repair):
     def change(content):
-        number = content["best"]["epoch"]
-        for epoch in (content["best"], *content["history"]):
-            if epoch["epoch"] == number:
-                score = edit_number(random.Random(seed), epoch["score"])
-                epoch |= {"score": score, "selection": score}
-                epoch["validation"] |= {content["config"]["task"]["primary"]: score}
+        for epoch in list_best_epochs(content):
+            score = edit_number(random.Random(seed), epoch["score"])
+            epoch |= {"score": score, "selection": score}
+            epoch["validation"] |= {content["config"]["task"]["primary"]: score}
 
     seed = rng.random()
     edit_record(choose_run(rng, folder), change, repair)
@@ -61,12 +57,9 @@ def change_score(rng, folder, repair):
 
 def change_isotropy(rng, folder, repair):
     def change(content):
-        number = content["best"]["epoch"]
-        for epoch in (content["best"], *content["history"]):
-            if epoch["epoch"] == number:
-                epoch["isotropy"]["embedding/ev1"] = edit_number(
-                    random.Random(seed), epoch["isotropy"]["embedding/ev1"]
-                )
+        for epoch in list_best_epochs(content):
+            isotropy = epoch["isotropy"]
+            isotropy["embedding/ev1"] = edit_number(random.Random(seed), isotropy["embedding/ev1"])
 
     seed = rng.random()
     edit_record(choose_run(rng, folder), change, repair)
@@ -94,15 +87,16 @@ def hide_scale(rng, folder, repair):
 
 def edit_predictions(rng, folder, column, repair) -> None:
     """Change one example's label or prediction; with ``repair`` the record has the new sum."""
+
+    def change(rows):
+        row = rng.choice(rows)
+        row[column] = 1 - row[column]
+        if column == "prediction":
+            row["logits"] = row["logits"][::-1]
+
     run = choose_run(rng, folder)
     file = run / "predictions.parquet"
-    table = pyarrow.parquet.read_table(file)
-    rows = table.to_pylist()
-    row = rng.choice(rows)
-    row[column] = 1 - row[column]
-    if column == "prediction":
-        row["logits"] = row["logits"][::-1]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), file)
+    edit_rows(file, change)
     if repair:
         edit_record(run, lambda content: content["predictions"].update({"sha256": sha256_file(file)}), True)
 
@@ -200,10 +194,7 @@ def tamper(name: str, seed: int, folder: Path, repair: bool) -> None:
 def change_data_row(rng: random.Random, root: Path) -> None:
     """Change one sentence of the data."""
     file = rng.choice(sorted(root.glob("glue/sst2/*.parquet")))
-    table = pyarrow.parquet.read_table(file)
-    rows = table.to_pylist()
-    rng.choice(rows)["sentence"] += " !"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), file)
+    edit_rows(file, lambda rows: rng.choice(rows).update(sentence="!"))
 
 
 def change_byte(rng: random.Random, file: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from isobench import __main__ as entry
 from isobench.cli import prune, report, status
 from isobench.common.errors import UserError
-from isobench.config.command_line import check_typed_settings, expand_home_folders, split_config_dirs
+from isobench.config.command_line import check_typed_settings, expand_home_folders
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,3 @@ def test_every_command_refuses_a_setting_that_is_given_twice(monkeypatch, capfd,
         output = capfd.readouterr()
         assert (stop.value.code, output.out) == (2, "")
         assert output.err == "isobench: seed is given twice, as 1 and as 2: leave one out\n"
-
-
-def test_flags_are_told_from_settings():
-    arguments = ["-m", "a=1", "--config-dir", "f", "b=2", "--config-dir=g", "-cd", "h", "-cd"]
-    assert split_config_dirs(arguments) == (["f", "g", "h"], ["a=1", "b=2"])

@@ -108,39 +108,27 @@ def test_monitors_and_settings_that_only_one_run_has_are_told():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "name"),
+    ("overrides", "name", "label"),
     [
-        (["encoder=minilm"], "minilm"),
-        (["encoder=local", "encoder.path=/models/other"], "local"),
-        (["encoder=minilm", "encoder.path=/models/other"], "minilm (weights of other)"),
-        (["encoder=bert-base-cased", "encoder.path=/models/other/"], "bert-base-cased (weights of other)"),
-        (["encoder=minilm", "encoder.embedded=distilbert"], "minilm (weights of package distilbert)"),
-        (["encoder=minilm", "encoder.name=bert-base-cased"], "bert-base-cased (weights of package minilm)"),
-        (["encoder=gpt2", "encoder.hub=me/other"], "gpt2 (weights of me/other@607a30d)"),
-        (["encoder=minilm", "encoder.name=mine"], "mine"),
-        (["encoder=bart-scratch", "encoder.path=/tokenizers/mine"], "bart-scratch"),  # gives the tokenizer only
+        ("encoder=minilm", "minilm", "minilm"),
+        ("encoder=local encoder.path=/models/a", "local", "local (/models/a)"),
+        ("encoder=minilm encoder.path=/models/a", "minilm (weights of a)", "minilm (/models/a)"),
+        ("encoder=bert-base-cased encoder.path=/models/a/", "bert-base-cased (weights of a)", None),
+        ("encoder=minilm encoder.embedded=distilbert", "minilm (weights of package distilbert)", None),
+        ("encoder=minilm encoder.name=bert-base-cased", "bert-base-cased (weights of package minilm)", None),
+        ("encoder=gpt2 encoder.hub=me/other", "gpt2 (weights of me/other@607a30d)", None),
+        ("encoder=minilm encoder.name=mine", "mine", "mine (package minilm)"),
+        ("encoder=bart-scratch encoder.path=/tokenizers/mine", "bart-scratch", None),  # gives the tokenizer only
     ],
 )
-def test_a_row_says_whose_weights_its_encoder_has(overrides, name):
-    cfg = make_config(*overrides)
+def test_a_run_says_whose_weights_its_encoder_has(overrides, name, label):
+    """A label says it even of an encoder of the user's."""
+    cfg = make_config(*overrides.split())
     assert format_encoder_name(cfg.encoder) == name
     assert f" {name} " in format_run_name(cfg)
     if "weights of" in name:
         assert find_encoder_differences(cfg) == [f"encoder {name} is not the paper's"]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "label"),
-    [
-        (["encoder=minilm"], "minilm"),
-        (["encoder=bart-scratch"], "bart-scratch"),
-        (["encoder=minilm", "encoder.path=/models/other"], "minilm (/models/other)"),
-        (["encoder=local", "encoder.path=/models/a"], "local (/models/a)"),
-        (["encoder=minilm", "encoder.name=mine"], "mine (package minilm)"),
-    ],
-)
-def test_a_label_says_whose_weights_even_an_encoder_of_the_users_has(overrides, label):
-    assert label_encoder(make_config(*overrides).encoder) == label
+    assert label is None or label_encoder(cfg.encoder) == label
 
 
 def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(tiny):

@@ -56,7 +56,7 @@ def test_what_does_not_is_not():
     base = key()
     for same in (
         "output_dir=elsewhere", "tracking.backend=none", "trainer.threads=1", "trainer.accelerator=cpu",
-        "data.cache=/nowhere", "retry_failed=true", "+experiment=glue_isobn",
+        "data.cache=/nowhere", "retry_failed=true", "report=false", "+experiment=glue_isobn",
         "scale=paper task=rotten_tomatoes encoder=minilm",
     ):  # fmt: skip
         assert key(*same.split()) == base, same

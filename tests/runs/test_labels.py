@@ -2,7 +2,7 @@
 
 from helpers import make_config
 
-from isobench.runs.grouping import format_value, label_runs, shorten_setting_names
+from isobench.runs.grouping import label_runs, shorten_setting_names
 from isobench.runs.identity import Identity
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
@@ -52,9 +52,3 @@ def test_seeds_set_one_by_one_and_folders_of_data_tell_runs_apart_too():
     labels = make_labels([Run(cfg, None, None, identity=identity) for cfg, identity in folders])
     assert [label.partition(" (")[0] for label in labels] == ["data=a", "data=b"]
     assert make_labels(make_rows(["seed=1"], ["seed=2"])) == [None, None]
-
-
-def test_values_are_written_as_they_are_typed():
-    assert [format_value(value) for value in (1e-5, 0.25, True, None, [1, 2.0], "last")] == [
-        "1e-05", "0.25", "true", "null", "[1,2]", "last",
-    ]  # fmt: skip

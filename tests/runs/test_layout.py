@@ -28,12 +28,3 @@ def test_no_other_module_spells_them():
     assert spelt.pop(Path(layout.__file__)) >= FILE_NAMES
     assert spelt.pop(Path(files.__file__)) == {":16"}
     assert {file: names for file, names in spelt.items() if names} == {}
-
-
-def test_folders_lie_in_the_output_folder(tmp_path):
-    key = "0123456789abcdef" * 4
-    assert layout.runs_folder(tmp_path) / layout.run_folder_name(key) == tmp_path / "runs" / "0123456789abcdef"
-    assert layout.report_folder(str(tmp_path), "glue_isobn") == tmp_path / "reports" / "glue_isobn"
-    assert layout.report_folder(tmp_path, None) == layout.reports_folder(tmp_path) / "runs"
-    assert layout.jobs_folder(tmp_path) == tmp_path / "jobs"
-    assert layout.plans_folder(tmp_path) == tmp_path / "plans"

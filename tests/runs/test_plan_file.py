@@ -29,13 +29,13 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     assert parse_plan(format_plan(plan)) == plan
 
 
-def test_runs_share_what_they_have_in_common(tmp_path):
-    stored = orjson.loads(format_plan(make_plan("seed=range(1,101)")))
+def test_runs_share_what_they_have_in_common():
+    text = format_plan(make_plan("seed=range(1,101)"))
+    stored = orjson.loads(text)
     assert len(stored["runs"]) == 300
     assert len(stored["settings"]["task"]) == len(stored["settings"]["optimization"]) == 1
     assert len(stored["settings"]["calibration"]) == 3
-    read = parse_plan(format_plan(make_plan("seed=range(1,101)")))
-    assert len({id(cfg.task) for cfg, _ in read.runs}) == 1
+    assert len({id(cfg.task) for cfg, _ in parse_plan(text).runs}) == 1
 
 
 def test_a_plan_of_an_experiment_is_found_by_its_name(tmp_path):

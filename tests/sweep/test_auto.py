@@ -1,8 +1,7 @@
 """The default launcher from end to end, on a machine with several cores and without a choice of the user's."""
 
-import json
-
 import pytest
+from helpers import read_records
 
 from isobench.sweep import forecast, launchers, pool
 from isobench.sweep.forecast import GIB, MemoryForecast
@@ -36,10 +35,6 @@ def events(monkeypatch):
     return found
 
 
-def read_records(outputs) -> list[dict]:
-    return [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
-
-
 @pytest.mark.slow
 def test_measured_memory_makes_room_for_more_now_and_in_the_next_command(cli, small, outputs, events):
     quick = [*small, "optimization.epochs=1", "-m"]
@@ -48,7 +43,9 @@ def test_measured_memory_makes_room_for_more_now_and_in_the_next_command(cli, sm
     assert "1 at once: one more run needs about 10" in err
     peaks = [event for event in events if event != "start"]
     assert events == ["start", peaks[0], "start", *peaks[1:]]
-    assert sorted(peaks) == sorted(record["cost"]["peak_memory_mib"]["resident"] for record in read_records(outputs))
+    assert sorted(peaks) == sorted(
+        record["cost"]["peak_memory_mib"]["resident"] for record in read_records(outputs).values()
+    )
     assert min(peaks) > 50
 
     events.clear()
@@ -62,6 +59,6 @@ def test_measured_memory_makes_room_for_more_now_and_in_the_next_command(cli, sm
     code, _, err = cli(*quick, "seed=1,2,3,4,5,6")  # one run is left: in this process
     assert code == 0, err
     assert events == []
-    records = read_records(outputs)
+    records = read_records(outputs).values()
     assert len(records) == 6
     assert {record["provenance"]["threads"] for record in records} == {1}

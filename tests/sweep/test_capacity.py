@@ -67,14 +67,6 @@ def test_apples_gpu_counts_as_one(cores, monkeypatch):
     assert divide_machine([make_config()] * 15, 15, processes=2) == Division(2, 4)
 
 
-def test_torch_is_asked_for_apples_gpu(monkeypatch):
-    import torch
-
-    for answer in (True, False):
-        monkeypatch.setattr(torch.backends.mps, "is_available", lambda answer=answer: answer)
-        assert launchers.has_apple_gpu() is answer
-
-
 @pytest.mark.parametrize(("left", "division"), [(1, Division(1, 1)), (3, Division(3, 1)), (9, Division(8, 1))])
 def test_there_are_no_more_processes_than_runs_left_and_their_threads_stay(cores, monkeypatch, left, division):
     cores(8)

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict, replace
 
 import pytest
-from helpers import drop_replaced, make_config, make_record
+from helpers import make_config, make_record
 from hydra.errors import HydraException
 
 from isobench.cli import report
@@ -63,15 +63,6 @@ def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(own_sweep
 
 
 @pytest.mark.slow
-def test_other_settings_mean_the_runs_of_a_sweep_with_them(own_sweep, cli, small):
-    where = ["--config-dir", own_sweep / "conf", "+experiment=mine", f"output_dir={own_sweep}/outputs"]
-    assert len(find(*where)) == 4
-    settings = [text for text in small if not text.startswith(("data.root", "output_dir"))]
-    more = drop_replaced([*settings, f"data.root={own_sweep}/data", "optimization.epochs=1", "seed=2,3"])
-    assert count_states(find(*where, *more)) == ["done"] * 2 + ["missing"] * 2
-
-
-@pytest.mark.slow
 def test_every_command_adds_a_plan_and_a_single_run_too(cli, small, outputs):
     quick = [*small, "optimization.epochs=1"]
     assert cli(*quick, "seed=1,2", "-m")[0] == 0
@@ -83,13 +74,6 @@ def test_every_command_adds_a_plan_and_a_single_run_too(cli, small, outputs):
     assert len(find(f"output_dir={outputs}")) == 2
     assert cli(*quick, "seed=7", "-m", "dry_run=true")[0] == 0
     assert len(read_plans(outputs)) == 2
-
-
-@pytest.mark.slow
-def test_a_command_that_can_start_nothing_leaves_no_plan(cli, small, outputs):
-    assert cli(*small, "checkpoint.export=README.md", "-m")[0] == 2
-    assert cli(*small, "optimization.lr=-1")[0] == 2
-    assert not outputs.exists()
 
 
 def make_earlier_run(output_dir, experiment: str, seed: int, ended: bool = True) -> None:

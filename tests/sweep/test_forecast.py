@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import assert_contains, make_config
 
-from isobench.sweep.forecast import GIB, describe_memory, estimate_bytes
+from isobench.sweep.forecast import GIB, estimate_bytes
 from isobench.training.train import build_failure_entry
 
 
@@ -24,10 +24,6 @@ def test_a_dry_run_estimates_the_largest_run_and_reads_no_weights(cli, small, mo
     lines = [line for line in out.splitlines() if "Memory" in line]
     assert (code, len(lines)) == (0, 1)
     assert_contains(lines[0], "roughly", "sst2 local", "32-true")
-
-
-def test_finished_runs_need_no_memory():
-    assert describe_memory([]) == []
 
 
 # GiB of tensors at the peak of a step, counted by torch's fake tensors: as it is, with checkpointing, in bf16.

@@ -11,21 +11,20 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import drop_replaced
+from helpers import drop_replaced, read_records
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
 
 def results(outputs) -> dict[str, tuple]:
-    found = {}
-    for file in outputs.glob("runs/*/result.json"):
-        record = json.loads(file.read_text())
-        found[file.parent.name] = (record["history"], record["predictions"]["sha256"], record["attempts"])
-    return found
+    return {
+        name: (record["history"], record["predictions"]["sha256"], record["attempts"])
+        for name, record in read_records(outputs).items()
+    }
 
 
-def logs(outputs) -> list[str]:
-    return [file.read_text() for file in outputs.glob("jobs/*/*_log.err")]
+def read_beats(outputs) -> list[dict]:
+    return [json.loads(file.read_text()) for file in outputs.glob("runs/*/progress.json")]
 
 
 @pytest.fixture
@@ -120,20 +119,25 @@ def wait_until_training(outputs, runs: int) -> None:
         time.sleep(0.1)
 
 
+def start_slow_sweep(quick, monkeypatch, seeds="1,2,3,4", sleep="0.5", stderr=subprocess.DEVNULL) -> subprocess.Popen:
+    """Start a sweep of slow runs in two processes."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", sleep)
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"seed={seeds}", "-m"]
+    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
+    return subprocess.Popen(command, stderr=stderr, text=True, start_new_session=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(quick, outputs, monkeypatch, signum):
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.5")
-    slow = [*quick, "calibration._target_=slow_calibration.Slow", "seed=1,2,3,4", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = start_slow_sweep(quick, monkeypatch, stderr=subprocess.PIPE)
     wait_until_training(outputs, 2)
     os.kill(process.pid, signum)
     _, err = process.communicate(timeout=90)
     assert process.returncode == 128 + signum, err
     assert err.splitlines()[-1].startswith("isobench: interrupted")
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
-    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    states = [beat["state"] for beat in read_beats(outputs)]
     assert states.count("interrupted") == 2
     assert not results(outputs)
 
@@ -146,18 +150,10 @@ def test_a_signal_that_python_drops_in_a_worker_still_stops_the_run(cli, quick, 
     code, _, err = cli(*destroying, "hydra.launcher.processes=2", "seed=1,2,3,4", "-m")
     assert code == 143, err
     assert not results(outputs)
-    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    states = [beat["state"] for beat in read_beats(outputs)]
     assert set(states) == {"interrupted"}
     assert len(states) <= 2
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == len(states)
-
-
-def start_slow_sweep(quick, monkeypatch, seeds="1,2,3,4", sleep="0.5") -> subprocess.Popen:
-    """Start a sweep of slow runs in two processes."""
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", sleep)
-    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"seed={seeds}", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
@@ -182,11 +178,10 @@ def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkey
     process = start_slow_sweep(quick, monkeypatch)
     wait_until_training(outputs, 2)
     descendants = kill_alone(process)
-    beats = [json.loads(file.read_text()) for file in outputs.glob("runs/*/progress.json")]
-    assert {beat["pid"] for beat in beats} <= {one.pid for one in descendants}
+    assert {beat["pid"] for beat in read_beats(outputs)} <= {one.pid for one in descendants}
     wait_for_ends(descendants)
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
-    states = [json.loads(file.read_text())["state"] for file in outputs.glob("runs/*/progress.json")]
+    states = [beat["state"] for beat in read_beats(outputs)]
     assert states == ["interrupted"] * 2  # and no other run was begun
     assert not results(outputs)
 

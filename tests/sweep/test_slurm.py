@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from helpers import drop_replaced
+from helpers import drop_replaced, read_records
 from slurm_cluster import squeue
 
 from isobench.runs.state import is_process_alive
@@ -81,8 +81,7 @@ def mine(outputs) -> str:
 
 
 def records(outputs) -> dict[int, dict]:
-    found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
-    return {record["config"]["seed"]: record for record in found}
+    return {record["config"]["seed"]: record for record in read_records(outputs).values()}
 
 
 def beats(outputs) -> list[dict]:
@@ -122,8 +121,7 @@ def same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path):
     local = [a for a in slurm if "launcher" not in a and not a.startswith("output_dir=")]
     code, _, err = cli(*local, f"seed={record['config']['seed']}", f"output_dir={tmp_path}/undisturbed")
     assert code == 0, err
-    (reference,) = (tmp_path / "undisturbed").glob("runs/*/result.json")
-    expected = json.loads(reference.read_text())
+    (expected,) = read_records(tmp_path / "undisturbed").values()
     assert record["key"] == expected["key"]
     assert record["history"] == expected["history"]
     assert record["predictions"] == expected["predictions"]  # sha256 of the file
@@ -138,18 +136,18 @@ def test_a_grid_of_six_over_two_nodes_and_a_failing_run(cli, slurm, timing_out, 
     assert code == 1, err
     assert "6 runs: 0 finished, 6 to do" in err
     assert "3 crash" in out
-    found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    found = list(read_records(outputs).values())
     assert [r["status"] for r in found].count("finished") == 3
     assert {r["where"]["host"] for r in found} == set(slurm_cluster.NODES)
     assert all(r["attempts"] == 1 for r in found)
     failed = next(r for r in found if r["status"] == "failed")
     assert "as meant" in failed["failure"]["traceback"]
     assert Path(failed["where"]["log"]).is_file()
-    code, out, err = status(*slow, *grid)
+    out = status(*slow, *grid)
     assert "3 done, 3 failed" in out
     name = f"sst2 local none seed {failed['config']['seed']} kind=failing"
-    assert f"failed: {name}: crash: RuntimeError: as meant" in flat(out)
-    assert failed["where"]["log"] in flat(out)
+    assert f"failed: {name}: crash: RuntimeError: as meant" in out
+    assert failed["where"]["log"] in out
 
 
 @pytest.mark.parametrize("signame", ["USR2", "TERM"])
@@ -171,8 +169,7 @@ def test_scancel_saves_and_is_not_brought_back_and_the_sweep_goes_on_from_there(
     subprocess.run(["scancel", job], check=True)
     until(lambda: not mine(outputs), "the job is gone")
     assert a_checkpoint(outputs)
-    _, out, _ = status(*slurm, "seed=1")
-    assert "1 interrupted" in out
+    assert "1 interrupted" in status(*slurm, "seed=1")
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.01")
     submit(cli, *slurm, "seed=1")
     record = until(lambda: records(outputs).get(1), "the run is finished")
@@ -218,8 +215,7 @@ def test_the_submitting_process_killed_after_submission(slurm, outputs):
     process.send_signal(signal.SIGKILL)
     process.wait()
     until(lambda: len(records(outputs)) == 2, "both runs are finished")
-    _, out, _ = status(*slurm, "seed=1,2")
-    assert "2 runs: 2 done" in out
+    assert "2 runs: 2 done" in status(*slurm, "seed=1,2")
 
 
 def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs):
@@ -276,13 +272,9 @@ def test_a_timeout_requeues_and_resumes(cli, timing_out, monkeypatch, tmp_path):
     same_as_uninterrupted(cli, overrides, outputs, record, monkeypatch, tmp_path)
 
 
-def status(*arguments: str) -> tuple[int, str, str]:
+def status(*arguments: str) -> str:
+    """What isobench status prints, without the line breaks that a terminal's width put in."""
     command = [sys.executable, "-m", "isobench", "status", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    return done.returncode, done.stdout, done.stderr
-
-
-def flat(text: str) -> str:
-    """Without the line breaks that a table's or terminal's width put in."""
-    return "".join(text.split("\n")).replace("  ", " ")
+    return "".join(done.stdout.split("\n")).replace("  ", " ")

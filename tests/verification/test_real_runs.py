@@ -5,9 +5,9 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet
 import pytest
+from bundle_tools import edit_rows, list_best_epochs
 from helpers import make_config, make_record, tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 from made_up_runs import make_bundle
@@ -88,24 +88,22 @@ def forge(outputs: Path, target: Path) -> str:
     folder = target / "outputs"
     run = sorted((folder / "runs").iterdir())[0]
     file = run / "predictions.parquet"
-    table = pyarrow.parquet.read_table(file)
-    rows = table.to_pylist()
-    for row in rows:  # every example is predicted rightly
-        row["logits"] = [-1.25, 1.25] if row["label"] else [1.25, -1.25]
-        row["prediction"] = row["label"]
-    pyarrow.parquet.write_table(type(table).from_pylist(rows, schema=table.schema), file)
-    labels = np.array([row["label"] for row in rows])
+
+    def predict_rightly(rows: list[dict]) -> None:
+        for row in rows:
+            row["logits"] = [-1.25, 1.25] if row["label"] else [1.25, -1.25]
+            row["prediction"] = row["label"]
 
     def change(content: dict) -> None:
+        labels = pyarrow.parquet.read_table(file)["label"].to_numpy()
         metrics = evaluate_predictions(content["config"]["task"]["metrics"], labels, labels)
         score = metrics[content["config"]["task"]["primary"]]
         content["predictions"]["sha256"] = sha256_file(file)
-        number = content["best"]["epoch"]
-        for epoch in (content["best"], *content["history"]):
-            if epoch["epoch"] == number:
-                epoch |= {"score": score, "selection": score}
-                epoch["validation"] |= metrics | {"constant_predictor": False}
+        for epoch in list_best_epochs(content):
+            epoch |= {"score": score, "selection": score}
+            epoch["validation"] |= metrics | {"constant_predictor": False}
 
+    edit_rows(file, predict_rightly)
     edit_record(run, change, repair=True)
     make_bundle(folder, target / "bundle")
     return run.name

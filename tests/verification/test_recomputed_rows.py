@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from bundle_tools import repair, write_signed_json
+from bundle_tools import edit_rows, repair, write_signed_json
 from helpers import ROOT
 from tampering import list_failures
 
@@ -22,8 +22,7 @@ RESULTS = ROOT / "experiments"
 def change_rows(bundle: Path, name: str, change) -> None:
     """Change the rows of an analysis, and every checksum that tells of it."""
     file = bundle / "analysis" / f"{name}.parquet"
-    table = pyarrow.parquet.read_table(file)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(change(table.to_pylist()), schema=table.schema), file)
+    edit_rows(file, change)
     change_about(bundle, lambda about: about["sha256"].update({file.name: sha256_file(file)}))
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pyarrow
 import pyarrow.parquet
 import pytest
-from bundle_tools import repair, sign, write_signed_json
+from bundle_tools import edit_rows, list_best_epochs, repair, sign, write_signed_json
 from helpers import make_config
 from tampering import CASES, NOT_IN_PREDICTIONS, change_byte, change_data_row, edit_record, list_failures, tamper
 
@@ -97,10 +97,9 @@ def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folde
 
     def change(content):
         score = math.nextafter(content["best"]["score"], 2.0)
-        for epoch in (content["best"], *content["history"]):
-            if epoch["epoch"] == content["best"]["epoch"]:
-                epoch |= {"score": score, "selection": score}
-                epoch["validation"] |= {"accuracy": score}
+        for epoch in list_best_epochs(content):
+            epoch |= {"score": score, "selection": score}
+            epoch["validation"] |= {"accuracy": score}
 
     edit_record(run, change, repair=True)
     if folder.name == "bundle":
@@ -114,21 +113,21 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
     """Labels and score of one run agree again; the other runs on the same data tell."""
     run = sorted(folder.glob("runs/*"))[0]
     file = run / "predictions.parquet"
-    table = pyarrow.parquet.read_table(file)
-    rows = table.to_pylist()
-    row = next(row for row in rows if row["label"] != row["prediction"])
-    row["label"] = row["prediction"]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=table.schema), file)
-    labels, predictions = ([row[name] for row in rows] for name in ("label", "prediction"))
+
+    def relabel(rows):
+        row = next(row for row in rows if row["label"] != row["prediction"])
+        row["label"] = row["prediction"]
 
     def change(content):
+        table = pyarrow.parquet.read_table(file)
+        labels, predictions = table["label"].to_pylist(), table["prediction"].to_pylist()
         metrics = evaluate_predictions(content["config"]["task"]["metrics"], labels, predictions)
         content["predictions"]["sha256"] = sha256_file(file)
-        for epoch in (content["best"], *content["history"]):
-            if epoch["epoch"] == content["best"]["epoch"]:
-                epoch["validation"] |= metrics
-                epoch |= {"score": metrics["accuracy"], "selection": metrics["accuracy"]}
+        for epoch in list_best_epochs(content):
+            epoch["validation"] |= metrics
+            epoch |= {"score": metrics["accuracy"], "selection": metrics["accuracy"]}
 
+    edit_rows(file, relabel)
     edit_record(run, change, repair=True)
     failures = [text for text in list_failures(folder) if " files: " not in text]
     assert failures == [f"{run.name} labels: its labels are not those of 3 other run(s) on the same data"]
