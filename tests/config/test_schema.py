@@ -135,9 +135,8 @@ def test_every_number_and_every_bound_is_in_the_list_above():
     "setting", ["optimization.batch_size=0", "task.generation.beams=0", "experiment.selection.rule=def"]
 )
 def test_a_config_is_checked_with_the_full_names_of_its_settings(setting):
-    cfg = make_config("task=multi30k", "encoder=bart-scratch", setting)
     with pytest.raises(UserError, match=f"^{re.escape(setting)}"):
-        check_value("", cfg, Config)
+        check_value("", make_config("task=multi30k", "encoder=bart-scratch", setting), Config)
 
 
 def test_choices_that_the_schema_repeats_are_those_of_the_data():

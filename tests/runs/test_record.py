@@ -9,7 +9,6 @@ import os
 import pytest
 from helpers import ROOT, make_config, record_content
 
-from isobench.analyses.subject import Subject
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
@@ -72,17 +71,6 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
     assert record.best.noted("drift") == {"now": {"l2": 0.5}}
     assert record.best.noted("nothing") == record.best.metrics("nowhere") == record.best.noted("mine") == {}
     assert record.model_dump(exclude_unset=True, exclude={"checksum"}) == more
-
-
-def test_a_row_keeps_of_past_epochs_what_tables_show_and_an_analysis_reads_them_whole(tmp_path):
-    epoch = BEST | {"drift": {"now": {"l2": 0.5}}, "isotropy": {"head/i1": 0.5}}
-    second = epoch | {"epoch": 2, "step": 18}
-    folder = folder_with(tmp_path, to_text(content(best=epoch, history=[epoch, second])))
-    row = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
-    assert row.record.best.model_dump(exclude_unset=True) == epoch
-    named = [{name: e[name] for name in ("epoch", "step", "score", "selection", "isotropy")} for e in (epoch, second)]
-    assert [kept.model_dump(exclude_unset=True) for kept in row.record.history] == named
-    assert Subject(row).record == folder.read_record() != row.record
 
 
 @pytest.mark.parametrize(
