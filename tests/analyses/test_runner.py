@@ -11,8 +11,9 @@ from helpers import make_config, read_analysis_rows
 from safetensors.torch import load_file, save_file
 
 from isobench.analyses.rows import make_tables, read_about, read_stored_rows
-from isobench.analyses.runner import show_rows
+from isobench.analyses.runner import check_settings, show_rows
 from isobench.analyses.subject import Subject
+from isobench.common.errors import UserError
 from isobench.common.files import add_json_checksum, read_json
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
@@ -136,7 +137,6 @@ def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, m
     ("more", "message"),
     [
         (["+analysis.kk=3"], "analysis.kk is no setting of my_own_analysis; it has: k"),
-        (["~analysis.k"], "analysis.k must be set"),
         (["analysis.k=0"], "analysis.k=0 must be"),
         (["analysis.k=1.5"], "analysis.k=1.5 must be"),
         (["analysis._target_=nowhere.at.all"], "analysis._target_=nowhere.at.all can't be imported"),
@@ -154,6 +154,15 @@ def test_mistakes_are_one_line_and_leave_nothing(cli, mine, outputs, more, messa
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
     assert not outputs.exists()
+
+
+def test_a_setting_that_is_missing_is_named():
+    def compute(subjects, k, own=3):
+        return {}
+
+    check_settings(compute, {"k": 1})
+    with pytest.raises(UserError, match=r"analysis\.k must be set"):
+        check_settings(compute, {"own": 1})
 
 
 def test_a_target_that_names_a_function_as_before_is_its_module(cli, mine, outputs):
