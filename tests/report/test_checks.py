@@ -281,13 +281,8 @@ def timed(method, factor, where=SUMMARIES, **columns):
 
 def test_a_factor_is_judged_by_its_interval_against_the_declared_range():
     check = costs_times(SUMMARY, GPU, 5.5, "flow")
-    factors = (
-        5.5,
-        5.5 * TOLERANCE * 0.97,
-        5.5 * TOLERANCE,
-        5.5 * TOLERANCE * 1.03,
-        1.0,
-    )  # the third crosses
+    highest = 5.5 * TOLERANCE
+    factors = (5.5, 0.97 * highest, highest, 1.03 * highest, 1.0)  # the third's interval crosses
     words = [check(make_report(*timed("none", 1), *timed("flow", factor))).word for factor in factors]
     assert words == [HOLDS, HOLDS, UNDECIDED, FAILS, FAILS]
     outcome = check(make_report(*timed("none", 1), *timed("flow", 2.0)))
