@@ -224,7 +224,7 @@ def summarise_counts(
     Raises:
         UserError: there are no counts.
     """
-    from isobench.metrics.zipf import zipf_exponents
+    from isobench.metrics.weighted import zipf_exponents
 
     if not len(counts):
         raise UserError("the corpus has no words; choose another analysis.corpus, or raise analysis.texts")

@@ -82,8 +82,7 @@ def orient_eigenvectors(vectors: Tensor, second_moment: Tensor, total: Tensor) -
 def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = False) -> Tensor:
     """Compute log Z(v) for each column v of ``vectors``, [d, m] float64, from the rows of W in batches [b, d].
 
-    The result is [m] float64.
-    With ``opposite`` the result is [2 m], first for v, then for -v.
+    The result is [m] float64; with ``opposite`` it is [2 m], first for v, then for -v.
     """
     log_z = torch.full(((1 + opposite) * vectors.shape[1],), -math.inf, dtype=torch.float64, device=vectors.device)
     for batch in rows:

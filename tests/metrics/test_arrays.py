@@ -10,7 +10,7 @@ import torch
 from isobench import metrics
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions
-from isobench.metrics.zipf import zipf_exponents
+from isobench.metrics.weighted import zipf_exponents
 
 H = np.random.default_rng(0).normal(size=(40, 6)) * np.arange(1, 7) + 2
 LABELS = np.arange(40) % 3

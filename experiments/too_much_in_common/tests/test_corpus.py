@@ -8,7 +8,7 @@ from helpers import write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.metrics.zipf import zipf_exponents
+from isobench.metrics.weighted import zipf_exponents
 from isobench_papers.too_much_in_common.corpus import (
     CORPUS_SOURCES,
     TEXTS_PER_BATCH,
