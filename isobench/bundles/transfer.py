@@ -123,6 +123,8 @@ def _replace_folder(new: Path, old: Path) -> None:
     if not old.exists() or not any(old.iterdir()):
         new.replace(old)
         return
+    if aside.exists():
+        raise UserError(f"{aside} is in the way, an earlier bundle that a killed export left: remove it, then export")
     old.rename(aside)
     try:
         new.rename(old)
@@ -346,7 +348,7 @@ def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, outpu
                 if is_new or not target.exists():
                     source.replace(target)
     if manifest.runs:
-        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir))
+        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir), is_imported=True)
         return Imported(manifest, new_runs, [])
     for target, source in sources.items():
         if not target.exists():

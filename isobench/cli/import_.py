@@ -1,12 +1,13 @@
 """Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
 
+import shlex
 import sys
 from pathlib import Path
 
 from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
-from isobench.common.environment import collect_garbage_rarely
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.schema import Config
@@ -68,9 +69,10 @@ def _describe_import(imported: Imported, output_dir: str) -> str:
         return f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
     present = len(manifest.runs) - len(imported.new_runs)
     experiment = f" +experiment={manifest.experiment}" if manifest.experiment else ""
+    papers = "".join(f" {shlex.quote(flag)}" for flag in format_paper_flags())
     folder = "" if output_dir == Config.output_dir else f" output_dir={output_dir}"
     return (
         f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
         f"{present} of the bundle's {len(manifest.runs)} were there already\n"
-        f"Show them: isobench {'report' if experiment else 'status'}{experiment}{folder}"
+        f"Show them: isobench {'report' if experiment else 'status'}{papers}{experiment}{folder}"
     )

@@ -92,6 +92,11 @@ def read_papers() -> list[str]:
     return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
 
 
+def format_paper_flags() -> list[str]:
+    """Write the flags that name the user's papers, for a command that the user is told to type."""
+    return [f"--paper={folder}" for folder in read_papers()]
+
+
 def share_processor() -> None:
     """Let torch's idle threads sleep soon, so that they don't take the processor from other programs.
 

@@ -40,9 +40,9 @@ def find_task_differences(cfg: Config) -> list[str]:
     notes, task, tables = [], cfg.task, _list_tables(cfg)
     source = sources.find_data_source(task, cfg.data)
     is_special = task.generation is not None or task.reduced is not None
-    described = find_task(task.name) if is_special else None
     folder = find_papers().get(cfg.experiment.paper or "")
     of_paper = read_paper(folder).tasks.get(task.name) if folder else None
+    described = (of_paper or find_task(task.name)) if is_special else None
     is_replaced = source == "files" and task.hub is not None  # the user's files in the place of the paper's data
     is_papers = source not in ("embedded", "files") and (task.generation is None or described is not None)
     if tables:
@@ -55,7 +55,7 @@ def find_task_differences(cfg: Config) -> list[str]:
     if task.train_samples is not None:
         notes.append(f"at most {format_count(task.train_samples, 'training example')}")
     if task.held_out is not None:
-        notes.append(f"{task.held_out:.0%} of the training examples held out to select on")
+        notes.append(f"{100 * task.held_out:g}% of the training examples held out to select on")
     if task.train_split != "train":
         notes.append(f"trained on {task.train_split}")
     notes += [f"read from {name}.parquet" for name in sources.list_partial_splits(task, cfg.data)]

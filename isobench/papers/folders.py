@@ -95,9 +95,12 @@ def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _find_installed() -> Iterator[tuple[str, Path]]:
-    """Yield the name and the folder of each paper that an installed package brings; nothing of it is imported."""
+    """Yield the name and the folder of each paper that an installed package brings."""
     for entry in entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(entry.value)
+        try:
+            spec = importlib.util.find_spec(entry.value)
+        except ImportError:  # of the package above it
+            spec = None
         if spec is None or not spec.submodule_search_locations:
             raise UserError(f"the installed paper {entry.name} is no package: {entry.value}: install it again")
         yield entry.name, Path(next(iter(spec.submodule_search_locations)))

@@ -1,4 +1,4 @@
-"""The papers' printed numbers, from experiments/<paper>/published.yaml: one `PublishedTable` for each table there."""
+"""The papers' printed numbers, from published.yaml in a paper's folder: one `PublishedTable` for each table there."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -108,7 +108,7 @@ class Report:
         configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
         varying: dotted names of the settings in which the runs differ.
         rule: how configurations were selected, in words.
-        epoch_rule: how the epoch of a run was, in words.
+        epoch_rule: how the epoch of a run was selected, in words.
         notes: sentences on generation, truncation and warnings.
     """
 

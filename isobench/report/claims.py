@@ -4,12 +4,14 @@ This module reads neither runs nor analyses: whoever judges a claim passes it wh
 """
 
 import importlib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow
 
+from isobench.common.environment import format_paper_flags
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.papers.folders import find_papers, list_configs
 
@@ -53,7 +55,8 @@ class Claim:
     @property
     def command(self) -> str:
         """The command that carries out what the claim is about, at the embedded scale."""
-        return f"python -m isobench +experiment={self.experiment} {self.settings}".strip()
+        flags = shlex.join(format_paper_flags())
+        return " ".join(filter(None, ["python -m isobench", flags, f"+experiment={self.experiment}", self.settings]))
 
 
 def load_claims() -> list[Claim]:

@@ -205,14 +205,15 @@ def _score_candidates(
         runs: of one part.
         choices: configuration -> positions of its runs.
         decides: True for each run by which configurations are selected. [runs]
-        budget: consider so many configurations, the first by a hash of their settings; None for all.
+        budget: how many configurations to consider, the first by a hash of their settings; None for all.
     """
     considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
     scores = read_numbers(runs, "selection_score")
     values = {}
     for choice in considered:
-        of_choice = scores[choices[choice][decides[choices[choice]]]]
-        values[choice] = of_choice[~np.isnan(of_choice)].tolist()
+        positions = choices[choice]
+        deciding_scores = scores[positions[decides[positions]]]
+        values[choice] = deciding_scores[~np.isnan(deciding_scores)].tolist()
     most = max(map(len, values.values()))
     return {choice: values[choice] for choice in choices if choice in values and len(values[choice]) == most}
 

@@ -14,6 +14,7 @@ runs        for each run its key, the places of its values in the lists of ``set
 checksum    of all this
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -107,9 +108,9 @@ class _Values:
         return self.known[id(value)]
 
 
-def write_plan(output_dir: str | Path, plan: Plan) -> Path:
+def write_plan(output_dir: str | Path, plan: Plan, is_imported: bool = False) -> Path:
     """Write a plan into an output folder, which is marked as isobench's; an equal file stays as it is."""
-    file = locate_plan(output_dir, plan)
+    file = locate_plan(output_dir, plan, is_imported)
     text = format_plan(plan)
     if not file.is_file() or file.read_bytes() != text:
         with write_whole(file) as temporary:
@@ -118,9 +119,13 @@ def write_plan(output_dir: str | Path, plan: Plan) -> Path:
     return file
 
 
-def locate_plan(output_dir: str | Path, plan: Plan) -> Path:
-    """Return the file of a plan: the same for the same commands, typed in the same working folder."""
-    origin = sha256_json([plan.experiment, plan.commands, str(Path.cwd())])
+def locate_plan(output_dir: str | Path, plan: Plan, is_imported: bool = False) -> Path:
+    """Return the file of a plan: the same for the same commands, typed in the same working folder.
+
+    That of an imported plan follows from its runs, because a stranger may have typed the same command.
+    """
+    source = sorted(identity.key for _, identity in plan.runs) if is_imported else str(Path.cwd())
+    origin = sha256_json([plan.experiment, plan.commands, source])
     return plans_folder(output_dir) / f"{shorten_digest(origin)}.json"
 
 
@@ -137,9 +142,12 @@ def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Pl
 
 def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
     """Read the plans of an output folder as `read_plans` does, and return beside them why others can't be read."""
-    files = sorted(plans_folder(output_dir).glob("*.json"), key=lambda file: (file.lstat().st_mtime_ns, file.name))
+    times = {}
+    for file in plans_folder(output_dir).glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
+            times[file] = (file.lstat().st_mtime_ns, file.name)
     plans, troubles = [], []
-    for file in files:
+    for file in sorted(times, key=times.__getitem__):
         try:
             plans.append(parse_plan(read_bounded(file, RECORD_LIMIT), str(output_dir)))
         except UserError as error:

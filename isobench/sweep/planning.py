@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from isobench.common.environment import collect_garbage_rarely
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.packages import conf_dir
@@ -168,7 +168,8 @@ def make_plan(runs: Sequence[Run], arguments: Sequence[str], is_sweep: bool) -> 
 
 
 def _format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
-    return shlex.join(["python", "-m", "isobench", *["-m"] * is_sweep, *drop_launch_arguments(list(arguments))])
+    flags = [*["-m"] * is_sweep, *format_paper_flags()]
+    return shlex.join(["python", "-m", "isobench", *flags, *drop_launch_arguments(list(arguments))])
 
 
 def _holds_for_whole_sweep(name: str) -> bool:

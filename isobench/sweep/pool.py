@@ -240,8 +240,7 @@ class Pool:
                 worker.job = None
                 raise message
             elif worker.job:
-                for line in message.output.splitlines():
-                    _print_line(line)
+                _print_lines(message)
                 self.codes[worker.job.index] = message.code
                 if self.memory and message.peak:
                     self.memory.add(worker.job.run.cfg, message.peak)
@@ -298,13 +297,20 @@ class Pool:
                     worker.process.terminate()
                 if busy := len(self._find_busy()):
                     _print_line(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
-                while self.workers:
-                    list(self._read_messages(None))
+                while self.workers:  # reading notices the workers that have ended
+                    for _, message in self._read_messages(None):
+                        if isinstance(message, Ended):
+                            _print_lines(message)
             except KeyboardInterrupt:
                 for worker in self.workers:
                     worker.process.kill()
                     worker.process.join()
                 raise
+
+
+def _print_lines(ended: Ended) -> None:
+    for line in ended.output.splitlines():
+        _print_line(line)
 
 
 def _print_line(line: str) -> None:
@@ -338,14 +344,22 @@ def work(pipe: Connection, variables: dict[str, str]) -> None:
     environment.keep_freed_memory()
     try:
         threading.Thread(target=_stop_with_parent, daemon=True).start()
-        with contextlib.suppress(EOFError, OSError):  # the parent is gone
-            while (message := pipe.recv()) is not None:
-                pipe.send(_carry_out(message))
+        while (message := _receive_work(pipe)) is not None:
+            ended = _carry_out(message)
+            with contextlib.suppress(OSError):  # the parent is gone
+                pipe.send(ended)
     except Interrupted as stop:
         raise SystemExit(128 + stop.signum) from None
     finally:  # nothing is left to save: a later signal must not disturb the end of the process
         for signum in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(signum, signal.SIG_IGN)
+
+
+def _receive_work(pipe: Connection) -> Work | None:
+    try:
+        return cast(Work | None, pipe.recv())
+    except (EOFError, OSError):  # the parent is gone
+        return None
 
 
 def _carry_out(message: Work) -> Ended | StorageError:

@@ -96,7 +96,9 @@ class SlurmLauncher(Launcher):
             raise UserError(f"hydra/launcher=slurm: {explain_refusal(error)}") from error
         here = f"{len(todo)} runs in slurm job {submission.job}, logs in {folder}"
         if not self.wait:
-            again = shlex.join(["isobench", "status", *drop_launch_arguments(sys.argv[1:])])
+            again = shlex.join(
+                ["isobench", "status", *environment.format_paper_flags(), *drop_launch_arguments(sys.argv[1:])]
+            )
             self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)

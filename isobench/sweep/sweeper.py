@@ -43,7 +43,7 @@ from isobench.training.execute import (
 if TYPE_CHECKING:
     from isobench.report.build import Report
 
-TAKE_OVER_SECONDS = 20.0  # for which a sweep waits at its end for runs of another process
+TAKE_OVER_SECONDS = 45.0  # for which a sweep waits at its end for runs of another process
 
 
 class GridSweeper(Sweeper):
@@ -120,16 +120,16 @@ class GridSweeper(Sweeper):
         """
         output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:], is_sweep=True)
         is_local = isinstance(self.run_launcher, InProcessLauncher)
-        if todo or (running and is_local):
-            with keep_plan(output_dir, plan):
-                codes = self.run_launcher.launch(todo, runs) if todo else []
-                if is_local:
-                    busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
-                    codes += self._take_over([*running, *busy], runs)
-                return codes
-        with suppress(OSError):  # the folder may be one that can only be read
-            write_plan(output_dir, plan)
-        return []
+        if not todo:
+            with suppress(OSError):  # the folder may be one that can only be read
+                write_plan(output_dir, plan)
+            return self._take_over(running, runs) if is_local else []
+        with keep_plan(output_dir, plan):
+            codes = self.run_launcher.launch(todo, runs)
+            if is_local:
+                busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
+                codes += self._take_over([*running, *busy], runs)
+            return codes
 
     def _take_over(self, running: list[Run], runs: list[Run]) -> list[int]:
         """Carry out runs that another process has left meanwhile, and return their exit codes.
@@ -308,5 +308,6 @@ def _write_page(report: "Report", runs: list[Run]) -> None:
 def _format_next_step(cfg: Config) -> str:
     if cfg.analysis:
         return "When the runs have ended, repeat the command for the analysis"
-    command = shlex.join(["isobench", "report", *drop_launch_arguments(sys.argv[1:])])
+    flags = environment.format_paper_flags()
+    command = shlex.join(["isobench", "report", *flags, *drop_launch_arguments(sys.argv[1:])])
     return f"When the runs have ended, get table and page by: {command}"

@@ -18,6 +18,7 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
+from isobench.papers.folders import find_papers
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 
@@ -49,10 +50,7 @@ def _check_signature(config: dict[str, Any]) -> None:
     try:
         inspect.signature(_locate(target)).bind(dim=ANY_WIDTH, **settings)
     except ImportError as error:
-        module = re.search(r"No module named '([\w.]+)'", str(error))
-        reason = module[0] if module else extract_first_line(error)
-        advice = _advise_on_import(target) if module and target.startswith(f"{module[1]}.") else "mend its module"
-        raise UserError(f"calibration={config['name']}: {target} can't be imported ({reason}): {advice}") from error
+        raise UserError(f"calibration={config['name']}: {_explain_import_error(target, error)}") from error
     except TypeError as error:
         reason = _explain_unknown_setting(error, {"_target_": target, **settings}) or f"{target}: {error}"
         raise UserError(f"calibration={config['name']}: {reason}") from error
@@ -60,10 +58,24 @@ def _check_signature(config: dict[str, Any]) -> None:
         raise UserError(f"calibration={config['name']}: loading {target} exits Python") from error
 
 
+def _explain_import_error(target: str, error: ImportError) -> str:
+    module_name, _, class_name = target.rpartition(".")
+    if module := sys.modules.get(module_name):
+        classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
+        return f"{module_name} has no {class_name}: {suggest_nearest(class_name, classes)}"
+    missing = re.search(r"No module named '([\w.]+)'", str(error))
+    reason = missing[0] if missing else extract_first_line(error)
+    advice = _advise_on_import(target) if missing and target.startswith(f"{missing[1]}.") else "mend its module"
+    return f"{target} can't be imported ({reason}): {advice}"
+
+
 def _advise_on_import(target: str) -> str:
     package, _, rest = target.partition(".")
     if package == "isobench_papers":
-        return f"--paper=FOLDER names the folder of the paper {rest.partition('.')[0]}"
+        paper, _, module = rest.rpartition(".")[0].partition(".")
+        if folder := find_papers().get(paper):
+            return suggest_nearest(module, [file.stem for file in folder.glob("*.py")])
+        return f"--paper=FOLDER names the folder of the paper {paper}"
     folders = [
         folder for folder in map(Path, split_config_dirs(sys.argv[1:])[0]) if (folder / f"{package}.py").is_file()
     ]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import orjson
@@ -120,6 +121,12 @@ def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, 
         assert code == 2
         assert len(err.splitlines()) == 1
         assert read_content(tmp_path) == before
+    aside = bundle.with_name(f"{bundle.name}.old")
+    shutil.copytree(bundle, aside)
+    code, _, err = run_export(alice, bundle)
+    assert code == 2
+    assert f"{aside} is in the way" in err
+    shutil.rmtree(aside)
     (bundle / "runs" / "mine.txt").write_text("mine")
     code, _, err = run_export(alice, bundle)
     assert code == 2

@@ -48,8 +48,9 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     code, out, err = command(report.main, *own, place)
     assert (code, err) == (0, "")
     assert "mybeta" in out.splitlines()[0]
-    (line,) = [line for line in out.splitlines() if line.startswith("isobn_paper ")]
-    assert " beta=0.25 " in line or " beta=0.5 " in line
+    lines = [line for line in out.splitlines() if line.startswith("isobn_paper ")]
+    betas = [beta for line in lines for beta in (0.25, 0.5) if f" beta={beta} " in line]
+    assert betas == [0.25, 0.5]
     (line,) = [line for line in out.splitlines() if line.startswith("plain  ")]
     assert "beta=" not in line
     assert (outputs / "reports" / "mybeta" / "report.html").is_file()

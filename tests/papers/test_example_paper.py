@@ -125,7 +125,7 @@ def test_an_unknown_check_in_claims_is_one_line_and_nothing_is_written(cli, tmp_
 
 def test_an_installed_package_brings_a_paper(tmp_path, monkeypatch):
     """By an entry point of the group ``isobench.papers``; nothing of the package is imported to find it."""
-    from isobench.papers.folders import find_papers
+    from isobench.papers.folders import _find_papers, find_papers
 
     make_paper(tmp_path / "somebodys_papers" / "seventh")
     (tmp_path / "somebodys_papers" / "__init__.py").touch()
@@ -138,6 +138,10 @@ def test_an_installed_package_brings_a_paper(tmp_path, monkeypatch):
         "ISOBENCH_PAPER_FOLDERS", str(make_paper(tmp_path / "another"))
     )  # else papers are not sought anew
     assert find_papers()["seventh"] == tmp_path / "somebodys_papers" / "seventh"
+    (tmp_path / "somebody-1.dist-info" / "entry_points.txt").write_text(entry.replace("= somebodys", "= nobodys"))
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
+    with pytest.raises(UserError, match="the installed paper seventh is no package"):
+        _find_papers("", ("",))
 
 
 CODE = """

@@ -56,6 +56,15 @@ def test_the_same_command_replaces_its_plan_and_another_one_adds_its_own(tmp_pat
     assert write_plan(tmp_path, first) != file
 
 
+def test_an_imported_plan_of_the_same_command_replaces_no_plan_of_other_runs(tmp_path):
+    mine = make_plan()
+    theirs = replace(mine, runs=mine.runs[:1])
+    write_plan(tmp_path, mine)
+    for plan in (theirs, theirs, mine):
+        write_plan(tmp_path, plan, is_imported=True)
+    assert sorted(len(plan.runs) for plan in read_plans(tmp_path)) == [1, 3, 3]
+
+
 def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     plan = make_plan()
     file = write_plan(tmp_path, plan)
