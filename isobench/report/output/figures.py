@@ -96,7 +96,9 @@ class Panel:
         self._clear()
         for method, of_method in usable.groupby("method", sort=False):
             style = styles[method]
-            drawn = _subsample_evenly(list(of_method.sort_values("epoch").groupby("key", sort=False)), LIMITS["runs"])
+            ordered = of_method.sort_values("epoch")
+            keys = _subsample_evenly(list(ordered["key"].unique()), LIMITS["runs"])
+            drawn = ordered[ordered["key"].isin(keys)].groupby("key", sort=False)
             x, y = (np.concatenate([[*run[name], np.nan] for _, run in drawn]) for name in ("epoch", measure))
             self.axis.plot(x, y, color=style.colour, linewidth=0.6, alpha=0.45)
             means = of_method.groupby("epoch")[measure].mean()
