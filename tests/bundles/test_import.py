@@ -119,7 +119,7 @@ def test_a_run_that_is_being_carried_out_is_a_conflict(bundle, run_import, tmp_p
 def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_path, monkeypatch):
     outputs = tmp_path / "outputs"
 
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(transfer, "write_plan", stop)

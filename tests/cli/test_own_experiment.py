@@ -57,7 +57,7 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     code, out, err = command(report.main, *own[:2], place)
     assert (code, err) == (0, "")
     assert (outputs / "reports" / "claims.md").is_file()
-    prune.prune([*own[:2], place], yes=False)
+    prune.prune([place], yes=False)
     assert "No run in" in capfd.readouterr().out
 
 

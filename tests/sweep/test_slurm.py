@@ -235,10 +235,10 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
 
 def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
     from isobench.runs.state import read_slurm_array_limit
-    from isobench.sweep import slurm
+    from isobench.sweep import slurm as launcher
 
     assert read_slurm_array_limit() == 1000  # SLURM's default
-    monkeypatch.setattr(slurm, "read_slurm_array_limit", lambda: 2)
+    monkeypatch.setattr(launcher, "read_slurm_array_limit", lambda: 2)
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
     options = ['hydra.launcher.extra=["comment=mine","nice=1"]', 'hydra.launcher.setup=["export FOO=1","true"]']
     submit(cli, *slurm, *options, "seed=1,2,3,4,5")
