@@ -394,7 +394,7 @@ def _format_time(table: Table, find: Callable[..., pd.DataFrame], method: str) -
     """
     ratios, seconds = [], 0.0
     for task in dict.fromkeys(column.task for column in table.columns):
-        ours, base = (find_fastest(find(name, task)) for name in (method, BASE_METHOD))
+        ours, base = (find_fastest(compute_epoch_seconds(find(name, task))) for name in (method, BASE_METHOD))
         if ours and base:
             ratios.append(ours / base)
             seconds = ours

@@ -20,9 +20,9 @@ from isobench.report.tables import (
     BASE_METHOD,
     CONSTANT_PREDICTOR,
     NO_SETTING,
-    describe_settings,
+    compute_epoch_seconds,
+    describe_choice,
     find_fastest,
-    find_troubles,
     is_missing,
     is_scored,
     label_method,
@@ -30,7 +30,6 @@ from isobench.report.tables import (
     list_scale_differences,
     name_group,
     read_numbers,
-    read_primary_metric,
 )
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import expected_maximum
@@ -247,24 +246,29 @@ def _summarize_configurations(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of ``CONFIGURATIONS`` for the reported runs of a part; ``scores`` decided the choice."""
     groups = _group_by_configuration(runs, varying)
+    values, seconds = _read_primary_metrics(runs), compute_epoch_seconds(runs)
+    ev1, isoscore = read_numbers(runs, "embedding/ev1"), read_numbers(runs, "embedding/isoscore")
+    seeds, scored = runs["seed"].to_numpy(), is_scored(runs).to_numpy(bool)
+    metrics = runs["metric"].to_numpy()
+    outcomes = np.array([outcome or "" for outcome in list_outcomes(runs)], object)
+    is_selected, part = runs["selected"].to_numpy(bool), runs["part"].iloc[0]
     for (encoder, method, task), choices in groups.items():
         plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
-        for choice, positions in choices.items():
-            found, base = runs.iloc[positions], runs.iloc[_find_baseline(choice, plain)]
-            scored = found[is_scored(found)]
-            troubled = [trouble is not None for trouble in list_outcomes(found)]
-            has_base = not (_are_constant(found) or _are_constant(base))
+        for choice, found in choices.items():
+            base = _find_baseline(choice, plain)
+            usable, troubled = found[scored[found]], found[outcomes[found] != ""]
+            has_base = not any(len(of) and (outcomes[of] == CONSTANT_PREDICTOR).all() for of in (found, base))
             decided = scores[encoder, method, task].get(choice, [])
             yield {
-                "group": name_group(encoder, found["part"].iloc[0]), "task": task, "metric": found["metric"].iloc[0],
-                "method": method, "settings": describe_settings(found, varying), "runs": len(found),
-                "values": read_primary_metric(scored), "seeds": list(scored["seed"]),
-                "troubles": find_troubles(found), "trouble_seeds": list(found["seed"][troubled]),
-                "base": read_primary_metric(base[is_scored(base)]) if has_base else [],
-                "ev1": _find_median(scored, "embedding/ev1"), "isoscore": _find_median(scored, "embedding/isoscore"),
-                "seconds": find_fastest(found), "base_seconds": find_fastest(base),
+                "group": name_group(encoder, part), "task": task, "metric": metrics[found[0]],
+                "method": method, "settings": describe_choice(varying, choice), "runs": len(found),
+                "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
+                "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
+                "base": values[base[scored[base]]].tolist() if has_base else [],
+                "ev1": _find_median(ev1[usable]), "isoscore": _find_median(isoscore[usable]),
+                "seconds": find_fastest(seconds[found]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
-                "is_chosen": bool(found["selected"].any()),
+                "is_chosen": bool(is_selected[found].any()),
             }  # fmt: skip
 
 
@@ -283,10 +287,15 @@ def _find_baseline(choice: Choice, plain: dict[Choice, np.ndarray]) -> np.ndarra
     return fitting[0] if len(fitting) == 1 else np.array([], int)
 
 
-def _are_constant(runs: pd.DataFrame) -> bool:
-    return bool(len(runs) and (runs["failure"] == CONSTANT_PREDICTOR).all())
+def _read_primary_metrics(runs: pd.DataFrame) -> np.ndarray:
+    """Return the primary metric of each run's task, x 100; NaN where it is undefined, and ``score`` is 0. [runs]"""
+    columns = (runs["split"] + "/" + runs["metric"]).to_numpy()
+    values = np.full(len(runs), math.nan)
+    for name in set(columns):
+        values[columns == name] = read_numbers(runs, name)[columns == name]
+    return values
 
 
-def _find_median(runs: pd.DataFrame, measure: str) -> float:
-    values = read_numbers(runs, measure)
-    return float(np.median(values[~np.isnan(values)])) if not np.isnan(values).all() else math.nan
+def _find_median(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else math.nan

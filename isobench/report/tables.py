@@ -289,11 +289,6 @@ def read_numbers(runs: pd.DataFrame, name: str) -> np.ndarray:
     return runs[name].to_numpy(dtype=np.float64, na_value=math.nan)
 
 
-def read_primary_metric(runs: pd.DataFrame) -> list[float]:
-    """Return the primary metric of one task's runs, x 100; NaN where it is undefined. ``score`` has 0 there."""
-    return read_numbers(runs, f"{runs['split'].iloc[0]}/{runs['metric'].iloc[0]}").tolist() if len(runs) else []
-
-
 def compute_epoch_seconds(runs: pd.DataFrame) -> np.ndarray:
     """Return each run's training seconds per epoch; NaN if no epoch was trained.
 
@@ -303,9 +298,8 @@ def compute_epoch_seconds(runs: pd.DataFrame) -> np.ndarray:
     return read_numbers(runs, "training_seconds") / np.where(epochs > 0, epochs, np.nan)
 
 
-def find_fastest(runs: pd.DataFrame) -> float | None:
-    """Return the training seconds per epoch of the fastest seed, which the machine's other work slowed least."""
-    seconds = compute_epoch_seconds(runs)
+def find_fastest(seconds: np.ndarray) -> float | None:
+    """Return the least of runs' seconds per epoch, of the run which the machine's other work slowed least."""
     return float(np.nanmin(seconds)) if np.isfinite(seconds).any() else None
 
 
@@ -321,11 +315,16 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
         return ""
     tasks = {}
     for task, of_task in runs.groupby("task", sort=False):
-        pairs = ((name.partition(".")[2], of_task[name].iloc[-1]) for name in varying)
-        tasks[task] = ", ".join(f"{name}={value}" for name, value in pairs if value != NO_SETTING)
+        tasks[task] = describe_choice(varying, of_task[list(varying)].iloc[-1])
     if len(set(tasks.values())) == 1:
         return next(iter(tasks.values()))
     return "; ".join(f"{task}: {settings}" for task, settings in tasks.items())
+
+
+def describe_choice(names: Sequence[str], values: Iterable[Any]) -> str:
+    """Write the values of some settings, without those that a method lacks."""
+    pairs = zip(names, values, strict=True)
+    return ", ".join(f"{name.partition('.')[2]}={value}" for name, value in pairs if value != NO_SETTING)
 
 
 def set_types(table: pd.DataFrame) -> pd.DataFrame:
@@ -337,7 +336,8 @@ def _set_type(column: pd.Series) -> pd.Series:
     """Convert a column: missing values, and a setting that a method lacks, become pandas' missing value."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.convert_dtypes(convert_integer=pd.api.types.is_integer_dtype(column))
-    values = [None if is_missing(value) or value == NO_SETTING else value for value in column]
+    # A NaN differs from itself: `is_missing` would take twice as long for the thousands of values of a large report.
+    values = [None if value != value or value == NO_SETTING else value for value in column]
     types = {type(value) for value in values if value is not None}
     if list in types:
         return column

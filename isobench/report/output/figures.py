@@ -7,7 +7,7 @@ screen can stack.
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import matplotlib
@@ -78,35 +78,39 @@ class Panel:
         for patch in (self.figure.patch, self.axis.patch):
             patch.set_visible(False)
 
-    def draw_curves(self, epochs: pd.DataFrame, measure: str, styles: dict[str, Style], title: str) -> Markup | None:
+    def draw_curves(
+        self, values: pd.DataFrame, runs_of: Mapping[str, list[str]], styles: dict[str, Style], title: str
+    ) -> Markup | None:
         """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
         The mean at an epoch is over the runs that have reached it. Returns None unless a run has numbers at two
         epochs.
 
         Args:
-            epochs: rows of ``epochs`` of one encoder and task.
-            measure: the column.
-            styles: of the methods, in the order in which they are drawn.
+            values: of the measure, [epochs, runs]; NaN where a run has none.
+            runs_of: method -> its columns of ``values``, in the order in which they are drawn.
+            styles: of the methods.
             title: what the panel shows, for readers who can't see it.
         """
-        usable = epochs[np.isfinite(epochs[measure].to_numpy(float))]
-        if not (usable.groupby("key")["epoch"].nunique() > 1).any():
+        if not (values.notna().sum() > 1).any():
             return None
         self._clear()
-        for method, of_method in usable.groupby("method", sort=False):
-            style = styles[method]
-            ordered = of_method.sort_values("epoch")
-            keys = _subsample_evenly(list(ordered["key"].unique()), LIMITS["runs"])
-            drawn = ordered[ordered["key"].isin(keys)].groupby("key", sort=False)
-            x, y = (np.concatenate([[*run[name], np.nan] for _, run in drawn]) for name in ("epoch", measure))
-            self.axis.plot(x, y, color=style.colour, linewidth=0.6, alpha=0.45)
-            means = of_method.groupby("epoch")[measure].mean()
+        for method, keys in runs_of.items():
+            style, runs = styles[method], values[keys].dropna(axis="columns", how="all")
+            if runs.empty:
+                continue
+            drawn = runs[_subsample_evenly(list(runs), LIMITS["runs"])].to_numpy().T
+            x, y = np.tile([*runs.index, np.nan], len(drawn)), np.pad(drawn, [(0, 0), (0, 1)], constant_values=np.nan)
+            self.axis.plot(x, y.ravel(), color=style.colour, linewidth=0.6, alpha=0.45)
+            means = runs.mean(axis="columns").dropna()
             marker = style.marker if len(means) == 1 else ""  # a line of one epoch can't be seen
             self.axis.plot(
                 means.index, means, style.dashes, color=style.colour, linewidth=1.5, marker=marker, markersize=3
             )
-        return self._finish(usable["epoch"], usable[measure], "epoch", "", title, has_integers=True)
+        numbers = values.to_numpy().T
+        is_known = ~np.isnan(numbers)
+        epochs = np.broadcast_to(values.index, numbers.shape)
+        return self._finish(epochs[is_known], numbers[is_known], "epoch", "", title, has_integers=True)
 
     def draw_scatter(
         self, points: pd.DataFrame, styles: dict[str, Style], labels: tuple[str, str], title: str
@@ -128,7 +132,7 @@ class Panel:
             self.axis.plot(
                 of_method["x"], of_method["y"], style.marker, color=style.colour, markersize=3, alpha=0.7, mew=0
             )
-        return self._finish(drawn["x"], drawn["y"], *labels, title)
+        return self._finish(drawn["x"].to_numpy(), drawn["y"].to_numpy(), *labels, title)
 
     def _clear(self) -> None:
         for artist in [*self.axis.lines, *self.axis.texts]:
@@ -138,7 +142,7 @@ class Panel:
         self.axis.autoscale()
 
     def _finish(
-        self, x: pd.Series, y: pd.Series, x_label: str, y_label: str, title: str, has_integers: bool = False
+        self, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, title: str, has_integers: bool = False
     ) -> Markup:
         """Scale the axes by the values, label them, and write the panel as SVG."""
         self.axis.set(xlabel=x_label, ylabel=y_label)
@@ -154,7 +158,7 @@ class Panel:
             else:
                 axis.set_major_locator(MaxNLocator(4, integer=is_number_of_epoch))
         if self.axis.get_yscale() == "linear":
-            cut_outliers(self.axis, x.to_numpy(float), y.to_numpy(float))
+            cut_outliers(self.axis, x, y)
         return _write_svg(self.figure, title)
 
 
@@ -188,16 +192,19 @@ def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str
     panel, groups = Panel(), []
     for (encoder, task), of_pair in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
         title = f"{task}, {encoder}"
+        keys = {
+            method: list(found) for method, found in of_pair.groupby("method", sort=False)["key"].unique().items()
+        }
+        values = of_pair.pivot(index="epoch", columns="key", values=[name for name in measures if name in of_pair])
+        values = values.astype(float).where(np.isfinite)
         panels = {
             words: svg
             for name, words in measures.items()
             if name in of_pair
-            and (svg := panel.draw_curves(of_pair, name, styles, f"{words} against the epoch: {title}"))
+            and (svg := panel.draw_curves(values[name], keys, styles, f"{words} against the epoch: {title}"))
         }
         if panels:
-            present = set(of_pair["method"])
-            most = of_pair.groupby("method")["key"].nunique().max()
-            shown = [method for method in styles if method in present]
+            shown, most = [method for method in styles if method in keys], max(map(len, keys.values()))
             groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
     return groups
 
