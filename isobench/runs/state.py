@@ -3,15 +3,13 @@
 import contextlib
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,9 +22,8 @@ from pydantic import ConfigDict
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import RECORD_LIMIT, add_json_checksum, read_file_time, read_json, write_json, write_text
-from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import print_note
-from isobench.runs.folder import PROGRESS_FILE, RunFolder, jobs_folder
+from isobench.runs.folder import PROGRESS_FILE, jobs_folder
 from isobench.runs.record import Beat, Where
 from isobench.runs.run import Run
 
@@ -166,10 +163,10 @@ def wait_for_beat(folder: Path) -> bool:
 
 @pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="ignore", defer_build=True))
 class Submission:
-    """One submission of a sweep's runs to SLURM."""
+    """A job array of SLURM that was submitted for a sweep's runs."""
 
-    job: str  # the ids of its arrays
-    runs: dict[str, list[str]]  # each job's id, with the names of its runs' folders
+    job: str  # the array's id
+    runs: dict[str, list[str]]  # the id of each job in it, with the names of its runs' folders
     submitted: float  # when, in seconds since 1970
 
     def save(self, output_dir: str | Path) -> None:
@@ -226,40 +223,6 @@ def _list_slurm_jobs() -> set[str]:
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError("SLURM doesn't say which jobs it has (squeue failed); try again in a while") from error
     return set(answer.stdout.split())
-
-
-def read_slurm_array_limit() -> int:
-    """Read how many jobs SLURM takes in one array; SLURM's default, 1000, where it does not say."""
-    try:
-        answer = subprocess.run(
-            ["scontrol", "show", "config"], capture_output=True, text=True, timeout=60, check=True
-        )
-        return max(1, int(re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)[1]) - 1)  # type: ignore[index]
-    except (OSError, subprocess.SubprocessError, TypeError):
-        return 1000
-
-
-def wait_for_runs(
-    output_dir: str | Path, submission: Submission, folders: Sequence[RunFolder], poll: float = 2.0
-) -> None:
-    """Wait until every run of a submission has its record, or none of its jobs was there twice in a row.
-
-    The records come first, since a scheduler without accounting never reports that a cancelled job is over. Whenever
-    runs have ended, their number is printed. ``poll``: seconds between two looks.
-    """
-    times_without_jobs, printed_count = 0, 0
-    while times_without_jobs < 2:
-        raise_if_noted()
-        ended_count = sum(folder.read_end_time() >= submission.submitted for folder in folders)
-        if ended_count != printed_count:
-            print(f"{ended_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)
-            printed_count = ended_count
-        if ended_count == len(folders):
-            return
-        time.sleep(poll)
-        with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
-            queued = {queued_job.job for queued_job in find_queued_jobs(output_dir).values()}
-            times_without_jobs = 0 if queued & submission.runs.keys() else times_without_jobs + 1
 
 
 RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "damaged")

@@ -4,13 +4,14 @@ import contextlib
 import io
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,27 +21,33 @@ from submitit.helpers import DelayedSubmission
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
-from isobench.common.interruption import STOP_SIGNALS, Interrupted, handle_signals, raise_interrupted
+from isobench.common.interruption import (
+    STOP_SIGNALS,
+    Interrupted,
+    handle_signals,
+    raise_if_noted,
+    raise_interrupted,
+)
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveFloat, PositiveInt, check_values, read_hints
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
-from isobench.runs.folder import RunFolder, jobs_folder
+from isobench.runs.folder import RunFolder, jobs_folder, run_folder_name
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import (
     Submission,
+    find_queued_jobs,
     find_run_state,
     read_live_heartbeat,
-    read_slurm_array_limit,
     wait_for_beat,
-    wait_for_runs,
 )
 from isobench.sweep.launchers import Launcher
 from isobench.training.execute import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, execute_run
 
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
+WAIT_SECONDS = 2.0  # between two looks at the runs of a submission
 
 
 class SlurmLauncher(Launcher):
@@ -82,19 +89,15 @@ class SlurmLauncher(Launcher):
         """See `Launcher.launch`."""
         output_dir = todo[0].cfg.output_dir
         folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        submissions: list[Submission] = []
         try:
-            submission = self._submit(todo, folder.absolute())
-            submission.save(output_dir)
-        except UserError:
-            raise
+            for submission in self._submit(todo, folder.absolute()):
+                submissions.append(submission)
+                submission.save(output_dir)
         except Exception as error:  # submitit and the scheduler raise many kinds
-            shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                folder.parent.rmdir()
-            if is_storage_error(error):
-                raise make_storage_error(error, folder) from error  # type: ignore[arg-type]
-            raise UserError(f"hydra/launcher=slurm: {explain_refusal(error)}") from error
-        here = f"{len(todo)} runs in slurm job {submission.job}, logs in {folder}"
+            raise _make_refusal(error, folder, submissions, len(todo)) from error
+        job_ids = ",".join(submission.job for submission in submissions)
+        here = f"{len(todo)} runs in slurm job {job_ids}, logs in {folder}"
         if not self.wait:
             again = shlex.join(
                 ["isobench", "status", *environment.format_paper_flags(), *drop_launch_arguments(sys.argv[1:])]
@@ -102,19 +105,16 @@ class SlurmLauncher(Launcher):
             self.submitted_message = f"Submitted {here}.\nHow it goes: {again}"
             return []
         print(f"Waiting for {here}", file=sys.stderr, flush=True)
-        run_folders = [row.folder for row in todo]
         try:
             with handle_signals(raise_interrupted, signal.SIGTERM):
-                wait_for_runs(output_dir, submission, run_folders)
+                return _wait_for_runs(output_dir, submissions, [run.folder for run in todo])
         except (KeyboardInterrupt, Interrupted):
-            advice = f"job {submission.job} goes on; scancel {submission.job.replace(',', ' ')} ends it"
+            advice = f"job {job_ids} goes on; scancel {job_ids.replace(',', ' ')} ends it"
             print(f"isobench: {advice}", file=sys.stderr)
             raise
-        return [
-            EXIT_DONE if folder.read_end_time() >= submission.submitted else EXIT_FAILED for folder in run_folders
-        ]
 
-    def _submit(self, todo: list[Run], folder: Path) -> Submission:
+    def _submit(self, todo: list[Run], folder: Path) -> Iterator[Submission]:
+        """Submit the runs in as many job arrays as SLURM's limit asks for, and yield each array once it is queued."""
         from submitit import SlurmExecutor
 
         if SlurmExecutor.affinity() < 0:
@@ -122,18 +122,73 @@ class SlurmLauncher(Launcher):
         executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
         executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
         shares = [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
-        folders_by_job: dict[str, list[str]] = {}
-        limit = read_slurm_array_limit()
+        limit = _read_array_limit()
         for start in range(0, len(shares), limit):
-            array_shares = shares[start : start + limit]
+            began = time.time()  # before the array's first run can end
+            workers = [
+                Worker([(run.cfg, run.folder.key) for run in share]) for share in shares[start : start + limit]
+            ]
             with contextlib.redirect_stderr(io.StringIO()), executor.batch():  # the error holds what sbatch prints
-                started = [
-                    executor.submit(Worker([(run.cfg, run.folder.key) for run in share])) for share in array_shares
-                ]
-            for job, share in zip(started, array_shares, strict=True):
-                folders_by_job[job.job_id] = [run.folder.path.name for run in share]
-        arrays = dict.fromkeys(job.split("_")[0] for job in folders_by_job)
-        return Submission(",".join(arrays), folders_by_job, time.time())
+                jobs = [executor.submit(worker) for worker in workers]
+            folders_by_job = {
+                job.job_id: [run_folder_name(key) for _, key in worker.runs]
+                for job, worker in zip(jobs, workers, strict=True)
+            }
+            yield Submission(jobs[0].job_id.split("_")[0], folders_by_job, began)
+
+
+def _make_refusal(error: Exception, folder: Path, submissions: list[Submission], count: int) -> UserError:
+    """Make the error for a launch of ``count`` runs that failed; arrays that are queued already stay as they are."""
+    if isinstance(error, UserError):
+        refusal = error
+    elif is_storage_error(error):
+        refusal = make_storage_error(error, folder)  # type: ignore[arg-type]
+    else:
+        refusal = UserError(f"hydra/launcher=slurm: {explain_refusal(error)}")
+    if submissions:
+        queued = sum(len(names) for submission in submissions for names in submission.runs.values())
+        job_ids = ",".join(submission.job for submission in submissions)
+        return UserError(
+            f"{queued} of {count} runs are submitted, in slurm job {job_ids}; repeat the command later, which "
+            f"submits only the others ({refusal})"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+    return refusal
+
+
+def _read_array_limit() -> int:
+    """Read how many jobs SLURM takes in one array; SLURM's default, 1000, where it does not say."""
+    command = ["scontrol", "show", "config"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return max(1, int(re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)[1]) - 1)  # type: ignore[index]
+    except (OSError, subprocess.SubprocessError, TypeError):
+        return 1000
+
+
+def _wait_for_runs(output_dir: str, submissions: list[Submission], folders: list[RunFolder]) -> list[int]:
+    """Wait until every run has its record, or none of the jobs was there twice in a row; return the exit codes.
+
+    The records come first, since a scheduler without accounting never reports that a cancelled job is over. Whenever
+    runs have ended, their number is printed.
+    """
+    began = submissions[0].submitted
+    job_ids = {job_id for submission in submissions for job_id in submission.runs}
+    times_without_jobs, printed_count = 0, 0
+    while True:
+        raise_if_noted()
+        have_ended = [folder.read_end_time() >= began for folder in folders]
+        if sum(have_ended) != printed_count:
+            printed_count = sum(have_ended)
+            print(f"{printed_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)
+        if all(have_ended) or times_without_jobs == 2:
+            return [EXIT_DONE if has_ended else EXIT_FAILED for has_ended in have_ended]
+        time.sleep(WAIT_SECONDS)
+        with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
+            queued = {queued_job.job for queued_job in find_queued_jobs(output_dir).values()}
+            times_without_jobs = 0 if queued & job_ids else times_without_jobs + 1
 
 
 def explain_refusal(error: Exception) -> str:

@@ -71,8 +71,7 @@ def timing_out(cluster, tiny, reviews, cache, tmp_path_factory):
 
 
 def jobs_of(outputs) -> list[str]:
-    found = [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
-    return [job for jobs in found for job in jobs.split(",")]
+    return [json.loads(file.read_text())["job"] for file in outputs.glob("jobs/slurm-*.json")]
 
 
 def mine(outputs) -> str:
@@ -234,16 +233,14 @@ def test_the_same_sweep_submitted_twice_runs_each_point_once(cli, slurm, outputs
 
 
 def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, monkeypatch):
-    from isobench.runs.state import read_slurm_array_limit
     from isobench.sweep import slurm as launcher
 
-    assert read_slurm_array_limit() == 1000  # SLURM's default
-    monkeypatch.setattr(launcher, "read_slurm_array_limit", lambda: 2)
+    assert launcher._read_array_limit() == 1000  # SLURM's default
+    monkeypatch.setattr(launcher, "_read_array_limit", lambda: 2)
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
     options = ['hydra.launcher.extra=["comment=mine","nice=1"]', 'hydra.launcher.setup=["export FOO=1","true"]']
     submit(cli, *slurm, *options, "seed=1,2,3,4,5")
-    (noted,) = outputs.glob("jobs/slurm-*.json")
-    assert len(json.loads(noted.read_text())["job"].split(",")) == 3
+    assert len(jobs_of(outputs)) == 3
     script = next(outputs.glob("jobs/*/*submission.sh")).read_text()
     assert "#SBATCH --comment=mine" in script
     assert "\nexport FOO=1\ntrue\n" in script

@@ -1,10 +1,12 @@
-"""Check that a job of the queue carries out exactly the run that was submitted, or refuses it."""
+"""Check that what was submitted stays known, and that a job carries out exactly the run that was submitted."""
 
+import os
 import signal
 from dataclasses import replace
 
 import pytest
 from helpers import make_config
+from submitit.helpers import DelayedSubmission
 
 from isobench.common.interruption import STOP_SIGNALS, raise_interrupted
 from isobench.runs.identity import identify
@@ -50,3 +52,44 @@ def test_a_signal_while_a_job_is_requeued_does_not_stop_the_requeue(later):
     with pytest.raises(SystemExit):
         requeue_or_exit(signal.SIGUSR2, None)
     assert steps == ["asked", "requeued"]
+
+
+SBATCH = """#!/bin/sh
+echo >> {calls}
+case $(wc -l < {calls}) in
+    2) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1 ;;
+    *) echo "Submitted batch job $(wc -l < {calls})" ;;
+esac
+"""
+
+
+def test_the_first_array_stays_when_the_second_is_refused(cli, small, outputs, tmp_path, monkeypatch):
+    """The user learns what was submitted, its runs count as queued and have their jobs, and the rest can follow."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    bodies = {
+        "srun": "#!/bin/sh\n",
+        "scontrol": "#!/bin/sh\necho MaxArraySize = 3\n",
+        "squeue": "#!/bin/sh\nprintf '1_0\\n1_1\\n'\n",
+        "sbatch": SBATCH.format(calls=tmp_path / "calls"),
+    }
+    for name, body in bodies.items():
+        (programs / name).write_text(body)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    sweep = [*small, "hydra/launcher=slurm", "seed=1,2,3,4,5", "-m"]
+    code, _, err = cli(*sweep)
+    assert code == 2
+    (line,) = [line for line in err.splitlines() if "runs:" not in line]
+    assert "2 of 5 runs are submitted, in slurm job 1; " in line
+    assert "QOSMaxSubmitJobPerUserLimit" in line
+    jobs = [
+        DelayedSubmission.load(outputs.joinpath(file)) for file in sorted(outputs.glob("jobs/*/1_?_submitted.pkl"))
+    ]
+    assert [job.function.runs[0][0].seed for job in jobs] == [1, 2]
+    assert "2 running or queued, 3 to do" in cli(*sweep, "dry_run=false")[2]
+    assert {file.name for file in outputs.glob("jobs/slurm-*.json")} == {
+        "slurm-1.json",
+        "slurm-3.json",
+        "slurm-4.json",
+    }
