@@ -13,11 +13,10 @@ from torch import Tensor, nn
 class Calibration(nn.Module):
     """Define a calibration method between encoder and head. The base class changes nothing: plain fine-tuning.
 
+    A method raises ValueError for a setting that is out of range.
+
     Args:
         dim: width d of the sentence embeddings.
-
-    Raises:
-        ValueError: dim is no whole number, or below 1.
     """
 
     dim: int
@@ -76,13 +75,13 @@ def overrides_hook(calibration: Calibration, hook: str) -> bool:
 
 
 def require_bool(name: str, value: object) -> None:
-    """Raise ValueError unless a setting of this name is true or false; a text such as "false" would count as true."""
+    """Raise ValueError unless a setting is true or false; a text such as "false" would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
 
 
 def require_number(name: str, value: object, at_least: float = -math.inf) -> float:
-    """Return a setting of this name as a float; raise ValueError unless it is a finite number of at least a bound."""
+    """Return a setting as a float; raise ValueError unless it is a finite number of at least a bound."""
     bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
     largest = sys.float_info.max
     if isinstance(value, int | float) and not isinstance(value, bool) and max(at_least, -largest) <= value <= largest:

@@ -26,7 +26,7 @@ def sum_over_processes_with_grad(part: Tensor) -> Tensor:
     """Add up a tensor over all processes; the gradient reaches the tensor of every process."""
     if not is_distributed():
         return part
-    total: Tensor = SumOverProcesses.apply(part)  # type: ignore[no-untyped-call]
+    total: Tensor = _SumOverProcesses.apply(part)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -121,15 +121,13 @@ def _copy_for_exchange(part: Tensor) -> Tensor:
     return part.detach().to("cuda" if distributed.get_backend() == "nccl" else part.device, copy=True)
 
 
-class SumOverProcesses(torch.autograd.Function):
+class _SumOverProcesses(torch.autograd.Function):
     """A sum over processes. The loss of every process depends on every part, so the gradient is summed as well."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
-        """Add up a part of any shape over all processes."""
         return sum_over_processes(part)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Add up the gradients, of the same shape, over all processes."""
         return sum_over_processes(gradient)

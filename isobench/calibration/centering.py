@@ -40,13 +40,9 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
     C - C U_D^T U_D, with C the centred rows (Too Much in Common, Eqs. 9-11).
 
     Args:
-        matrix: rows, [V, d].
         D: number of directions, 0 to d.
         centered_projection: False subtracts the projection of the rows as they are, not of the centred ones: the
             original All-but-the-Top (Mu & Viswanath 2018).
-
-    Raises:
-        ValueError: if D is outside 0..d.
     """
     _check_direction_count(D, matrix.shape[1])
     centred = center(matrix)
@@ -55,7 +51,7 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
 
 
 def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) -> Tensor:
-    """Whiten rows as BERT-whitening does: (h - mu) U diag(1 / sqrt(s)), its first k columns (Su et al. 2021).
+    """Whiten rows [V, d] as BERT-whitening does: (h - mu) U diag(1 / sqrt(s)), its first k columns (Su et al. 2021).
 
     U and s are the eigenvectors and eigenvalues, descending, of the unbiased covariance, computed in float64. A
     direction without variance, where the formula would divide by zero, becomes 0.
@@ -63,14 +59,6 @@ def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) 
     With ``weights`` [V], such as the counts of the words in a corpus, it is Zipfian whitening (Yokoi et al. 2024):
     with p the weights divided by their sum, mu is the sum of p_i h_i, and the covariance is the sum of
     p_i (h_i - mu)(h_i - mu)^T. Rows of weight 0 are transformed too.
-
-    Args:
-        matrix: rows, [V, d], at least two.
-        k: number of columns to keep, 1 to d; None for all.
-        weights: weights of the rows; None weights all alike.
-
-    Returns:
-        The whitened rows, [V, k].
 
     Raises:
         ValueError: if k is outside 1..d, there are fewer than two rows, or the weights are wrong as in ``center``.
@@ -104,14 +92,10 @@ class Centering(Calibration):
 
     Args:
         dim: width d of the embeddings.
-        kind: which of the three functions.
-        D: number of directions for ``all_but_the_top``; None for ceil(d / 100), as in Too Much in Common's code.
+        kind: which of the three functions; the next two settings are for ``all_but_the_top`` only.
+        D: number of directions, 0 to d; None for ceil(d / 100), as in Too Much in Common's code.
         centered_projection: as in the function ``all_but_the_top``.
-        momentum: weight of the newest batch in the moving averages.
-
-    Raises:
-        ValueError: if kind is unknown, D is outside 0..d, momentum is outside (0, 1], centered_projection is
-            neither true nor false, or D or centered_projection is set for another kind than all_but_the_top.
+        momentum: weight of the newest batch in the moving averages, in (0, 1].
     """
 
     mean: Tensor  # [d]: the mean of h, or for center_scaled of h / |h|
@@ -176,7 +160,6 @@ def _remove_projection(rows: Tensor, projected: Tensor, directions: Tensor) -> T
 
 
 def _lengths(matrix: Tensor) -> Tensor:
-    """Compute the Euclidean length of each row: [V, d] -> [V, 1]."""
     lengths: Tensor = torch.linalg.vector_norm(matrix, dim=1, keepdim=True)
     return lengths
 

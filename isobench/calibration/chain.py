@@ -12,12 +12,9 @@ from isobench.calibration.base import Calibration, overrides_hook
 
 @dataclass
 class Link:
-    """One calibration in a chain.
+    """One calibration in a chain, placed ``before_pooler`` or ``after_pooler``.
 
-    Args:
-        calibration: the method.
-        placement: ``before_pooler`` or ``after_pooler``: which embeddings it calibrates.
-        target: name of the matrix that its penalty acts on, such as ``head`` or ``vocabulary``.
+    ``target``: name of the matrix that its penalty acts on, such as ``head`` or ``vocabulary``.
     """
 
     calibration: Calibration
@@ -32,13 +29,8 @@ class Link:
 class Chain(nn.Module):
     """Apply several calibrations and the encoder's pooler one after the other, each to the output of the one before.
 
-    Most models have a chain of one calibration. Iterating over a chain yields its calibrations in order.
-
-    Args:
-        links: the calibrations. Those placed before the pooler come first; otherwise the order is kept.
-
-    Raises:
-        ValueError: there are no links, or one is not a Link.
+    Most models have a chain of one calibration. Iterating over a chain yields its calibrations in order: those placed
+    before the pooler come first, and otherwise the order of the links is kept.
     """
 
     def __init__(self, links: Sequence[Link]) -> None:
@@ -56,7 +48,7 @@ class Chain(nn.Module):
 
     @property
     def reads_token_states(self) -> bool:
-        """Return whether a method needs the states of all tokens; ``losses`` must then be given them."""
+        """Whether a method needs the states of all tokens; ``losses`` must then be given them."""
         return any(calibration.reads_token_states for calibration in self)
 
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -67,7 +59,7 @@ class Chain(nn.Module):
         inputs: list[Tensor] = []
         for position, calibration in enumerate(self):
             inputs.append(self._apply_pooler_at(position, h, pooler))
-            h = check_output(calibration, inputs[-1], calibration(inputs[-1]))
+            h = _check_output(calibration, inputs[-1], calibration(inputs[-1]))
         return self._apply_pooler_at(len(inputs), h, pooler), inputs
 
     def _apply_pooler_at(self, position: int, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> Tensor:
@@ -89,12 +81,12 @@ class Chain(nn.Module):
         losses = []
         for calibration, target, h in zip(self, self.targets, inputs, strict=True):
             if overrides_hook(calibration, "penalty"):
-                losses.append(check_loss(calibration, "penalty", calibration.penalty(matrices[target]())))
+                losses.append(_check_loss(calibration, "penalty", calibration.penalty(matrices[target]())))
             if overrides_hook(calibration, "regularize"):
-                points = select_points(calibration, h, token_states)
-                losses.append(check_loss(calibration, "regularize", calibration.regularize(points)))
+                points = _select_points(calibration, h, token_states)
+                losses.append(_check_loss(calibration, "regularize", calibration.regularize(points)))
             if overrides_hook(calibration, "objective"):
-                losses.append(check_loss(calibration, "objective", calibration.objective(h.detach())))
+                losses.append(_check_loss(calibration, "objective", calibration.objective(h.detach())))
         return losses
 
     @torch.no_grad()
@@ -139,16 +131,14 @@ class Chain(nn.Module):
         prepared.prepare(embeddings())
 
 
-def select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:
-    """Return what ``regularize`` of a method gets: token states [M, d] if it reads those, else embeddings [B, d]."""
+def _select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:
     if not calibration.reads_token_states:
         return h
     assert token_states is not None, f"{type(calibration).__name__} reads token states: give them to Chain.losses"
     return token_states
 
 
-def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
-    """Return a method's output for embeddings ``h`` [B, d]; raise TypeError unless it is a tensor [B, out_dim]."""
+def _check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
     expected = (*h.shape[:-1], calibration.out_dim)
     if not isinstance(output, Tensor) or output.shape != expected:
         made = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
@@ -159,8 +149,7 @@ def check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:
     return output
 
 
-def check_loss(calibration: Calibration, hook: str, loss: Any) -> Any:
-    """Return the loss that a method's hook computed; raise TypeError unless it is one number."""
+def _check_loss(calibration: Calibration, hook: str, loss: Any) -> Any:
     if not (isinstance(loss, int | float) or (isinstance(loss, Tensor) and loss.numel() == 1)):
         made = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"{type(calibration).__name__}.{hook} must return a tensor with one number, not {made}")

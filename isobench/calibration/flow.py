@@ -26,10 +26,7 @@ class Flow(Calibration):
         width: hidden width of the coupling networks.
         coupling: ``additive``, or ``affine``, which also scales.
         permutation: ``reverse`` the dimensions before each coupling, or mix them by a ``learned`` matrix.
-        lr: learning rate of the flow's parameters.
-
-    Raises:
-        ValueError: if dim is no multiple of 2^levels, a number is not above 0, or a name is unknown.
+        lr: learning rate of the flow's parameters, above 0.
     """
 
     def __init__(

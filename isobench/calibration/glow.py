@@ -13,8 +13,6 @@ class Glow(nn.Module):
     d/2, d/4 and d/4 dimensions.
 
     Args:
-        dim: width d of the vectors.
-        levels: number of levels.
         steps: number of flow steps in each level.
         width: hidden width of the coupling networks.
         affine: True for affine couplings, False for additive ones.
@@ -25,7 +23,7 @@ class Glow(nn.Module):
         super().__init__()
         sizes = [dim // 2**level for level in range(levels)]
         self.levels = nn.ModuleList(
-            nn.ModuleList(FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
+            nn.ModuleList(_FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
         )
         self._initialized = False
 
@@ -56,10 +54,9 @@ class Glow(nn.Module):
 
     @torch.no_grad()
     def initialize_actnorms(self, h: Tensor) -> None:
-        """Initialise every actnorm from the first training batch, h [B, d].
+        """Initialise every actnorm from the first training batch [B, d], unless a checkpoint brought its values.
 
-        Set each one so that its own output has zero mean and unit deviation over the whole batch, that of all
-        processes. Do nothing if the actnorms are initialised, by an earlier call or by a loaded checkpoint.
+        Each one's own output gets zero mean and unit deviation over the whole batch, that of all processes.
         """
         if self._initialized:  # a Python flag: reading the buffer makes a training step wait for the GPU
             return
@@ -72,17 +69,19 @@ class Glow(nn.Module):
         self._initialized = True
 
 
-class FlowStep(nn.Module):
-    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling."""
+class _FlowStep(nn.Module):
+    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
+
+    ``forward`` of this layer and of its parts returns [B, n] and the log-determinant, [B] or [] if all rows share it.
+    """
 
     def __init__(self, dim: int, width: int, affine: bool, learned: bool) -> None:
         super().__init__()
-        self.norm = ActNorm(dim)
+        self.norm = _ActNorm(dim)
         self.mixing = nn.Parameter(torch.linalg.qr(torch.randn(dim, dim))[0]) if learned else None
-        self.coupling = Coupling(dim, width, affine)
+        self.coupling = _Coupling(dim, width, affine)
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Transform [B, n] -> [B, n]; also return the log-determinant, [B]."""
         h, log_determinant = self.norm(h)
         if self.mixing is None:
             h = h.flip(1)
@@ -93,13 +92,12 @@ class FlowStep(nn.Module):
         return h, log_determinant + coupling_log_determinant
 
     def inverse(self, h: Tensor) -> Tensor:
-        """Undo ``forward``: [B, n] -> [B, n]."""
         h = self.coupling.inverse(h)
         h = h.flip(1) if self.mixing is None else torch.linalg.solve(self.mixing.to(h.dtype).T, h.T).T
         return self.norm.inverse(h)
 
 
-class ActNorm(nn.Module):
+class _ActNorm(nn.Module):
     """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch."""
 
     initialized: Tensor  # [], bool
@@ -111,10 +109,7 @@ class ActNorm(nn.Module):
         self.register_buffer("initialized", torch.zeros((), dtype=torch.bool))
 
     def initialize(self, h: Tensor) -> None:
-        """Set bias and scale so that a batch [B, n] gets zero mean and unit deviation.
-
-        A dimension whose deviation is below 1e-6 keeps its scale.
-        """
+        """Give a batch [B, n] zero mean and unit deviation; a deviation below 1e-6 keeps its scale."""
         mean, centred = center_batch(h)
         deviation = batch_mean(centred.square()).sqrt()
         self.bias.copy_(-mean)
@@ -122,15 +117,13 @@ class ActNorm(nn.Module):
         self.initialized.fill_(True)
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Transform [B, n] -> [B, n]; also return the log-determinant, [], the same for all rows."""
         return (h + self.bias) * self.log_scale.exp(), self.log_scale.sum()
 
     def inverse(self, h: Tensor) -> Tensor:
-        """Undo ``forward``: [B, n] -> [B, n]."""
         return h * (-self.log_scale).exp() - self.bias
 
 
-class Coupling(nn.Module):
+class _Coupling(nn.Module):
     """A coupling layer: shift (and scale) the second half of the dimensions by a network of the first half.
 
     Before training it is the identity, except that an affine coupling scales by sigmoid(2).
@@ -151,14 +144,12 @@ class Coupling(nn.Module):
         nn.init.zeros_(self.network[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """Transform [B, n] -> [B, n]; also return the log-determinant, [B]."""
         kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
         shift, log_scale = self._compute_shift_and_scale(kept)
         moved = (moved + shift) * log_scale.exp()
         return torch.cat([kept, moved], dim=1), log_scale.sum(1)
 
     def inverse(self, h: Tensor) -> Tensor:
-        """Undo ``forward``: [B, n] -> [B, n]."""
         kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
         shift, log_scale = self._compute_shift_and_scale(kept)
         return torch.cat([kept, moved * (-log_scale).exp() - shift], dim=1)

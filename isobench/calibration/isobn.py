@@ -29,7 +29,7 @@ class IsoBN(Calibration):
 
     Args:
         dim: width d of the embeddings.
-        momentum: weight alpha of the newest batch in the moving averages (Algorithm 1).
+        momentum: weight alpha of the newest batch in the moving averages (Algorithm 1), in (0, 1].
         eps: added to sigma * gamma; above 0, or 0 without rescaling.
         beta: strength of the normalisation, 0 for none.
         gamma: ``sum`` over j of rho_ij^2, as in Eq. 4, or their ``mean``, as in the released code.
@@ -39,10 +39,6 @@ class IsoBN(Calibration):
             average, adds eps to the denominator, clamps correlations to [-1, 1], and starts the averages from zero.
             The others start them from the first batch; the paper does not say. ``none`` leaves theta as it is.
         subtract_mean: subtract the moving average of the batch's mean before scaling.
-
-    Raises:
-        ValueError: if gamma or rescale is unknown, momentum is outside (0, 1], eps is below 0, or 0 with rescaling,
-            beta is not finite, or subtract_mean is neither true nor false.
     """
 
     covariance: Tensor  # [d, d], moving average

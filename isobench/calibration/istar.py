@@ -39,10 +39,6 @@ class IStar(Calibration):
         scope: which points. ``cls``: the embeddings that the method is given. ``tokens``: the outputs of all layers
             but the embedding lookup for all tokens but padding, together; the method must stand before the pooler.
         sample: rows that C0 is taken from, at least 2; null for 2,000 with ``cls`` and 250,000 with ``tokens``.
-
-    Raises:
-        ValueError: if strength or zeta is not a finite number, zeta is outside 0 to 1, scope is unknown, sample is
-            not a whole number of at least 2, or dim is below 2.
     """
 
     target_covariance: Tensor  # C0, [d, d]
@@ -75,11 +71,11 @@ class IStar(Calibration):
 
     def regularize(self, h: Tensor) -> Tensor:
         """Compute strength * (1 - IsoScore*) of the points of the whole batch: [N, d] -> scalar."""
-        anisotropy: Tensor = Anisotropy.apply(h, self.target_covariance, self.zeta)  # type: ignore[no-untyped-call]
+        anisotropy: Tensor = _Anisotropy.apply(h, self.target_covariance, self.zeta)  # type: ignore[no-untyped-call]
         return self.strength * anisotropy
 
 
-class Anisotropy(torch.autograd.Function):
+class _Anisotropy(torch.autograd.Function):
     """1 - IsoScore* of points [N, d], with a gradient in closed form: no eigendecomposition is needed.
 
     With S as in ``IStar``, its derivative for S is 2 tr(S) / ((d - 1) |S|_F^2) (tr(S) / |S|_F^2 S - I), and that of S
@@ -89,7 +85,6 @@ class Anisotropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, target: Tensor, zeta: float) -> Tensor:
-        """Compute the value from points [N, d] and C0 [d, d]: a scalar."""
         with torch.autocast(h.device.type, enabled=False):
             centred = center_batch(promote_to_float32(h.detach()))[1]
             lowest, highest = torch.aminmax(centred)
@@ -113,7 +108,6 @@ class Anisotropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Compute the points' gradient from the scalar's: [] -> [N, d]."""
         points, slope = ctx.saved_tensors
         with torch.autocast(points.device.type, enabled=False):
             # The loss of every process depends on every point.

@@ -26,11 +26,8 @@ class BatchNorm(Calibration):
 
     Args:
         dim: width d of the embeddings.
-        momentum: weight of the newest batch in the moving averages.
-        eps: added to the variance.
-
-    Raises:
-        ValueError: if momentum is outside (0, 1], or eps is not above 0.
+        momentum: weight of the newest batch in the moving averages, in (0, 1].
+        eps: added to the variance, above 0.
     """
 
     mean: Tensor  # [d]
@@ -68,10 +65,7 @@ class FixedNorm(Calibration):
     Args:
         dim: width d of the embeddings.
         kind: which of the three normalisations.
-        eps: added to each denominator.
-
-    Raises:
-        ValueError: if kind is unknown, or eps is not above 0.
+        eps: added to each denominator, above 0.
     """
 
     shift: Tensor  # [d]: the layer computes (h - shift) * scale
@@ -102,7 +96,7 @@ class FixedNorm(Calibration):
             mean = mean + step * (len(h) / total)
             minimum, maximum = torch.minimum(minimum, h.amin(0)), torch.maximum(maximum, h.amax(0))
             count = total
-        count, mean, scatter, minimum, maximum = merge_over_processes(count, mean, scatter, minimum, maximum)
+        count, mean, scatter, minimum, maximum = _merge_over_processes(count, mean, scatter, minimum, maximum)
         if not count:
             raise ValueError("there are no embeddings to take statistics from: the training set is empty")
         variance = scatter / count
@@ -120,13 +114,10 @@ class FixedNorm(Calibration):
         return ((h - self.shift) * self.scale).to(h.dtype)
 
 
-def merge_over_processes(
+def _merge_over_processes(
     count: int, mean: Tensor, scatter: Tensor, minimum: Tensor, maximum: Tensor
 ) -> tuple[int, Tensor, Tensor, Tensor, Tensor]:
-    """Merge each process's count, mean, scatter (sum of squared deviations), minimum and maximum, [d] each.
-
-    The statistics of a single process stay as they are.
-    """
+    """Merge each process's count, mean, scatter (sum of squared deviations), minimum and maximum, [d] each."""
     if not is_distributed():
         return count, mean, scatter, minimum, maximum
     total = sum_over_processes(torch.tensor(float(count), dtype=torch.float64))
@@ -145,10 +136,7 @@ class GradientNorm(Calibration):
     Args:
         dim: width d of the embeddings.
         alpha: strength; the paper uses 0.5 and 1.
-        eps: added to mu_j, in units of mean(mu).
-
-    Raises:
-        ValueError: if alpha is not finite, or eps is not above 0.
+        eps: added to mu_j, in units of mean(mu), above 0.
     """
 
     def __init__(self, dim: int, alpha: float = 1.0, eps: float = 1e-6) -> None:
@@ -159,22 +147,20 @@ class GradientNorm(Calibration):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return the embeddings [B, d] unchanged; their gradient will be rescaled."""
-        same: Tensor = GradientEqualization.apply(h, self.alpha, self.eps)  # type: ignore[no-untyped-call]
+        same: Tensor = _GradientEqualization.apply(h, self.alpha, self.eps)  # type: ignore[no-untyped-call]
         return same
 
 
-class GradientEqualization(torch.autograd.Function):
-    """The identity, with a backward pass that rescales each dimension of the gradient."""
+class _GradientEqualization(torch.autograd.Function):
+    """The identity, with a backward pass that rescales each dimension of the gradient, in float32 or better."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, alpha: float, eps: float) -> Tensor:
-        """Return [B, d] unchanged."""
         ctx.alpha, ctx.eps = alpha, eps
         return h.view_as(h)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Rescale the gradient [B, d] -> [B, d], in float32 or better."""
         g = promote_to_float32(gradient)
         mu = batch_mean(g.abs())  # [d], over the batch of all processes
         mean = mu.mean()

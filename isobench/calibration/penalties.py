@@ -25,10 +25,7 @@ class CosineRegularization(Calibration):
 
     Args:
         dim: width d of the embeddings.
-        strength: lambda in the paper.
-
-    Raises:
-        ValueError: if strength is negative or not finite.
+        strength: lambda in the paper, 0 or more.
     """
 
     def __init__(self, dim: int, strength: float = 1.0) -> None:
@@ -39,11 +36,11 @@ class CosineRegularization(Calibration):
 
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix: [V, d] -> scalar."""
-        mean_cosine: Tensor = MeanCosine.apply(weight)  # type: ignore[no-untyped-call]
+        mean_cosine: Tensor = _MeanCosine.apply(weight)  # type: ignore[no-untyped-call]
         return self.strength * mean_cosine
 
 
-class MeanCosine(torch.autograd.Function):
+class _MeanCosine(torch.autograd.Function):
     """The sum over i != j of cos(w_i, w_j), divided by V^2, with a gradient that needs little memory.
 
     The gradient for row i is 2 / (V^2 |w_i|) (s - u_i (u_i . s)), with u_i = w_i / |w_i| and s the sum of the u_i.
@@ -52,7 +49,6 @@ class MeanCosine(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
-        """Compute the mean: [V, d] -> scalar."""
         with torch.autocast(weight.device.type, enabled=False):
             matrix = promote_to_float32(weight.detach())
             lengths = row_norms(matrix)  # [V]
@@ -64,7 +60,6 @@ class MeanCosine(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Compute the matrix's gradient from the scalar's: [] -> [V, d]."""
         weight, inverse_lengths, unit_sum = ctx.saved_tensors
         with torch.autocast(weight.device.type, enabled=False):
             scale = inverse_lengths * (2 * gradient / len(weight) ** 2)  # 2 / (V^2 |w_i|), [V]
@@ -85,9 +80,6 @@ class Uniformity(Calibration):
         dim: width d of the embeddings.
         strength: above 0 it spreads the directions, below 0 it gathers them; both are bounded. 0 changes nothing.
         t: above 0; the paper uses 2.
-
-    Raises:
-        ValueError: if strength or t is not a finite number, or t is not above 0.
     """
 
     def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
@@ -126,13 +118,10 @@ class Decorrelation(Calibration):
     Args:
         dim: width d of the embeddings.
         strength: 0 for plain fine-tuning. It can't be negative: c has no upper bound, so training would diverge.
-        variance_weight: weight of v.
-        covariance_weight: weight of c. The paper weights v by 25 and c by 1; the defaults are in this proportion.
+        variance_weight: weight of v, 0 or more.
+        covariance_weight: of c. The paper weights v by 25 and c by 1; the defaults are in this proportion.
         gamma: the deviation that every dimension should reach.
         epsilon: added to the variances, above 0, so that the gradient stays finite where a variance is 0.
-
-    Raises:
-        ValueError: if a setting is not a finite number, or is out of range.
     """
 
     def __init__(

@@ -24,12 +24,8 @@ class SIGReg(Calibration):
         strength: above 0 it draws embeddings towards N(0, I), below 0 away from it; 0 changes nothing. The default
             is our choice.
         directions: number of directions of each call.
-        points: number of points of the integral, an odd number.
-        t_max: bound of the integral.
-
-    Raises:
-        ValueError: if strength or t_max is not a finite number, t_max is not above 0, or the number of directions or
-            points can't be used.
+        points: number of points of the integral, an odd number of at least 3.
+        t_max: bound of the integral, above 0.
     """
 
     def __init__(

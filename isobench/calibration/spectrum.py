@@ -19,18 +19,14 @@ class SpectrumControl(Calibration):
 
     Args:
         dim: width d of the embeddings.
-        decay: form of the target.
-        strength: lambda in the paper.
-        c1: scale of the target; None for sigma_1 of the matrix at the first call.
-        c2: rate of the exponential decay.
+        decay: form of the target, which must not grow with k.
+        strength: lambda in the paper, 0 or more.
+        c1: scale of the target, 0 or more; None for sigma_1 of the matrix at the first call.
+        c2: rate of the exponential decay; leave it out with ``polynomial``.
         gamma: exponent of k; None for -1 (``polynomial``) or 1 (``exponential``).
         start_at_target: True to set the matrix's singular values to the targets before training. A penalty alone
             needs thousands of steps to shrink a classifier, because AdamW moves a weight by about the learning rate
             per step.
-
-    Raises:
-        ValueError: if decay is unknown, strength or c1 is negative or not finite, the targets grow with k, c2 is
-            given with polynomial decay, or start_at_target is neither true nor false.
     """
 
     start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
@@ -68,20 +64,20 @@ class SpectrumControl(Calibration):
         The singular vectors stay. A singular value of zero stays too, since its vectors are undefined.
         """
         if self.start_at_target:
-            vectors, values = smaller_side_svd(weight)
-            target = self.read_target(values)
-            ratio = torch.where(values > compute_noise(values), target / values, 0.0)
-            weight.copy_(mix_smaller_side(weight.double(), (vectors * ratio) @ vectors.T))
+            vectors, values = _smaller_side_svd(weight)
+            target = self._read_target(values)
+            ratio = torch.where(values > _compute_noise(values), target / values, 0.0)
+            weight.copy_(_mix_smaller_side(weight.double(), (vectors * ratio) @ vectors.T))
 
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix in float64: [V, d] -> scalar, float32."""
         with torch.autocast(weight.device.type, enabled=False):
-            vectors, values = smaller_side_svd(weight.detach())
-            target = self.read_target(values)
-            distance: Tensor = SpectrumDistance.apply(weight, vectors, values, target)  # type: ignore[no-untyped-call]
+            vectors, values = _smaller_side_svd(weight.detach())
+            target = self._read_target(values)
+            distance: Tensor = _SpectrumDistance.apply(weight, vectors, values, target)  # type: ignore[no-untyped-call]
             return (self.strength * distance).to(torch.float32)
 
-    def read_target(self, values: Tensor) -> Tensor:
+    def _read_target(self, values: Tensor) -> Tensor:
         """Return the targets for singular values [n], descending; the first call sets c1 where it is None."""
         if self.c1 is None:
             self.start.copy_(torch.where(self.start.isnan(), values[0], self.start))
@@ -95,23 +91,21 @@ class SpectrumControl(Calibration):
         return decay * (self.start.to(device) if self.c1 is None else self.c1)
 
 
-def smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the singular values of a matrix [V, d] and the singular vectors of its smaller side, in float64.
+def _smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the singular vectors of the smaller side of a matrix [V, d], and its singular values, in float64.
 
-    Returns:
-        The vectors as columns, [n, n] with n = min(V, d), right ones if d <= V, else left ones; the values, [n],
-        descending.
+    The vectors are columns, [n, n] with n = min(V, d), right ones if d <= V, else left ones; the values descend, [n].
     """
     eigenvalues, vectors = eigh(gram(weight if weight.shape[1] <= weight.shape[0] else weight.T))
     return vectors.flip(1), eigenvalues.clamp_min(0).sqrt().flip(0)
 
 
-def mix_smaller_side(matrix: Tensor, mix: Tensor) -> Tensor:
+def _mix_smaller_side(matrix: Tensor, mix: Tensor) -> Tensor:
     """Multiply a matrix [V, d] by one of its smaller side, [n, n]: from the right if d <= V, else from the left."""
     return matrix @ mix if matrix.shape[1] <= matrix.shape[0] else mix @ matrix
 
 
-def compute_noise(values: Tensor) -> Tensor:
+def _compute_noise(values: Tensor) -> Tensor:
     """Compute the size below which singular values [n] are noise.
 
     They come from a Gram matrix, whose eigenvalues are exact to eps times the largest.
@@ -120,7 +114,7 @@ def compute_noise(values: Tensor) -> Tensor:
     return values.max() * math.sqrt(len(values) * eps)
 
 
-class SpectrumDistance(torch.autograd.Function):
+class _SpectrumDistance(torch.autograd.Function):
     """The sum of (sigma_k - t_k)^2, with its gradient U diag(2 (sigma - t)) V^T computed from one side's vectors.
 
     Repeated singular values need no special care. A zero singular value gets no gradient, since its vectors on the
@@ -129,17 +123,15 @@ class SpectrumDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, vectors: Tensor, values: Tensor, target: Tensor) -> Tensor:
-        """Compute the sum, a float64 scalar, from the values and the target; ``backward`` needs the other two."""
         ctx.save_for_backward(weight, vectors, values, target)
         return (values - target).square().sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Compute the matrix's gradient from the scalar's: [] -> [V, d]."""
         weight, vectors, values, target = ctx.saved_tensors
-        factor = torch.where(values > compute_noise(values), 2 * (values - target) / values, 0.0)
+        factor = torch.where(values > _compute_noise(values), 2 * (values - target) / values, 0.0)
         mix = (vectors * factor) @ vectors.T * gradient  # [n, n]
         with torch.autocast(weight.device.type, enabled=False):
             matrix = promote_to_float32(weight)  # its product needs no more precision than the weights have
-            result = mix_smaller_side(matrix, mix.to(matrix.dtype))
+            result = _mix_smaller_side(matrix, mix.to(matrix.dtype))
         return result.to(weight.dtype), None, None, None

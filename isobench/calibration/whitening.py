@@ -29,12 +29,9 @@ class Whitening(Calibration):
         dim: width d of the embeddings.
         form: ``zca`` or ``pca``.
         k: number of columns to keep, for ``pca`` only; None for all. The head gets embeddings of this width.
-        momentum: weight of the newest batch in the moving averages.
+        momentum: weight of the newest batch in the moving averages, in (0, 1].
         shrinkage: z, 0 to 1.
         epsilon: added to the eigenvalues of the shrunk covariance, 0 or more; None for 0.
-
-    Raises:
-        ValueError: if form is unknown, or k, momentum, shrinkage or epsilon is out of range.
     """
 
     mean: Tensor  # [d]

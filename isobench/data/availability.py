@@ -20,7 +20,7 @@ def require_metric_packages(cfg: Config) -> None:
 
 
 def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Check whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
+    """Ask whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
     if _needs_hub(configs):
         hub.is_reachable()
 

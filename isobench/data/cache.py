@@ -17,8 +17,8 @@ SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
 def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
     """Return ``target``, a folder that ``write`` fills on the first call, given an empty folder.
 
-    A folder with a file that is not as it was written is made again, after a line that says so. The folder
-    appears whole or not at all, also if several processes make it at the same time.
+    A damaged folder is made again. It appears whole or not at all, also if several processes make it at the same
+    time.
     """
     if _is_intact_folder(target):
         return target
@@ -50,7 +50,7 @@ def _compute_sums(folder: Path) -> dict[str, str]:
 
 
 def save_cached_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
-    """Write arrays, by name, to the cache, whole or not at all; StorageError if it can't be written."""
+    """Write arrays, by name, to the cache."""
     from safetensors.numpy import save
 
     with write_cached(file, "token cache") as temporary:
@@ -58,10 +58,7 @@ def save_cached_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
 
 
 def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
-    """Build an object from a cached file's arrays, by name.
-
-    Returns None if the file is missing, and if it is damaged, after a line that says so.
-    """
+    """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
     from safetensors.numpy import load
 
     if not file.exists():

@@ -47,7 +47,7 @@ def is_offline() -> bool:
 
 @functools.cache
 def start_asking() -> "tuple[futures.Future[bool], float]":
-    """Start asking the hub in a thread, and don't wait for the answer; returns it, and when asking started.
+    """Start asking the hub in a thread; returns the answer to come, and when asking started.
 
     A thread that takes too long is abandoned. urllib's own time limit is not enough: it does not include the look-up
     of the hub's name, and it begins anew for each of the hub's addresses.
@@ -58,7 +58,6 @@ def start_asking() -> "tuple[futures.Future[bool], float]":
 
 
 def _ask_hub() -> bool:
-    """Ask the hub for its first page; True if it answers. A gateway's error, such as 503, is no answer of the hub."""
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=ANSWER_SECONDS).close()
@@ -84,7 +83,7 @@ def raise_if_cache_is_full(error: BaseException) -> None:
 def is_absent(kind: str, name: str) -> bool:
     """Return True if the client libraries' caches surely have nothing of a repository, without importing these.
 
-    ``kind``: ``models`` or ``datasets``. ``name``: such as ``nyu-mll/glue``.
+    ``kind``: ``models`` or ``datasets``.
     """
     from huggingface_hub import constants
 
@@ -102,7 +101,7 @@ def make_absence_error(setting: str, name: str, advice: str) -> UserError:
 def load_hub_dataset(
     name: str, subset: str | None, revision: str | None, split: str | None, setting: str, advice: str
 ) -> Any:
-    """Load a data set with ``datasets.load_dataset``: one split, or all splits if ``split`` is None.
+    """Load one split of a data set with ``datasets.load_dataset``, or all splits if ``split`` is None.
 
     ``setting``, such as ``task=rte``, asks for it; ``advice`` says what to do if the hub can't be reached.
     """

@@ -19,8 +19,7 @@ ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  #
 def convert_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
     """Return the labels as an array [N]; raise UserError for what is no class or score of the task.
 
-    With ``task.as_classes``, scores become classes: each is rounded, half to even, to one of so many equally spaced
-    scores.
+    With ``task.as_classes``, each score is rounded, half to even, to one of so many equally spaced scores: a class.
     """
     try:
         values = np.asarray(labels, np.float64)
@@ -132,7 +131,7 @@ def parse_number(text: str) -> float | None:
 def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> list[int]:
     """Turn labels into the numbers of their classes, from 0.
 
-    A label is a class's name. Where no name is a number, labels may also be the classes' numbers, from 0.
+    Where no class's name is a number, labels may also be the classes' numbers.
     """
     names = format_labels(values, where)
     numbers = {name: number for number, name in enumerate(classes)}

@@ -65,7 +65,6 @@ def complete_config(cfg: Config) -> Config:
 
 
 def _match_files(task: Task, data: Data) -> dict[str, Path]:
-    """Return the file of every split of ``data.files``, with its absolute path."""
     if task.embedded or task.generation:
         raise UserError(f"data.files doesn't go with task={task.name}: choose task=mine, or leave it out")
     files = {split: Path(file).expanduser().absolute() for split, file in (data.files or {}).items()}
@@ -91,7 +90,7 @@ def _find_columns(
 ) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
     """Find the columns of labels and texts in a file, and the classes if they are asked for and labels are no scores.
 
-    ``label`` and ``texts`` are what the user named; ``_state`` tells whether the file has changed.
+    ``_state`` tells whether the file has changed.
     """
     table = read_own_file(file)
     label = label or _find_label_column(table, texts, file)
@@ -156,7 +155,6 @@ def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
 
 
 def _describe_own_data(cfg: Config) -> str:
-    """Say in one line how a completed config reads the user's own files."""
     task = cfg.task
     counts = ", ".join(
         f"{split} {Path(file).name} ({format_count(read_own_file(Path(file)).num_rows, 'row')}"
@@ -180,10 +178,7 @@ def print_own_data(configs: Iterable[Config]) -> None:
 
 
 def check_own_files(configs: Iterable[Config]) -> None:
-    """Read every split of the completed configs' ``data.files`` once, as their runs will; others pass.
-
-    A mistake in a file is then found before any run takes its time.
-    """
+    """Read every split of the completed configs' ``data.files`` once, to find mistakes before any run starts."""
     checked = set()
     for cfg in configs:
         task = cfg.task

@@ -10,7 +10,7 @@ from isobench.papers.published import PublishedTable, load_tables
 
 
 def find_scale_differences(cfg: Config) -> list[str]:
-    """Return how a run's encoder and data differ from the paper's, one phrase each; empty if they don't.
+    """Return how a run's encoder and data differ from the paper's, one phrase each.
 
     The paper's are the encoders and tasks of the tables that the run's experiment names. Without a table, they are
     the tasks that paper.yaml describes, and what the hub has under the name of the encoder or task.

@@ -91,6 +91,6 @@ def _read_hub_set(name: str) -> ScoredPairs:
 
 
 def read_parquet_set(file: Path) -> ScoredPairs:
-    """Read a set from a Parquet file with the columns sentence1, sentence2 and score; UserError if it is none."""
+    """Read a set from a Parquet file with the columns sentence1, sentence2 and score."""
     table = read_columns(file, COLUMNS)
     return make_scored_pairs((read_field(table, column) for column in COLUMNS), "sentence", str(file))

@@ -91,16 +91,13 @@ def _read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int |
 
 
 def normalise_diacritics(text: str, how: str) -> str:
-    """Spell the Romanian diacritics of a text in one way.
+    """Spell the Romanian diacritics of a text in one way; letters of other languages are kept.
 
     Romanian writes s and t with a comma below. Older texts have a cedilla instead, since Unicode had no such comma
     until 1999. A model trained on one spelling and evaluated on the other gets every word with these letters wrong.
 
-    Args:
-        text: any text; letters of other languages are kept.
-        how: one of ``DIACRITIC_CHOICES``: ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for
-            those with a cedilla. ``removed`` also puts plain letters for ă, â, î, ș and ț. The last two compose
-            decomposed letters (Unicode's NFC) first.
+    ``keep`` changes nothing. ``comma_below`` puts s and t with a comma for those with a cedilla. ``removed`` also
+    puts plain letters for ă, â, î, ș and ț. The last two compose decomposed letters (Unicode's NFC) first.
     """
     if how == "keep":
         return text

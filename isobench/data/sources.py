@@ -39,10 +39,7 @@ from isobench.data.tables import (
 
 @dataclass
 class Examples:
-    """N examples: one or two columns of N texts each, and labels [N].
-
-    Labels are int64 classes or float32 scores; a test split without labels has NaN.
-    """
+    """One or two columns of N texts each, and labels [N]: int64 classes or float32 scores; NaN without labels."""
 
     texts: list[list[str]]
     labels: np.ndarray
@@ -208,7 +205,7 @@ def are_hidden(values: Sequence[Any], classes: Sequence[str] | None) -> bool:
 
 
 def load_hub_split(task: Task, split: str) -> Any:
-    """Load one split of the task's data set on the hub; UserError if the hub can't be reached or refused."""
+    """Load one split of the task's data set on the hub."""
     return hub.load_hub_dataset(
         str(task.hub), task.subset, task.revision, split, setting=f"task={task.name}", advice=advise_without_hub(task)
     )

@@ -146,7 +146,7 @@ def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
 
 
 def has_column(path: Path, name: str) -> bool:
-    """Return whether a Parquet file has a column; UserError if it is no Parquet file."""
+    """Return whether a Parquet file has a column."""
     import pyarrow.parquet
 
     with handle_parquet_errors(path):

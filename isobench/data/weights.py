@@ -80,10 +80,6 @@ def read_model_type(encoder: Encoder) -> str | None:
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:
-    """Return the folder ``encoder.path``, checked to hold a config and safetensors weights.
-
-    For ``encoder.scratch`` it must hold a tokenizer instead.
-    """
     folder = Path(str(encoder.path)).expanduser()
     refuse_file("encoder.path", folder)
     if not folder.is_dir():
@@ -117,7 +113,7 @@ def check_tokenizer_files(encoder: Encoder) -> None:
 
 
 def require_missing_from_file(encoder: Encoder) -> Path:
-    """Return the path of ``encoder.missing_from`` in the folder ``encoder.path``; UserError if it is not there."""
+    """Return the path of ``encoder.missing_from`` in the folder ``encoder.path``."""
     file = _require_encoder_folder(encoder) / str(encoder.missing_from)
     if not file.is_file():
         raise UserError(
@@ -129,8 +125,8 @@ def require_missing_from_file(encoder: Encoder) -> Path:
 def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
     """Return what ``from_pretrained`` takes: a folder, or a name on the hub (pass ``encoder.revision`` with it).
 
-    Packages that hold no transformers folder are converted to one in the cache, unless an intact one is there. An
-    encoder from scratch must have a ``path``.
+    Packages that hold no transformers folder are converted to one in the cache. An encoder from scratch must have a
+    ``path``.
     """
     source = find_encoder_source(encoder)
     if source == "hub":

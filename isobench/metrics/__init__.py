@@ -1,6 +1,7 @@
 """Measures of isotropy, tensors or NumPy arrays in and numbers out, for any Python program.
 
-Metrics of predictions and of generated texts are in ``task`` and ``generated_text``; they need further packages.
+They raise ValueError if there are no vectors, or an argument is out of range. Metrics of predictions and of generated
+texts are in ``task`` and ``generated_text``; they need further packages.
 """
 
 from isobench.metrics.accumulator import IsotropyAccumulator

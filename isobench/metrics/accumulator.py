@@ -45,11 +45,7 @@ class IsotropyAccumulator:
         self.length_sum = torch.zeros((), dtype=torch.float64, device=device)
 
     def update(self, h: Array) -> Self:
-        """Add a batch of vectors, [B, d] with any B, and return the accumulator.
-
-        Raises:
-            ValueError: if the vectors have another width.
-        """
+        """Add a batch of vectors, [B, d] with any B, and return the accumulator."""
         h = as_tensor(h)
         if h.ndim != 2 or h.shape[1] != self.dim:
             raise ValueError(f"vectors must be [B, {self.dim}], not {tuple(h.shape)}")
@@ -60,11 +56,7 @@ class IsotropyAccumulator:
         return self
 
     def merge(self, other: "IsotropyAccumulator") -> Self:
-        """Add the vectors of another accumulator, such as another process's, and return this one.
-
-        Raises:
-            ValueError: if the other accumulator has another width.
-        """
+        """Add the vectors of another accumulator, such as another process's, and return this one."""
         if other.dim != self.dim:
             raise ValueError(f"an accumulator of width {other.dim} can't be merged into one of {self.dim}")
         device = self.mean.device
@@ -113,15 +105,8 @@ class IsotropyAccumulator:
     def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
         """Compute all measures but I1 and I2, equal to those of the functions of the same names.
 
-        Args:
-            k: for which EV_k, the explained variance of the top k components.
-
-        Returns:
-            ``ev<k>`` for each k, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``,
-            ``coordinate_share``.
-
-        Raises:
-            ValueError: if no vectors were added.
+        ``k``: for which EV_k, the explained variance of the top k components. Returns ``ev<k>`` for each k,
+        ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``coordinate_share``.
         """
         if not self.count:
             raise ValueError("no vectors were added: call update first")

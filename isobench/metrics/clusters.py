@@ -20,22 +20,15 @@ from isobench.metrics.partition import partition_isotropy
 
 
 def silhouette_values(h: Array, labels: Array) -> Tensor:
-    """Compute the silhouette of each vector, with squared Euclidean distances and the classes as clusters.
+    """Compute the silhouettes of vectors [N, d], with squared Euclidean distances and classes [N] as clusters.
 
     It is (b - a) / max(a, b). a is the mean squared distance to the other vectors of its class; b is the smallest,
     over the other classes, of the mean squared distance to their vectors. A vector that is alone in its class has 0,
     and so has one with a = b = 0. A mean squared distance to a class is the squared distance to its mean plus its
     variance, so all of them take O(N d) for each class, not O(N^2 d).
 
-    Args:
-        h: vectors, [N, d].
-        labels: their classes, [N], integers.
-
     Returns:
         Values in [-1, 1], [N] float64, on the device of ``h``; NaN if all vectors have one class.
-
-    Raises:
-        ValueError: if there are no vectors, the number of labels differs from theirs, or a label is not finite.
     """
     h, labels = as_labelled_vectors(h, labels)
     own = torch.zeros_like(labels, dtype=torch.float64)
@@ -60,26 +53,21 @@ def silhouette(h: Array, labels: Array) -> float:
     """Average the silhouettes of vectors [N, d] with classes [N]: 1 for classes far apart, about 0 for mixed ones.
 
     Mickus et al. (2024) argue that it conflicts with isotropy: vectors in separate clusters are not isotropic. NaN if
-    all vectors have one class. Definition and errors as in ``silhouette_values``.
+    all vectors have one class.
     """
     return silhouette_values(h, labels).mean().item()
 
 
 def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
-    """Cluster vectors, subtract each cluster's mean from its members, and measure the isotropy of the result.
+    """Cluster vectors [N, d], subtract each cluster's mean from its members, and measure the isotropy of the result.
 
-    The clusters are the best result of scikit-learn's k-means from ten k-means++ starts.
+    The clusters are the best result of scikit-learn's k-means from ten k-means++ starts; ``seed`` fixes it.
 
     Args:
-        h: vectors, [N, d].
-        clusters: number of clusters; Cai et al. choose it by silhouette, 2 to 15 for sentence models.
-        seed: seed of k-means.
+        clusters: number of clusters, 1 to N; Cai et al. choose it by silhouette, 2 to 15 for sentence models.
 
     Returns:
         ``average_cosine``, ``i1`` and ``i2`` of all centred vectors together.
-
-    Raises:
-        ValueError: if clusters is outside 1..N, there are no vectors, or an entry is not finite.
     """
     from sklearn.cluster import KMeans  # slow to import
 

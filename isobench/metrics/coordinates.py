@@ -15,9 +15,6 @@ def coordinate_share(h: Array) -> float:
 
     Unlike EV_1 it depends on the basis: it is large where an outlier dimension dominates (Rudman et al. 2023). NaN
     without any variance.
-
-    Raises:
-        ValueError: if there are no vectors.
     """
     h = as_vectors(h)
     return coordinate_share_of(gram_diagonal(h, row_mean(h)))
@@ -44,9 +41,6 @@ def threshold_accuracies(h: Array, labels: Array) -> Tensor:
 
     Returns:
         Accuracies in [0, 1], [d] float64, on the device of ``h``.
-
-    Raises:
-        ValueError: if there are no vectors, the number of labels differs from theirs, or a label is not finite.
     """
     h, labels = as_labelled_vectors(h, labels)
     classes = labels.unique(return_inverse=True)[1]  # [N], from 0
@@ -54,7 +48,6 @@ def threshold_accuracies(h: Array, labels: Array) -> Tensor:
 
 
 def _sort_and_score(columns: Tensor, classes: Tensor) -> Tensor:
-    """Compute the accuracies of ``threshold_accuracies`` for some columns, [N, m] -> [m]."""
     values, order = columns.sort(dim=0)
     sorted_classes = classes[order]  # [N, m]
     below = torch.zeros_like(order)  # at n: how many of the first n + 1 values have their most frequent class
@@ -69,7 +62,7 @@ def _sort_and_score(columns: Tensor, classes: Tensor) -> Tensor:
 
 
 def best_threshold_accuracy(h: Array, labels: Array) -> float:
-    """Return the accuracy of the best coordinate; arguments and errors as in ``threshold_accuracies``."""
+    """Return the accuracy of the best coordinate; see ``threshold_accuracies``."""
     return threshold_accuracies(h, labels).max().item()
 
 
@@ -86,9 +79,6 @@ def fisher_score(h: Array, labels: Array) -> Tensor:
 
     Returns:
         The scores, [d] float64, each 0 or more, on the device of ``h``.
-
-    Raises:
-        ValueError: if there are no vectors, or the number of labels differs from theirs, or a label is not finite.
     """
     h, labels = as_labelled_vectors(h, labels)
     mean = row_mean(h)

@@ -27,14 +27,11 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
     correlated is returned (optimal leaf ordering, Bar-Joseph et al. 2001). Members of a cluster are adjacent in it.
 
     Args:
-        correlation: correlations rho, [d, d], with d at least 2.
+        correlation: correlations rho, [d, d], finite, with d at least 2.
         threshold: smallest mean |rho| of a merger, 0 to 1; 0 gives a single cluster.
 
     Returns:
         The order, [d], a permutation of 0..d-1, and the cluster of each dimension, [d], numbered from 1, the largest.
-
-    Raises:
-        ValueError: if there is a single dimension, a correlation is not finite, or the threshold is outside 0..1.
     """
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
@@ -63,7 +60,6 @@ def block_diagonal(clusters: np.ndarray) -> np.ndarray:
 
 
 def _check_square(x: Array) -> Tensor:
-    """Return a matrix [d, d] as a tensor; raise ValueError if it is not square."""
     x = as_tensor(x)
     if x.ndim != 2 or x.shape[0] != x.shape[1]:
         raise ValueError(f"a square matrix [d, d] is needed, not {tuple(x.shape)}")

@@ -20,13 +20,7 @@ METRIC_NAMES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
 def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
     """Compute the named metrics as fractions from 0 to 1, the best; an empty text scores 0.
 
-    Args:
-        names: names of metrics, of those that the module's docstring lists.
-        references: N texts, at least one.
-        hypotheses: N generated texts, the i-th for the i-th reference.
-
-    Returns:
-        The score of each named metric, in the order of ``names``.
+    The i-th of N hypotheses is for the i-th of N references; there must be at least one.
 
     Raises:
         ValueError: if a metric is not known, a text stands where a list is needed, or the numbers of hypotheses and
@@ -61,7 +55,6 @@ def _make_corpus_metric(name: str) -> Any:
 
 
 def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
-    """Compute the named ROUGE types in one pass over the examples."""
     if not names:
         return {}
     with contextlib.redirect_stderr(sys.__stderr__):  # absl keeps the stream it finds, and closes any but this

@@ -21,22 +21,15 @@ def explained_variance(h: Array, k: int) -> float: ...
 @overload
 def explained_variance(h: Array, k: Sequence[int]) -> list[float]: ...
 def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
-    """Compute EV_k, the share of the variance that the top k principal components explain (IsoBN, Eq. 9).
+    """Compute EV_k, the share of the variance of vectors [N, d] in the top k principal components (IsoBN, Eq. 9).
 
     The vectors are centred first. The printed Eq. 9 does not centre them, although the paper's text relies on
     invariance to the mean. The squared singular values are the eigenvalues of the smaller Gram matrix, so no SVD is
     needed.
 
-    Args:
-        h: vectors, [N, d].
-        k: number of components, or several such numbers.
-
     Returns:
         EV_k in [0, 1], or a list with one for each k; NaN without any variance (a single row, or equal rows), and if
         an entry is not finite.
-
-    Raises:
-        ValueError: if there are no vectors, or k is no whole number or below 0.
     """
     return explained_variance_of(squared_singular_values(h), k)
 
@@ -102,9 +95,6 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
 
     Returns:
         A number in [0, 1]; NaN without any variance, or if d is 1.
-
-    Raises:
-        ValueError: if there are no vectors, shrinkage is outside 0..1, or the target has another size.
     """
     h = as_vectors(h)
     covariance = gram(h.detach(), row_mean(h)) / (len(h) if target is None else max(len(h) - 1, 1))
@@ -112,7 +102,7 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
 
 
 def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
-    """Compute IsoScore from the covariance, [d, d]; arguments, result and errors as in ``isoscore``."""
+    """Compute IsoScore from the covariance, [d, d]; see ``isoscore``."""
     if not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage must be between 0 and 1, not {shrinkage}")
     dim = covariance.shape[0]
@@ -134,9 +124,6 @@ def average_cosine(w: Array) -> float:
 
     It is (|s|^2 - N) / (N (N - 1)), with s the sum of the unit rows. A zero row has no direction and is left out;
     with fewer than two other rows the result is NaN.
-
-    Raises:
-        ValueError: if there are no rows.
     """
     return average_cosine_of(*sum_unit_rows(as_vectors(w)))
 
@@ -152,9 +139,6 @@ def cosine_regularization(w: Array) -> float:
     """Compute the cosine regularisation of a matrix [V, d]: the sum over i != j of cos(w_i, w_j), divided by V^2.
 
     It is the penalty of ``calibration.CosineRegularization`` at strength 1. Cosines with a zero row count as 0.
-
-    Raises:
-        ValueError: if there are no rows.
     """
     w = as_vectors(w)
     unit_sum, nonzero_count = sum_unit_rows(w)
@@ -180,9 +164,6 @@ def effective_rank(h: Array) -> float:
 
     It is exp(-sum p_k log p_k), with p_k the singular values of the centred vectors divided by their sum: between 1
     and min(N, d), or NaN without any variance.
-
-    Raises:
-        ValueError: if there are no vectors.
     """
     return effective_rank_of(squared_singular_values(h))
 
@@ -199,9 +180,6 @@ def mean_ratio(w: Array) -> float:
 
     1 means that all rows point in one direction, 0 that they cancel out; NaN if every row is zero. Biś et al. (2021),
     Too Much in Common, print it in Table 1.
-
-    Raises:
-        ValueError: if there are no rows.
     """
     w = as_vectors(w)
     return mean_ratio_of(row_mean(w), row_norms(w).mean())

@@ -31,9 +31,6 @@ def partition_isotropy(w: Array, directions: DirectionKind = "eigenvectors") -> 
 
     Returns:
         I1 in [0, 1] and I2 >= 0.
-
-    Raises:
-        ValueError: if ``directions`` is unknown, or there are no rows.
     """
     vectors = as_vectors(w).detach()
     return partition_isotropy_of(
@@ -47,13 +44,12 @@ def partition_isotropy_of(
     total: Tensor,
     directions: DirectionKind = "eigenvectors",
 ) -> tuple[float, float]:
-    """Compute I1 and I2 of rows that are read in batches; result and errors as in ``partition_isotropy``.
+    """Compute I1 and I2 of rows that are read in batches; see ``partition_isotropy``.
 
     Args:
         rows: called once, returns the rows of W in batches [b, d].
         second_moment: W^T W, [d, d].
         total: sum of the rows, [d].
-        directions: as in ``partition_isotropy``.
     """
     if directions not in DIRECTION_KINDS:
         known = ", ".join(map(repr, DIRECTION_KINDS))
@@ -61,7 +57,7 @@ def partition_isotropy_of(
     vectors = orient_eigenvectors(eigh(second_moment)[1], second_moment, total)  # [d, d]
     if directions == "as_printed":
         vectors = vectors.T
-    log_z = log_partition(rows(), vectors, opposite=directions == "symmetric")
+    log_z = _log_partition(rows(), vectors, opposite=directions == "symmetric")
     z = torch.exp(log_z - log_z.max())  # divided by max Z, which changes neither I1 nor I2
     i2 = (z.std(correction=0) / z.mean()).item()
     return z.min().item(), i2 * math.sqrt(len(z)) if directions == "as_printed" else i2
@@ -79,7 +75,7 @@ def orient_eigenvectors(vectors: Tensor, second_moment: Tensor, total: Tensor) -
     return vectors * torch.where(torch.where(orthogonal, largest_entries, dot_products) < 0, -1.0, 1.0)
 
 
-def log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = False) -> Tensor:
+def _log_partition(rows: Iterable[Tensor], vectors: Tensor, opposite: bool = False) -> Tensor:
     """Compute log Z(v) for each column v of ``vectors``, [d, m] float64, from the rows of W in batches [b, d].
 
     The result is [m] float64; with ``opposite`` it is [2 m], first for v, then for -v.

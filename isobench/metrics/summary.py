@@ -1,7 +1,4 @@
-"""All isotropy measures of vectors in batches: one pass for most of them, and one for each kind of I1 and I2.
-
-And the measures of vectors that need their classes.
-"""
+"""All isotropy measures of vectors in batches, and the measures of vectors that need their classes."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,9 +29,6 @@ def isotropy_summary(
     Returns:
         ``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``coordinate_share``, ``i1``,
         ``i2``; all NaN if an entry of a vector is not finite.
-
-    Raises:
-        ValueError: if there are no vectors, or ``rows`` gives fewer of them at its second call.
     """
     accumulator: IsotropyAccumulator | None = None
     for batch in rows():
@@ -52,14 +46,13 @@ def isotropy_summary(
     total_count = accumulator.count
     for suffix, kind in zip(suffixes, directions, strict=True):
         i1, i2 = partition_isotropy_of(
-            lambda: repeat_rows(rows, total_count), accumulator.second_moment, accumulator.total, kind
+            lambda: _repeat_rows(rows, total_count), accumulator.second_moment, accumulator.total, kind
         )
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary
 
 
-def repeat_rows(rows: Callable[[], Iterable[Array]], expected: int) -> Iterator[Tensor]:
-    """Yield the batches once more; raise ValueError if there are not as many vectors as before."""
+def _repeat_rows(rows: Callable[[], Iterable[Array]], expected: int) -> Iterator[Tensor]:
     count = 0
     for batch in rows():
         count += len(batch)
@@ -73,9 +66,6 @@ def class_summary(h: Array, labels: Array) -> dict[str, float]:
 
     The second is the accuracy of the best threshold on a single coordinate. Both are NaN if an entry of a vector is
     not finite.
-
-    Raises:
-        ValueError: if there are no vectors, or the number of labels differs from theirs.
     """
     h = as_tensor(h)
     if not bool(torch.isfinite(h).all()):

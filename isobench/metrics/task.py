@@ -22,14 +22,9 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def evaluate_predictions(names: list[str], labels: Any, predictions: Any) -> dict[str, float]:
-    """Compute the named metrics.
+    """Compute the named metrics (keys of METRIC_FUNCTIONS) of predictions [N] for the true classes or scores, [N].
 
     A correlation with a constant is NaN; F1 and Matthews' correlation are 0 where they are undefined, as in GLUE.
-
-    Args:
-        names: keys of METRIC_FUNCTIONS.
-        labels: true classes or scores, [N]; an array, a list or a tensor on the CPU, as the predictions.
-        predictions: predicted classes or scores, [N].
 
     Raises:
         ValueError: a name is not known, or labels and predictions have other shapes.

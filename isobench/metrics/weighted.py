@@ -38,15 +38,11 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
 
     Args:
         w: rows, [V, d].
-        weights: of the rows, [V], such as counts; they are divided by their sum.
+        weights: of the rows, [V], such as counts; they are divided by their sum. None is negative, one is above 0.
         k: for which EV_k, the explained variance of the top k components.
 
     Returns:
-        ``ev<k>`` for each k, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``,
-        ``coordinate_share``, and the two lengths whose ratio ``mean_ratio`` is: ``mean_norm``, ``average_norm``.
-
-    Raises:
-        ValueError: if there is no row, there is not one weight for each, one is negative or not finite, or all are 0.
+        The measures by name, and the two lengths whose ratio ``mean_ratio`` is: ``mean_norm``, ``average_norm``.
     """
     rows = as_vectors(w).detach()
     p = to_probabilities(weights, len(rows)).to(rows.device)
@@ -58,7 +54,7 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
     return {
         **{f"ev{n}": share for n, share in zip(k, explained_variance_of(values, list(k)), strict=True)},
         "isoscore": isoscore_of(covariance),
-        "average_cosine": average_weighted_cosine(rows, p),
+        "average_cosine": _average_weighted_cosine(rows, p),
         "effective_rank": effective_rank_of(values),
         "mean_ratio": mean_ratio_of(mean, average_norm),
         "coordinate_share": coordinate_share_of(covariance.diagonal()),
@@ -67,7 +63,7 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
     }
 
 
-def average_weighted_cosine(rows: Tensor, probabilities: Tensor) -> float:
+def _average_weighted_cosine(rows: Tensor, probabilities: Tensor) -> float:
     """Compute the mean cosine of two rows of a matrix [V, d] that are drawn independently and turn out different.
 
     It is (|s|^2 - q) / (P^2 - q), with s the sum of p_i u_i over the unit rows u_i, P the sum of their p_i, and q
@@ -96,15 +92,12 @@ def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, fl
 
     Args:
         counts: positive, descending, [N]; rank r is at index r - 1.
-        first: first rank used.
+        first: first rank used, from 1.
         last: last rank used; ranks above N are left out.
 
     Returns:
         The estimates by least squares and by maximum likelihood; NaN twice if there are fewer than two ranks, and NaN
         for a maximum-likelihood exponent above MAX_EXPONENT.
-
-    Raises:
-        ValueError: if counts are not positive and descending, or ``first`` is below 1.
     """
     from scipy.optimize import brentq  # slow to import
 
@@ -118,7 +111,6 @@ def zipf_exponents(counts: np.ndarray, first: int, last: int) -> tuple[float, fl
     observed_mean = np.average(log_ranks, weights=used_counts)
 
     def excess_mean_log_rank(s: float) -> float:
-        """Expected minus observed mean log rank; it falls as s grows."""
         weights = np.exp(-s * (log_ranks - log_ranks[0]))
         return float(np.average(log_ranks, weights=weights) - observed_mean)
 

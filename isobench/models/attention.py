@@ -36,11 +36,8 @@ def keep_masks_on_gpu() -> None:
 def make_sdpa_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
     """Build the mask of scaled dot-product attention; stands in for transformers' ``sdpa_mask``.
 
-    Args:
-        attention_mask: [b, T], 0 or False where a token is padding; None if none is.
-
-    Returns:
-        The mask, [b, 1, T, T], true where a token is read; None where every token is, and that is known.
+    ``attention_mask`` [b, T] is 0 at padding, None without any. The result [b, 1, T, T] is true where a token is
+    read, and None where every token is, and that is known.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -70,9 +67,7 @@ def _attend_in_groups(
     """Compute the attention of each group of sentences; stands in for transformers' ``sdpa_attention_forward``.
 
     Args:
-        query: [1, heads, N, d / heads].
-        key: like ``query``, or with fewer heads.
-        value: like ``key``.
+        query: [1, heads, N, d / heads]; key and value too, or with fewer heads.
         attention_mask: used only without a packing.
         packing: where the sentences are in the row of N tokens; None if the tokens are not packed.
         sliding_window: a token reads only tokens that are less than this far away; None if it reads all.
@@ -112,9 +107,8 @@ def make_group_mask(
 ) -> Tensor | None:
     """Make the mask of a group's attention, [b or 1, 1, T or 1, T], True where a token is read.
 
-    The result is None if attention needs no mask beside causality. ``mask`` [b, T] is False at padding. If
-    ``causal``, tokens never read padding, which comes last. With ``window`` tokens read only tokens less than this
-    far away.
+    It is None if attention needs no mask beside causality. ``mask`` [b, T] is False at padding. If ``causal``, tokens
+    never read padding, which comes last. With ``window`` tokens read only tokens less than this far away.
     """
     near = None
     if window is not None and length > window:
@@ -129,13 +123,11 @@ def make_group_mask(
 
 @torch.no_grad()
 def find_first_position(model: Any) -> int | None:
-    """Find out whether a model can read packed sentences, by comparing its output with that for padded ones.
+    """Return the number of a sentence's first position, 0 for most models; None if the model can't read packed
+    sentences.
 
-    Models that don't use transformers' attention interface can't, nor can those that take no positions. No list of
-    architectures is kept, because what a model computes is what counts.
-
-    Returns:
-        The number of a sentence's first position, 0 for most models; None if the model can't.
+    Its output is compared with that for padded ones. No list of architectures is kept, because what a model computes
+    is what counts: some don't use transformers' attention interface, others take no positions.
     """
     words = model.get_input_embeddings()
     if words is None or words.weight.is_meta or model.config._attn_implementation != "sdpa":

@@ -52,9 +52,6 @@ class CpuDropout(nn.Module):
 
     The rate is rounded to a multiple of 1/65,536, so it is off by at most 7.7e-6. What is kept is divided by 1 minus
     the rounded rate, so that the mean stays the same. A tensor on another device than the CPU gets torch's dropout.
-
-    Args:
-        p: probability of setting an element to 0.
     """
 
     def __init__(self, p: float, source: DropoutNumbers) -> None:
@@ -120,19 +117,13 @@ def replace_dropout(model: nn.Module, source: DropoutNumbers) -> int:
 def attend_with_dropout(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float, dropout: nn.Module
 ) -> Tensor:
-    """Compute scaled dot-product attention whose weights pass through a dropout module.
+    """Compute scaled dot-product attention whose weights pass through a dropout module: [b, heads, Q, dh].
 
     Args:
-        q: queries, [b, heads, Q, dh].
-        k: keys, [b, heads, T, dh].
-        v: values, [b, heads, T, dh].
+        q: queries, [b, heads, Q, dh]; keys and values are [b, heads, T, dh].
         mask: broadcasts to [b, heads, Q, T]: boolean, True where a token is read; or of q's type, added to the
             scores; or None if every token is read. A query that may read nothing gets the mean of all values.
         scaling: factor of the scores.
-        dropout: the module, such as a ``CpuDropout``.
-
-    Returns:
-        [b, heads, Q, dh].
     """
     exact = torch.promote_types(q.dtype, torch.float32)  # scores in half precision would be less exact than torch's
     with torch.autocast(q.device.type, enabled=False):

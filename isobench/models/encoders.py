@@ -163,11 +163,7 @@ def _read_dropout(config: Any) -> float:
 
 @dataclass
 class LoadedEncoderDecoder:
-    """An encoder-decoder.
-
-    ``dim``: the width of the decoder's states, which the output projection reads. ``max_positions``: its longest
-    input, in tokens. ``warnings``: for the run's record.
-    """
+    """An encoder-decoder; ``dim`` and ``max_positions`` are as in ``LoadedEncoder``, of the decoder's states."""
 
     model: Any
     dim: int
@@ -176,10 +172,7 @@ class LoadedEncoderDecoder:
 
 
 def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
-    """Load an ``AutoModelForSeq2SeqLM``, or make one from ``cfg.scratch``, whose vocabulary the tokenizer decides.
-
-    ``seed`` initialises weights that the checkpoint lacks, which ``warnings`` then name.
-    """
+    """Load an ``AutoModelForSeq2SeqLM``, or make one from ``cfg.scratch``, whose vocabulary the tokenizer decides."""
     torch.manual_seed(seed)
     with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as options:
         from transformers import AutoConfig, AutoModelForSeq2SeqLM
@@ -220,7 +213,6 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
 
 
 def _check_scratch_settings(scratch: dict[str, Any]) -> None:
-    """Raise UserError for a ``model_type`` that is no encoder-decoder, or a setting that its config doesn't have."""
     from transformers import AutoConfig
 
     if "model_type" not in scratch:

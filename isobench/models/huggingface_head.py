@@ -41,14 +41,10 @@ def find_huggingface_pooling(config: Any) -> str:
 
 
 def build_huggingface_head(config: Any, pretrained_pooler: nn.Module, classes: int) -> HeadParts:
-    """Build transformers' own head for an architecture and take it apart.
+    """Build transformers' own head for an architecture's config and take it apart; ``classes`` is 1 for a regression.
 
     Only the head gets memory and initial weights: the model around it is built without either, and dropped.
-
-    Args:
-        config: the encoder's transformers config.
-        pretrained_pooler: the encoder's pooler, for the architectures whose head reads it.
-        classes: number of classes, 1 for a regression.
+    ``pretrained_pooler``: the encoder's, for the architectures whose head reads it.
     """
     from transformers import AutoModelForSequenceClassification
 

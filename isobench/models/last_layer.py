@@ -52,13 +52,7 @@ def _bert_forward(
 ) -> Tensor:
     """Compute the layer's output for the first tokens; stands in for BertLayer.forward.
 
-    Args:
-        hidden_states: [b, T, d]; packed [1, N, d].
-        attention_mask: used only without a packing.
-        packing: where the B sentences are, if they are packed.
-
-    Returns:
-        [b, 1, d]; packed [1, B, d].
+    ``hidden_states``: [b, T, d] -> [b, 1, d]; packed [1, N, d] -> [1, B, d]. The mask is read only without a packing.
     """
     attention = self.attention.self
     first = _take_first_tokens(hidden_states, packing)

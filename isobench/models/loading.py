@@ -23,10 +23,10 @@ WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder
 
 @contextlib.contextmanager
 def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "") -> Iterator[dict[str, Any]]:
-    """Turn every error of loading from transformers into a UserError of one line.
+    """Turn every error of loading from transformers into a UserError of one line; yields options for
+    ``from_pretrained``.
 
-    It yields options for ``from_pretrained``. ``instead``: the encoder that the error suggests if the hub can't be
-    reached. ``hint``: what to try, added to errors of other kinds.
+    ``instead``: the encoder that the error suggests if the hub can't be reached. ``hint``: added to other errors.
     """
     on_hub = weights.find_encoder_source(cfg) == "hub"
     reachable = hub.is_reachable() if on_hub else True
@@ -65,7 +65,7 @@ def silence_transformers() -> None:
 
 
 def _find_damaged_file(folder: Path) -> str | None:
-    """Return a sentence on the first damaged file of an encoder's folder; None if there is none."""
+    """Describe the first damaged file of an encoder's folder; None if there is none."""
     from safetensors import SafetensorError, safe_open
 
     for file in (folder / name for name in OBJECT_FILES):
@@ -95,10 +95,7 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
 
 
 def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:
-    """Raise UserError if parameters have other shapes in the file of weights than config.json gives them.
-
-    ``mismatched``: for each such parameter its name, its shape in the file, and its shape in the model.
-    """
+    """Raise UserError if parameters (name, shape in the file, shape by config.json) have other shapes in the file."""
     if mismatched:
         name, theirs, ours = sorted(mismatched)[0]
         raise UserError(
@@ -111,17 +108,12 @@ def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any
 def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) -> list[str]:
     """Copy parameters that a safetensors file lacks from the file ``encoder.missing_from`` of the same checkpoint.
 
-    RoBERTa's safetensors files have no pooler. We expect the ``pytorch_model.bin`` beside them to have one, as it had
-    in 2021 (experiments/isobn/errata.md, 11). Programs that read ``pooler_output`` at that time used that pooler.
+    RoBERTa's safetensors files have no pooler. We expect the ``pytorch_model.bin`` beside them to have one, as it
+    had in 2021 (experiments/isobn/errata.md, 11). Programs that read ``pooler_output`` at that time used that
+    pooler.
 
-    Args:
-        cfg: the encoder's settings.
-        model: the transformers model, changed in place.
-        missing: names of the parameters to copy, as the model names them. The file may put the model's prefix, such
-            as ``roberta.``, before each.
-
-    Returns:
-        A note for the run's record that names the file and the parameters.
+    ``missing`` names the parameters as the model does; the file may put the model's prefix, such as ``roberta.``,
+    before each. Returns a note for the run's record.
     """
     stored = _read_parameters(cfg)
     for name in sorted(missing):
@@ -138,10 +130,7 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
 
 
 def _read_parameters(cfg: Encoder) -> Mapping[str, Any]:
-    """Read the file of ``encoder.missing_from``, in the encoder's folder or of its hub's commit.
-
-    A pickled checkpoint is read as data only: no code in it is run.
-    """
+    """Read the file of ``encoder.missing_from`` as data only: no code in a pickled checkpoint is run."""
     if weights.find_encoder_source(cfg) == "path":
         file = weights.require_missing_from_file(cfg)
     else:

@@ -17,8 +17,7 @@ class SentenceEncoder(nn.Module):
     Args:
         model: a transformers encoder or decoder without its pooler.
         pooling: ``pooler`` and ``cls`` take the first token, ``mean`` averages over tokens, ``last`` takes the last.
-        layer: the layer whose output is pooled: 0 is the embeddings, 1 the first layer, ...; None is the model's
-            output.
+        layer: the layer whose output is pooled: 0 is the embeddings, 1 the first layer; None is the model's output.
         first_token_only: the model's last layer computes each sentence's first token and no other.
         first_position: the number of a sentence's first position, if the model can read packed sentences.
     """
@@ -68,8 +67,7 @@ class SentenceEncoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor]]:
         """Compute the sentences' vectors, [b, d], and the states of their n tokens in each layer, [n, d].
 
-        The arguments are those of ``forward``; ``token_places`` [n] are found from the mask if None, for which a GPU
-        waits.
+        ``token_places`` [n] are found from the mask if None, for which a GPU waits.
         """
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
         output = self._run_model(input_ids, attention_mask, positions, packing, True, arguments)
@@ -95,7 +93,6 @@ class SentenceEncoder(nn.Module):
         all_layers: bool,
         arguments: dict[str, Tensor],
     ) -> Any:
-        """Return transformers' output for padded or packed sentences; ``all_layers``: with every layer's states."""
         if all_layers:
             arguments = {**arguments, "output_hidden_states": True}  # type: ignore[dict-item]
         if packing is not None and positions is not None and self.first_position is not None:
@@ -105,7 +102,6 @@ class SentenceEncoder(nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
 
     def _pool(self, output: Any, attention_mask: Tensor | None, packing: Packing | None) -> Tensor:
-        """Pool the chosen layer's states of transformers' output, packed or padded: [b, d]."""
         hidden = output.last_hidden_state if self.layer is None else output.hidden_states[self.layer]
         if packing is not None:
             return self._pool_row(hidden[0], packing)
@@ -123,7 +119,6 @@ class SentenceEncoder(nn.Module):
         return [self._pool_padded(states, attention_mask) for states in hidden]
 
     def _pool_padded(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Pool padded token vectors, [b, T, d] -> [b, d]."""
         if self.pooling in ("pooler", "cls"):
             return hidden[:, 0]
         if self.pooling == "mean":
@@ -133,7 +128,6 @@ class SentenceEncoder(nn.Module):
         return hidden[torch.arange(len(hidden), device=hidden.device), last]
 
     def _pool_row(self, hidden: Tensor, packing: Packing) -> Tensor:
-        """Pool the token vectors of packed sentences, [N, d] -> [b, d]."""
         if self.pooling in ("pooler", "cls"):
             return hidden if self.first_token_only else hidden.index_select(0, packing.first)
         return packing.average(hidden) if self.pooling == "mean" else hidden.index_select(0, packing.last)

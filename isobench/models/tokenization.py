@@ -101,10 +101,7 @@ def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
 
 
 def _load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
-    """Return a byte-level BPE tokenizer, as BART's, learned from the training set's sources and targets.
-
-    It is learned once and kept in the cache.
-    """
+    """Return a byte-level BPE tokenizer, as BART's, learned once from the training set's sources and targets."""
     from transformers import PreTrainedTokenizerFast
 
     task, encoder = cfg.task, cfg.encoder
@@ -139,7 +136,7 @@ def read_learned_tokenizer(file: Path) -> Any:
 
 
 def train_tokenizer(texts: Iterator[str], size: int, file: Path) -> None:
-    """Learn a byte-level BPE tokenizer of at most ``size`` tokens and write it to ``file``, whole or not at all."""
+    """Learn a byte-level BPE tokenizer of at most ``size`` tokens and write it to ``file``."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -37,7 +37,6 @@ def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
 
 
 def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
-    """Build a sentence classifier or regressor, and show the methods that ask for them the pretrained embeddings."""
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
     loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name)
@@ -58,14 +57,14 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
 
 
 def uses_cpu_dropout(cfg: Config) -> bool:
-    """Return whether this run's dropout uses isobench's random numbers (isobench/models/dropout.py) or torch's."""
+    """Return whether this run's dropout uses the random numbers of isobench/models/dropout.py, not torch's."""
     on_mps = cfg.trainer.accelerator in ("auto", "mps") and torch.backends.mps.is_available()
     on_cpu = not (uses_gpu(cfg) or on_mps)
     return choose_dropout(cfg) != "torch" and on_cpu
 
 
 def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
-    """Make the loaders of sentence batches for an encoder and its tokenizer."""
+    """Make the loaders of sentence batches."""
     fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
     packed = loaded.encoder.first_position is not None
     words = count_words(loaded.encoder.model)
@@ -82,7 +81,6 @@ def count_words(model: Any) -> int | None:
 
 
 def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
-    """Build an encoder-decoder for translation or summarisation, and show the methods that ask the decoder states."""
     tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
     loaded = encoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
     fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
@@ -104,7 +102,6 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
 
 
 def _check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
-    """Raise UserError if the methods' output is not as wide as the output embedding, ``dim``."""
     if chain.out_dim != dim:
         name = format_method_name(cfg.calibration)
         raise UserError(
@@ -124,8 +121,5 @@ def _count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
 
 
 def should_show_progress() -> bool:
-    """Return whether to show progress bars: only if stderr is a terminal.
-
-    In a sweep's worker process stderr is none: the sweep's own process shows the progress of all runs.
-    """
+    """Return whether to show progress bars: not in a sweep's worker, because the sweep itself shows all runs."""
     return sys.stderr.isatty()

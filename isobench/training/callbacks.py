@@ -17,10 +17,9 @@ from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 
 
 class EvaluationSchedule(Callback):
-    """Let the trainer evaluate after every so many epochs, and always after the last one.
+    """Let the trainer evaluate after every so many epochs (``evaluation.every``), and always after the last one.
 
     Lightning's own ``check_val_every_n_epoch`` can leave out the last epoch, so it is set anew for each epoch.
-    ``every``: ``evaluation.every`` of the config, a number of epochs or ``last``.
     """
 
     def __init__(self, every: Any, epochs: int) -> None:
@@ -31,7 +30,6 @@ class EvaluationSchedule(Callback):
         return epoch % self.every == 0 or epoch == self.epochs
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-        """Set the trainer for the epoch that begins, or that a resumed run goes on with."""
         never = self.epochs + 1  # no epoch's number can be divided by it
         trainer.check_val_every_n_epoch = 1 if self.includes(trainer.current_epoch + 1) else never
 
@@ -39,10 +37,7 @@ class EvaluationSchedule(Callback):
 
 
 def make_early_stopping(cfg: Config) -> list[Callback]:
-    """Make the callback that stops the run by ``optimization.patience``; none if that is null.
-
-    It stops at the first evaluation that comes ``patience`` epochs or more after the best one.
-    """
+    """Make the callback that stops ``optimization.patience`` epochs after the best one; none if that is null."""
     if cfg.optimization.patience is None:
         return []
     evaluations = math.ceil(cfg.optimization.patience / cfg.evaluation.every)
@@ -53,8 +48,7 @@ def make_early_stopping(cfg: Config) -> list[Callback]:
 class Stopwatch(Callback):
     """Measure the seconds spent in training steps and in evaluation, over all attempts at a run.
 
-    At every validation, log the throughput since the one before: ``train/examples_per_second`` and
-    ``train/tokens_per_second``.
+    At every validation, log ``train/examples_per_second`` and ``train/tokens_per_second`` since the one before.
     """
 
     def __init__(self) -> None:
@@ -74,11 +68,9 @@ class Stopwatch(Callback):
         return self.seconds_before + time.perf_counter() - self.started
 
     def on_train_start(self, *_: Any) -> None:
-        """Start timing the training steps."""
         self._mark = time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the times so far, for a checkpoint."""
         training = self.training_seconds + time.perf_counter() - self._mark
         return {
             "training": training,
@@ -88,17 +80,14 @@ class Stopwatch(Callback):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the times from a checkpoint."""
         self.training_seconds, self.evaluation_seconds = state["training"], state["evaluation"]
         self.examples, self.seconds_before = state["examples"], state["seconds"]
         self._logged = (self.training_seconds, self.examples)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: dict[str, Any], index: int) -> None:
-        """Count the batch's examples."""
         self.examples += len(batch["index"])
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Stop timing training and start timing evaluation; log the throughput."""
         now = time.perf_counter()
         self.training_seconds, self._mark = self.training_seconds + now - self._mark, now
         seconds, examples = self.training_seconds - self._logged[0], self.examples - self._logged[1]
@@ -109,16 +98,12 @@ class Stopwatch(Callback):
             self.log("train/tokens_per_second", length * examples / seconds)
 
     def on_validation_end(self, *_: Any) -> None:
-        """Stop timing evaluation and start timing training."""
         now = time.perf_counter()
         self.evaluation_seconds, self._mark = self.evaluation_seconds + now - self._mark, now
 
 
 def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> Cost:
-    """Build the record's cost: seconds over all attempts (of saving checkpoints: this one), throughput, peak memory.
-
-    ``train_loader`` counts the tokens; None if the run failed before it was built.
-    """
+    """Build the record's cost; ``train_loader`` counts the tokens, and is None if the run failed before."""
     lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
     tokens = stopwatch.timed_examples * float(lengths)
     return Cost(
@@ -135,8 +120,8 @@ def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, chec
 class ProgressReporter(Callback):
     """Report a run's progress to its heartbeat and, if ``show``, in a progress bar over all its optimiser steps.
 
-    Speed and time left are averages since training began in this process, evaluations included. A resumed run
-    prints where it goes on. On a GPU the loss is read only as often as it is checked, because reading makes it wait.
+    Speed and time left are averages since training began in this process, evaluations included. On a GPU the loss is
+    read only as often as it is checked, because reading makes it wait.
     """
 
     def __init__(self, heartbeat: Heartbeat, show: bool, name: str) -> None:
@@ -144,7 +129,6 @@ class ProgressReporter(Callback):
         self.bar: ProgressBar | None = None
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Say where a resumed run goes on, and show the bar."""
         step, steps = trainer.global_step, module.total_steps
         self._first_step, self._start_time = step, time.monotonic()
         self._newest_step = step
@@ -155,11 +139,9 @@ class ProgressReporter(Callback):
         self.heartbeat.report_training(step, steps)
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-        """Name the epoch in the bar."""
         self._label_bar(_format_epoch(trainer))
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Report the step, its loss where that is known without waiting, and the speed."""
         assert self.bar is not None
         step, loss = trainer.global_step, None
         has_stepped, self._newest_step = step > self._newest_step, step  # not so after a batch that only accumulates
@@ -171,21 +153,17 @@ class ProgressReporter(Callback):
         self.heartbeat.report_training(step, module.total_steps, loss, speed)
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """Report that the run is evaluating."""
         self.heartbeat.report_evaluating()
         self._evaluated = 0
 
     def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Show how many of the dev splits' batches are done."""
         self._evaluated += 1
         self._label_bar(f"{_format_epoch(trainer)}, evaluating {self._evaluated}/{sum(trainer.num_val_batches)}")
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """Show that training goes on."""
         self._label_bar(_format_epoch(trainer))
 
     def close(self) -> None:
-        """Remove the bar, also after an error."""
         if self.bar is not None:
             self.bar.close()
 

@@ -32,8 +32,8 @@ CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is 
 class CheckpointFiles(CheckpointIO):
     """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
 
-    Keeps the two newest. Writes a file whole or not at all, and its checksum at its end. Loads with ``weights_only``:
-    a file can't run code. The run's key is in every checkpoint; one with another key is not used.
+    Each has the run's key in it and a checksum at its end. They are loaded with ``weights_only``: a file can't run
+    code.
     """
 
     def __init__(self, run_folder: Path, key: str) -> None:
@@ -45,10 +45,7 @@ class CheckpointFiles(CheckpointIO):
         return sorted(self.folder.glob("step-*.ckpt"))
 
     def load_newest(self) -> str | None:
-        """Load the newest checkpoint that can be read and is of this run; rename the ones that can't be used.
-
-        Returns its path, for Lightning's ``ckpt_path``; None if there is none.
-        """
+        """Load the newest intact checkpoint of this run and return its path; rename those that can't be used."""
         files = self.list_files()
         for file in reversed(files):
             try:
@@ -69,7 +66,6 @@ class CheckpointFiles(CheckpointIO):
         return None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write a checkpoint and delete all but the newest; Lightning calls it."""
         checkpoint["run"] = self.key
         file = Path(path)
         with write_whole(file) as temporary:
@@ -81,17 +77,15 @@ class CheckpointFiles(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Return the checkpoint that ``load_newest`` has read already; Lightning calls it."""
+        """Return what ``load_newest`` has read already."""
         assert self._loaded is not None
         loaded, self._loaded = self._loaded, None
         return loaded
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Delete a checkpoint; Lightning calls it."""
         Path(path).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
-        """Delete the folder of checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -102,16 +96,11 @@ class Checkpointer(Callback):
     the states of all random generators and, between two optimiser steps, the accumulated gradients.
 
     No checkpoint is saved on an epoch's last batch: Lightning would take the epoch for finished and skip its
-    evaluation. The save then happens on the next batch. If a signal stops a long evaluation, the resumed run trains
-    again on the batches since the last checkpoint.
+    evaluation. A save or a signal then waits for the next batch. If a signal stops a long evaluation, the resumed run
+    trains again on the batches since the last checkpoint.
 
     Args:
-        settings: ``checkpoint`` of the config.
-        files: writes and reads the checkpoints.
-        sampler: the training data's, whose position is restored.
         batch_size: in examples; with it the position in the epoch is found again.
-        watch: remembers signals that the process received.
-        evaluations: tells after which epochs the run is evaluated.
         long_evaluation: evaluations take long: save just before each, and let a signal stop them.
     """
 
@@ -134,7 +123,6 @@ class Checkpointer(Callback):
         self._batches = 0
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Take over signals from Lightning; on resume, restore data position, random states and gradients."""
         self.watch.start()
         if self._restored is not None:
             self.sampler.skip(self._restored["batches"] * self.batch_size)
@@ -146,11 +134,6 @@ class Checkpointer(Callback):
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Save if a checkpoint is due, a long evaluation comes next, or a signal arrived; then obey the signal.
-
-        Skip an epoch's last batch: a save or a signal waits for the next batch. If epochs have only one batch,
-        nothing is ever saved, and a signal is obeyed at once.
-        """
         if trainer.is_last_batch:
             if trainer.num_training_batches == 1:
                 self.watch.raise_if_signalled()
@@ -164,26 +147,21 @@ class Checkpointer(Callback):
         self.watch.raise_if_signalled()
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        """Add the gradients accumulated for an optimiser step that is yet to come."""
         if self._batches % trainer.accumulate_grad_batches:
             accumulated = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
             checkpoint["gradients"] = accumulated
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        """Keep the saved gradients until training starts."""
         self._gradients = checkpoint.get("gradients", {})
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        """Stop a long evaluation if a signal arrived: its end might come too late to save anything."""
         if self.long_evaluation:
             self.watch.raise_if_signalled()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what to save beside Lightning's own state: batches done in this epoch, and the random states."""
         return {"batches": self._batches, "random": _get_random_states()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep the saved state until training starts."""
         self._restored = state
 
     def _is_save_due(self, step: int) -> bool:
@@ -207,7 +185,7 @@ class Checkpointer(Callback):
 
 
 def _get_random_states() -> dict[str, Any]:
-    """Return the states of Python's, NumPy's and torch's global random generators, as tensors and plain values."""
+    """Return the states of all global random generators, in types that ``weights_only`` loads."""
     name, keys, *rest = np.random.get_state()
     states = {
         "python": random.getstate(),
@@ -221,7 +199,7 @@ def _get_random_states() -> dict[str, Any]:
 
 
 def _set_random_states(states: dict[str, Any]) -> None:
-    """Restore the states that ``_get_random_states`` returned; CUDA's only if the number of GPUs is the same."""
+    """Restore the states; CUDA's only if the number of GPUs is the same."""
     name, keys, *rest = states["numpy"]
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))

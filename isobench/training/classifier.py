@@ -17,10 +17,7 @@ from isobench.training.fine_tuned import FineTuningModule
 
 
 class Classifier(FineTuningModule):
-    """Classify sentences, or score them, by a linear classifier (``head``) on calibrated sentence embeddings.
-
-    ``total_steps``: optimiser steps of the whole run.
-    """
+    """Classify sentences, or score them, by a linear classifier (``head``) on calibrated sentence embeddings."""
 
     def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
         super().__init__(cfg, chain, total_steps)
@@ -29,11 +26,11 @@ class Classifier(FineTuningModule):
         self.encoder = loaded.encoder
         if chain.reads_token_states:
             self.encoder.compute_all_tokens()
-        parts = build_head(cfg.head, loaded, chain.out_dim, classes)
+        parts = _build_head(cfg.head, loaded, chain.out_dim, classes)
         self.pooler, self.dropout, self.head = parts.pooler, parts.dropout, parts.classifier
 
     def encode(self, batch: dict[str, Any]) -> Tensor:
-        """Compute a batch's sentence vectors before the pooler, [B, d], chunk by chunk, in the batch's order."""
+        """Compute a batch's sentence vectors before the pooler, [B, d], in the batch's order."""
         return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
 
     def encode_with_tokens(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -42,11 +39,10 @@ class Classifier(FineTuningModule):
         return torch.cat(vectors)[batch["restore"]], torch.cat([layer for layers in states for layer in layers])
 
     def embed(self, batch: dict[str, Any]) -> Tensor:
-        """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them, in the batch's order."""
+        """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them."""
         return self.chain(self.encode(batch), self.pooler)[0]
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Compute the loss of a batch: the task's, plus the methods' penalties, regularisers and own objectives."""
         token_states = None
         if self.chain.reads_token_states:
             vectors, token_states = self.encode_with_tokens(batch)
@@ -68,21 +64,16 @@ class Classifier(FineTuningModule):
         return nn.functional.cross_entropy(logits, labels)
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the predictions of the epoch before."""
         self.collected_logits: dict[int, list[tuple[Tensor, ...]]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
-        """Collect a batch's example numbers and logits.
-
-        Returns the calibrated embeddings, [B, d], for the isotropy callback, if the batch is of the first dev split.
-        """
+        """Collect a batch's logits; return calibrated embeddings [B, d], of the first dev split, for the monitors."""
         h = self.embed(batch)
         row = (batch["index"], self.head(self.dropout(h)).float())
         self.collected_logits.setdefault(dataloader_idx, []).append(row)
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
-        """Score the collected predictions of every dev split, keep those of the test split, and record the epoch."""
         self._raise_if_non_finite()
         task = self.cfg.task
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
@@ -106,10 +97,10 @@ class Classifier(FineTuningModule):
         self.record_epoch(scores, outputs)
 
 
-def build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> HeadParts:
+def _build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> HeadParts:
     """Build the head that reads a loaded encoder's vectors; its random weights come from torch's global generator.
 
-    ``dim``: width of the calibrated vectors that the classifier reads. ``classes``: 1 for a regression.
+    ``dim``: width of the calibrated vectors. ``classes``: 1 for a regression.
     """
     if head.name == "huggingface":
         if dim != loaded.dim:

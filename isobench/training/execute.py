@@ -26,13 +26,8 @@ EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; B
 def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Run | None]:
     """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
 
-    Args:
-        position: printed before the outcome, such as the run's place in a sweep.
-        since: seconds since the epoch; with ``retry_failed``, failures before it are tried again. Default: the
-            command's start.
-
-    Returns:
-        The exit code, and the run's row with its record; None in its place if an error kept the run from starting.
+    With ``retry_failed``, failures before ``since`` (seconds since the epoch; by default the command's start) are
+    tried again. Returns the exit code and the run; None in its place if an error kept it from starting.
 
     Raises:
         StorageError: the result can't be written; no other run of the sweep could keep its own either.
@@ -58,7 +53,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
 
 
 def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
-    """Validate a run's config and train, unless it has a record; returns its row, and whether it had one."""
+    """Validate a run's config and train, unless it has a record; returns the run, and whether it had one."""
     cfg = complete_config(cfg)
     validate_config(cfg)
     identity = identify(cfg)
@@ -78,7 +73,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
 
 
 def check_export_folder(cfg: Config) -> None:
-    """Raise UserError if ``checkpoint.export`` is not a folder that can hold models; called before any training."""
+    """Raise UserError if ``checkpoint.export`` is not a folder that can hold models."""
     if cfg.checkpoint.export is None:
         return
     folder = Path(cfg.checkpoint.export).expanduser()
@@ -112,9 +107,9 @@ def _describe_further_files(run: Run) -> Iterator[str]:
 
 
 def _describe_export(export: str, run: Run) -> str:
-    """Write a line on where a run's model was exported to, and on the parts of it that transformers doesn't load.
+    """Say where a run's model was exported to, and which files beside it hold what transformers doesn't load.
 
-    There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set; the line says so.
+    There is no exported model if the reported epoch had ended before ``checkpoint.export`` was set.
     """
     folder = find_export_folder(export, run.folder.key)
     reported = run.record.best.epoch if run.record and run.record.best else None
@@ -152,10 +147,7 @@ def print_missing_exports(runs: Iterable[Run]) -> None:
 
 
 def choose_exit_code(runs: list[Run], *codes: int) -> int:
-    """Return the gravest of some exit codes and the one that these runs' records stand for.
-
-    From the gravest: a user error, a failed run, a run that another process is running, done.
-    """
+    """Return the gravest of some exit codes and the one that these runs' records stand for."""
     failed = any(run.record is not None and run.record.status == "failed" for run in runs)
     all_codes = {*codes, EXIT_FAILED if failed else EXIT_DONE}
     return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in all_codes)

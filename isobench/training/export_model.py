@@ -42,7 +42,7 @@ HEAD_FILE, CALIBRATION_FILE = "head.safetensors", "calibration.safetensors"
 LIKE_ISOBN = (*WITH_OWN_POOLER, *(name for name in WITH_DENSE_LAYER if name != "electra"))
 
 
-class Exporter(Callback):
+class _Exporter(Callback):
     """Export the model after each evaluation whose epoch is the reported one so far.
 
     So the folder always holds the reported epoch, also when an interrupted run goes on.
@@ -52,7 +52,6 @@ class Exporter(Callback):
         self.cfg, self.key, self.tokenizer, self.folder = cfg, key, tokenizer, folder
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """Export; Lightning calls it after the module has recorded the epoch."""
         if module.best is None or module.best.epoch.epoch != trainer.current_epoch + 1:
             return
         new = self.folder.with_name(f".{self.folder.name}.new")
@@ -77,7 +76,7 @@ def explain_export_errors(folder: Path) -> Iterator[None]:
 
 
 def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
-    """Make the callback that exports the run's model; an empty list without ``checkpoint.export``."""
+    """Make the callback that exports the run's model; none without ``checkpoint.export``."""
     if cfg.checkpoint.export is None:
         return []
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
@@ -86,7 +85,7 @@ def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder.parent):
             pass
-    return [Exporter(cfg, identity.key, tokenizer, folder)]
+    return [_Exporter(cfg, identity.key, tokenizer, folder)]
 
 
 def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, about: dict[str, Any]) -> None:

@@ -32,7 +32,6 @@ class FineTuningModule(pl.LightningModule):
 
     ``history`` holds an entry for every evaluated epoch, ``best`` the reported epoch's entry and outputs. Callbacks
     put their measures of an epoch into ``observed``, from where they go into the epoch's entry.
-    ``total_steps``: optimiser steps of the whole run.
     """
 
     bad_step: Tensor
@@ -48,20 +47,16 @@ class FineTuningModule(pl.LightningModule):
         self.register_buffer("bad_step", torch.tensor(-1), persistent=False)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Return for each name a function that returns the matrix, [V, d].
-
-        A penalty can act on these matrices, and their isotropy is measured.
-        """
+        """Return functions by name that return matrices [V, d]: penalties act on them, and monitors measure them."""
         raise NotImplementedError
 
     def compute_total_loss(
         self, loss: Tensor, method_inputs: list[Tensor], index: int, token_states: Tensor | None = None
     ) -> Tensor:
-        """Add the methods' penalties, regularisers and own objectives to the task's loss; check and log the sum.
+        """Add the methods' losses to the task's; check and log the sum, and weight it for gradient accumulation.
 
-        Return the sum, weighted for gradient accumulation. ``method_inputs``: the embeddings that each method
-        received, as the chain returned them. ``token_states``: states of all tokens in all layers, [M, d], if a
-        method reads them.
+        ``method_inputs``: the embeddings that each method received, as the chain returned them. ``token_states``:
+        states of all tokens in all layers, [M, d], if a method reads them.
         """
         for method_loss in self.chain.losses(method_inputs, self.matrices(), token_states):
             loss = loss + method_loss
@@ -70,7 +65,6 @@ class FineTuningModule(pl.LightningModule):
         return loss * self._accumulation_weight(index)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Log the learning rate and the gradient's norm before clipping, only on the steps that the trainer logs."""
         if self.logger is None or (self.global_step + 1) % self.trainer.log_every_n_steps:
             return
         self.log("train/lr", optimizer.param_groups[0]["lr"])
@@ -102,15 +96,13 @@ class FineTuningModule(pl.LightningModule):
             raise RunFailure("non_finite_loss", f"the loss is not finite at step {step}", step)
 
     def on_train_epoch_end(self) -> None:
-        """Check the loss before the epoch is recorded, whatever the interval between checks."""
         self._raise_if_non_finite()
 
     def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
         """Append an epoch to the history, keep its outputs if it is the reported one so far, and log its scores.
 
-        Args:
-            scores: dev split -> its metrics, and ``constant_predictor``.
-            outputs: dev split -> name -> values to write for each of its N examples, arrays or lists.
+        ``scores``: dev split -> its metrics, and ``constant_predictor``. ``outputs``: dev split -> name -> values to
+        write for each of its N examples.
         """
         splits = self.cfg.task.evaluated
         decides = HELD_OUT if HELD_OUT in scores else splits[0]
@@ -135,7 +127,6 @@ class FineTuningModule(pl.LightningModule):
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the history, the reported epoch's outputs and the state of dropout's generator to a checkpoint."""
         checkpoint["lanes"] = self.dropout_numbers.get_state() if self.dropout_numbers else None
         checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
         checkpoint["best"] = {}
@@ -150,7 +141,6 @@ class FineTuningModule(pl.LightningModule):
             checkpoint["best"] = {"epoch": self.best.epoch.model_dump(exclude_unset=True), "outputs": outputs}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore from a checkpoint what ``on_save_checkpoint`` added."""
         if self.dropout_numbers and checkpoint["lanes"]:
             self.dropout_numbers.set_state(checkpoint["lanes"])
         elif bool(self.dropout_numbers) != bool(checkpoint["lanes"]):
@@ -162,10 +152,7 @@ class FineTuningModule(pl.LightningModule):
             self.best = ReportedEpoch(Epoch.model_validate(best["epoch"]), best["outputs"])
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Make AdamW, without weight decay on biases and norms, and the learning-rate schedule.
-
-        Methods that bring parameter groups of their own keep those groups' settings.
-        """
+        """Make AdamW, without weight decay on biases and norms, and the schedule; methods add their own groups."""
         o = self.cfg.optimization
         method_groups = self.chain.parameter_groups()
         grouped = {id(p) for group in method_groups for p in group["params"]}
@@ -196,7 +183,6 @@ class LearningRateSchedule:
         self.end = END_LR / o.lr if polynomial else 0.0
 
     def __call__(self, step: int) -> float:
-        """Return the factor for the optimiser step that follows ``step`` earlier ones."""
         if step < self.warmup_steps:
             return step / self.warmup_steps
         if self.constant:

@@ -39,27 +39,25 @@ def fused_cross_entropy(
         RuntimeError: in the backward pass, if it is the second one, or has ``create_graph=True``.
     """
     if not torch.is_grad_enabled():
-        return compute_loss_and_gradients(states, weight, bias, labels, smoothing, (False, False, False))[0]
-    total: Tensor = FusedCrossEntropy.apply(states, weight, bias, labels, smoothing)
+        return _compute_loss_and_gradients(states, weight, bias, labels, smoothing, (False, False, False))[0]
+    total: Tensor = _FusedCrossEntropy.apply(states, weight, bias, labels, smoothing)
     return total
 
 
-class FusedCrossEntropy(torch.autograd.Function):
+class _FusedCrossEntropy(torch.autograd.Function):
     """The summed cross-entropy, with gradients for the states [N, d], the output embedding [V, d] and a bias [V]."""
 
     @staticmethod
     def forward(
         ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> Tensor:
-        """Compute the sum, a scalar, and keep the gradients for ``backward``."""
-        total, ctx.gradients = compute_loss_and_gradients(
+        total, ctx.gradients = _compute_loss_and_gradients(
             states, weight, bias, labels, smoothing, ctx.needs_input_grad[:3]
         )
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Multiply the kept gradients by that of the sum, in place, and hand them out."""
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the fused cross-entropy has no second derivative: "
@@ -72,7 +70,7 @@ class FusedCrossEntropy(torch.autograd.Function):
 
 
 @torch.no_grad()
-def compute_loss_and_gradients(
+def _compute_loss_and_gradients(
     states: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -82,14 +80,13 @@ def compute_loss_and_gradients(
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Compute the summed cross-entropy and its gradients, a chunk of tokens at a time; see ``fused_cross_entropy``.
 
-    ``needed``: whether the gradient of the states, of the weight, of the bias is needed; the others are None. Each
-    gradient has its tensor's shape and type.
+    ``needed``: whether the gradient of the states, of the weight, of the bias is needed; the others are None.
     """
     grad_states = torch.empty_like(states) if needed[0] else None
     grad_weight = torch.zeros_like(weight) if needed[1] else None
     grad_bias = torch.zeros_like(bias) if bias is not None and needed[2] else None
     device = states.device.type
-    chunk_tokens = choose_chunk_tokens(len(states), len(weight))
+    chunk_tokens = _choose_chunk_tokens(len(states), len(weight))
     is_autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if is_autocast else states.dtype
     with torch.autocast(device, enabled=False):
@@ -102,8 +99,8 @@ def compute_loss_and_gradients(
             targets = torch.where(counts, labels[chunk, None], 0)
             h = torch.where(counts, states[chunk].to(dtype), 0)  # so ignored tokens don't reach W's gradient
             logits = buffer[: len(h)]  # [n, V]
-            write_logits(logits, h, w, b)
-            losses = replace_by_gradients(logits, targets, smoothing)
+            _write_logits(logits, h, w, b)
+            losses = _replace_by_gradients(logits, targets, smoothing)
             total += torch.where(counts, losses, 0).sum()
             if grad_bias is not None:
                 grad_bias += logits.T @ counts[:, 0].to(logits.dtype)
@@ -111,17 +108,16 @@ def compute_loss_and_gradients(
             if grad_states is not None:
                 grad_states[chunk] = torch.where(counts, gradients @ w, 0)
             if grad_weight is not None:
-                add_product(grad_weight, gradients.T, h)
+                _add_product(grad_weight, gradients.T, h)
     return total, [grad_states, grad_weight, grad_bias]
 
 
-def choose_chunk_tokens(tokens: int, words: int) -> int:
-    """Choose how many tokens make a chunk, so that the chunks are of nearly the same size."""
+def _choose_chunk_tokens(tokens: int, words: int) -> int:
     chunks = math.ceil(tokens / max(LEAST_CHUNK_TOKENS, CHUNK_LOGITS // words))
     return math.ceil(tokens / max(chunks, 1)) or 1
 
 
-def write_logits(logits: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _write_logits(logits: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Write h W^T + bias into ``logits`` [n, V], also where h [n, d], W [V, d] and bias [V] have less precision."""
     if logits.dtype != h.dtype:
         logits.copy_(torch.nn.functional.linear(h, weight, bias))
@@ -131,7 +127,7 @@ def write_logits(logits: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None)
         torch.addmm(bias, h, weight.T, out=logits)
 
 
-def replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+def _replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     """Return each token's cross-entropy, [n, 1], and overwrite its logits [n, V] with the loss's gradient for them.
 
     With p the softmax of the logits and q = (1 - smoothing) onehot(target) + smoothing / V, the loss is
@@ -150,7 +146,7 @@ def replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> T
     return sums.log() - expected
 
 
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add the product of two matrices to a third, in place, also where they have less precision than it."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)

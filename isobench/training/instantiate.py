@@ -30,7 +30,7 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
     only then. A method from elsewhere is not made here, because it may need the right width or much time: its class
     is imported, and its settings must be parameters of it.
 
-    ``configs``: the ``calibration`` of each run. ``generates``: the runs' tasks are translation or summarisation.
+    ``configs``: the ``calibration`` of each run. ``generates``: the tasks are translation or summarisation.
     """
     parts = {repr(part): part for config in configs for part in split_chain(config)}
     for part in parts.values():
@@ -44,7 +44,6 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
 
 
 def _check_signature(config: dict[str, Any]) -> None:
-    """Import a user's own method, and raise UserError unless it takes the settings of its config."""
     target = config["_target_"]
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS and key[0] != "_"}
     try:
@@ -83,10 +82,7 @@ def _advise_on_import(target: str) -> str:
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
-    """Make the chain of methods that a config describes, for embeddings of width ``dim``.
-
-    ``config``: a method's settings; under ``then`` the next method's, if there are several.
-    """
+    """Make the chain of methods that a config describes (``then``: the next one), for embeddings of width ``dim``."""
     placed: list[Link] = []
     width = dim
     for place in ("before_pooler", "after_pooler"):
@@ -130,17 +126,14 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
 
 
 def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
-    """Raise UserError, which names the setting, unless each setting has the type that isobench's class declares.
-
-    The user's own classes are not checked, because their type hints may be loose.
-    """
+    """Check settings by the type hints of isobench's class; those of a user's class may be loose."""
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
         check_values("", settings, read_hints(method.__init__))  # type: ignore[misc]
 
 
 def _find_broken_rule(calibration: Calibration) -> str | None:
-    """Return a text on the rule for a method's attributes that a user's own method breaks; None if it breaks none."""
+    """Say which rule for a method's attributes a user's own method breaks; None if it breaks none."""
     width = getattr(calibration, "out_dim", None)
     if type(width) is not int or width < 1:
         return f"has out_dim={width}: call super().__init__(dim); if you set self.out_dim, set it to a width"
@@ -153,7 +146,7 @@ def _find_broken_rule(calibration: Calibration) -> str | None:
 
 
 def _explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
-    """Write which settings are nearest to one that a class doesn't have; None if the error has another cause."""
+    """Name the settings nearest to one that a class doesn't have; None if the error has another cause."""
     match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if not match or match[1] not in settings:
         return None

@@ -38,8 +38,7 @@ class IsotropyMonitor(Callback):
 
     Args:
         curve: largest k of the EV_k curve.
-        conventions: which directions I1 and I2 are computed over (``partition_isotropy``): the first for every
-            matrix, the others for the head alone.
+        conventions: directions of I1 and I2 (``partition_isotropy``): the first for every matrix, all for the head.
     """
 
     def __init__(self, curve: int = 50, conventions: Sequence[DirectionKind] = DEFAULT_CONVENTIONS) -> None:
@@ -50,28 +49,23 @@ class IsotropyMonitor(Callback):
         self._classes: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the curves so far and their epochs, for a checkpoint."""
         return {"curves": self.curves, "epochs": self.epochs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the curves and their epochs from a checkpoint."""
         self.curves, self.epochs = state["curves"], state["epochs"]
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Forget the embeddings and classes of the validation before."""
         self._batches, self._classes = [], []
 
     def on_validation_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
     ) -> None:
-        """Keep the batch's embeddings, because I1 and I2 need two passes over them, and its classes."""
         if isinstance(outputs, dict) and "embedding" in outputs:
             self._batches.append(outputs["embedding"].detach())
             self._classes.append(_extract_classes(batch, outputs["embedding"]))
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Measure the isotropy of embeddings and matrices, log it and store it in the module."""
         if trainer.sanity_checking:
             return
         matrices = {name: get() for name, get in module.matrices().items()}
@@ -115,7 +109,7 @@ def _extract_classes(batch: Any, embeddings: Tensor) -> Tensor:
 
 
 def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
-    """Collect the batches of all DDP processes, in the order of the processes; without DDP return them unchanged."""
+    """Collect the batches of all DDP processes, in the order of the processes."""
     dist = torch.distributed
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return list(batches)
@@ -125,10 +119,7 @@ def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
 
 
 def build_monitors(cfg: Config) -> list[Callback]:
-    """Make the callbacks that measure: isotropy always, and those that the config's ``monitors`` adds.
-
-    ``monitors.isotropy`` replaces the default isotropy callback.
-    """
+    """Make the callbacks that measure: isotropy, and ``monitors``, one of which may replace ``isotropy``."""
     callbacks: dict[str, Callback] = {
         "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if cfg.task.generation else DEFAULT_CONVENTIONS)
     }

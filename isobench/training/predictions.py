@@ -17,7 +17,7 @@ def write_hypotheses(file: Path, outputs: dict[str, dict[str, list[str]]]) -> Pr
         split: {"reference": output["references"], "hypothesis": output["hypotheses"]}
         for split, output in outputs.items()
     }
-    return write_examples(file, columns)
+    return _write_examples(file, columns)
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> Predictions:
@@ -33,14 +33,11 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, np.ndarray]]) -> 
         }
         for split, output in outputs.items()
     }
-    return write_examples(file, columns)
+    return _write_examples(file, columns)
 
 
-def write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
-    """Write columns of examples as Parquet, whole or not at all, after the columns ``split`` and ``index``.
-
-    ``outputs``: dev split -> column -> a value for each example. Returns the file's name and sha256, for the record.
-    """
+def _write_examples(file: Path, outputs: dict[str, dict[str, list[Any]]]) -> Predictions:
+    """Write columns of examples, dev split -> column -> values [N], after the columns ``split`` and ``index``."""
     columns: dict[str, list[Any]] = {"split": [], "index": []}
     for split, output in outputs.items():
         count = len(next(iter(output.values())))

@@ -41,7 +41,7 @@ SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
 def find_prepared_once(chain: Chain) -> list[int]:
-    """Find the positions of the methods that are prepared once before training, not at the start of every epoch."""
+    """Find the positions of the methods that are prepared before training, not at the start of every epoch."""
     return [
         position
         for position, calibration in enumerate(chain)
@@ -63,8 +63,7 @@ def load_pretrained_embeddings(
 ) -> Tensor:
     """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
-    They are read from ``data.cache``, or computed and kept there. Their file name is a hash of all that decides them:
-    data, weights, tokenizer, settings, torch's version and the device.
+    They are read from ``data.cache``, or computed and kept there under a hash of all that decides them.
     """
     e, encoder = cfg.encoder, loaded.encoder
     settings = [encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only]
@@ -94,7 +93,6 @@ def load_pretrained_embeddings(
 
 
 def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
-    """Read cached vectors; None if the file is absent, damaged or of another shape or type."""
     try:
         require_checksum(file)
         array = np.load(file, mmap_mode="c")
@@ -147,8 +145,8 @@ class EpochSamples(Callback):
     """Call ``prepare`` of the methods with an ``epoch_sample`` at the start of every epoch.
 
     The vectors come from the model as it is then, in evaluation mode: dropout draws no random numbers, and the order
-    of the training examples stays. A run that goes on within an epoch takes no new sample: what a method keeps of it
-    is in the checkpoint.
+    of the training examples stays. A run that goes on within an epoch takes no new sample (Lightning doesn't call the
+    hook): what a method keeps of it is in the checkpoint.
     """
 
     def __init__(self, loaders: Loaders | PairLoaders) -> None:
@@ -156,7 +154,6 @@ class EpochSamples(Callback):
 
     @torch.no_grad()
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-        """Prepare the methods. Lightning does not call this when a run goes on within an epoch."""
         pooler = module.pooler if isinstance(module, Classifier) else IDENTITY_POOLER
         for position, calibration in enumerate(module.chain):
             if calibration.epoch_sample:

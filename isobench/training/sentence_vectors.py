@@ -32,7 +32,7 @@ Layer = int | None  # as encoder.layer: null is the model's output
 
 @dataclass
 class SentenceVectors:
-    """The vectors of N sentences, [N, d] float32; how many were as long as the encoder's longest input; their key.
+    """The vectors of N sentences, [N, d] float32; ``cut``: how many were as long as the encoder's longest input.
 
     ``key`` identifies the vectors: sentences, weights, settings.
     """
@@ -45,9 +45,7 @@ class SentenceVectors:
 class FrozenEncoder:
     """A pretrained encoder whose weights stay as they are; it is loaded only for vectors that are not in the cache.
 
-    Args:
-        cfg: the config; ``encoder.pooling`` must be cls, mean or last.
-        layers: the layers whose vectors will be asked for.
+    ``encoder.pooling`` must be cls, mean or last. ``layers``: the layers whose vectors will be asked for.
     """
 
     def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
@@ -61,12 +59,10 @@ class FrozenEncoder:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The encoder's tokenizer."""
         return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
-        """The encoder in evaluation mode; UserError if its checkpoint lacks weights."""
         seed = resolve_seeds(self.cfg)["init"]
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, all_tokens=True)
         if loaded.init_seed is not None:
@@ -108,7 +104,6 @@ class FrozenEncoder:
 
     @torch.no_grad()
     def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:
-        """Compute the vectors of different sentences: layer -> the arrays that the cache keeps."""
         longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
         examples = Examples([sentences], np.zeros(len(sentences), np.float32))
         tokens = tokenise_examples(examples, self.tokenizer, longest)

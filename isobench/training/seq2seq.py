@@ -129,10 +129,7 @@ class WordLookup:
 
 
 class Seq2Seq(FineTuningModule):
-    """Translate or summarise with an encoder-decoder whose decoder states are calibrated.
-
-    ``total_steps``: optimiser steps of the whole run.
-    """
+    """Translate or summarise with an encoder-decoder whose decoder states are calibrated."""
 
     def __init__(
         self, cfg: Config, loaded: LoadedEncoderDecoder, chain: Chain, loaders: PairLoaders, total_steps: int
@@ -142,7 +139,7 @@ class Seq2Seq(FineTuningModule):
         self.projection = CalibratedProjection(loaded.model, chain)
         self.words = WordLookup(loaded.model)
         self.tokenizer, self.references = loaders.tokenizer, loaders.references
-        self.generation_config = build_generation_config(cfg, loaded, loaders)
+        self.generation_config = _build_generation_config(cfg, loaded, loaders)
         self.state_stride = 1 + int(loaders.dev_tokens[0].targets.lengths.sum()) // MAX_MEASURED_STATES
         self.search_in_bf16 = uses_gpu(cfg) and torch.cuda.is_bf16_supported()
         self.smoothing = cfg.optimization.label_smoothing or 0.0
@@ -170,31 +167,26 @@ class Seq2Seq(FineTuningModule):
         return torch.cat(states), torch.cat(labels)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
-        """Compute the loss of a batch: cross-entropy per target token, plus what the methods add to it."""
         states, labels = self.compute_decoder_states(batch)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
         loss = self.projection.sum_losses(h, labels, self.smoothing) / len(labels)
         return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Return a function for ``head``, the output embedding, and ``vocabulary``, the input embedding, [V, d] each.
-
-        They are the same parameter where the two are tied.
-        """
+        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
         return {
             "head": lambda: self.projection.linear.weight,
             "vocabulary": lambda: self.model.get_input_embeddings().weight,
         }
 
     def on_validation_epoch_start(self) -> None:
-        """Forget the hypotheses and losses of the epoch before."""
         self.hypotheses: dict[int, dict[int, str]] = {}
         self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Collect a batch's teacher-forced loss and its hypotheses.
 
-        Returns every ``state_stride``-th calibrated state, for the isotropy callback, if of the first dev split.
+        Returns every ``state_stride``-th calibrated state of the first dev split, for the monitors.
         """
         states, labels = self.compute_decoder_states(batch)
         h = self.chain(states, IDENTITY_POOLER)[0]
@@ -206,7 +198,6 @@ class Seq2Seq(FineTuningModule):
 
     @torch.no_grad()
     def generate(self, chunk: dict[str, Tensor]) -> list[str]:
-        """Generate a hypothesis for each of the sources [b, S], by beam search."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.search_in_bf16):
             ids = self.model.generate(
                 input_ids=chunk["input_ids"],
@@ -216,7 +207,6 @@ class Seq2Seq(FineTuningModule):
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def on_validation_epoch_end(self) -> None:
-        """Score the collected hypotheses of every dev split and record the epoch."""
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):
@@ -233,7 +223,7 @@ class Seq2Seq(FineTuningModule):
         self.record_epoch(scores, outputs)
 
 
-def build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:
+def _build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:
     """Make transformers' ``GenerationConfig`` from the model's special tokens and the task's search settings.
 
     The decoder starts with the token that the model puts first when it shifts targets to the right; for mBART that is

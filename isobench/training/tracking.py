@@ -24,10 +24,7 @@ MAX_WANDB_NAME = 128  # characters that W&B takes
 
 
 def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
-    """Make the run's Lightning logger; False for ``tracking=none``.
-
-    ``resolved``: the config as plain values, logged as the W&B run's config.
-    """
+    """Make the run's Lightning logger; False for ``tracking=none``."""
     if cfg.tracking.backend == "none":
         return False
     from pytorch_lightning.loggers import WandbLogger
@@ -109,11 +106,7 @@ def log_curves(tracker: Any, curves: Mapping[str, list[list[float]]], epochs: li
 
 
 def finish_wandb_run(tracker: Any, status: str, failure: str | None, best: Epoch | None) -> None:
-    """Write the summary of the W&B run and end it, so that the next run in this process gets a W&B run of its own.
-
-    ``tracker``: from `make_logger`. ``status``: ``finished``, ``failed`` or ``interrupted``; ``failure``: its name.
-    ``best``: the reported epoch.
-    """
+    """Write the summary of the W&B run and end it, so that the next run in this process gets a W&B run of its own."""
     if tracker is False:
         return
     import wandb
@@ -135,7 +128,6 @@ def _tolerate_wandb_errors() -> Iterator[None]:
 
 
 def _flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten the numbers of a history's entry: ``best/score``, ``best/<split>/<metric>``, ..."""
     flat: dict[str, Any] = {}
     for name, value in epoch.items():
         flat |= (

@@ -91,7 +91,6 @@ def _build_and_fit(
     watch: SignalWatch,
     heartbeat: Heartbeat,
 ) -> RunRecord:
-    """Build the run's parts and train; returns the record, of a failed run too."""
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None

@@ -39,13 +39,9 @@ class ModelInputs:
 class Loaders:
     """The training and dev batches of a sentence classification or regression run.
 
-    ``train``: the loader of training batches. ``train_tokens``: the training examples. ``dev``: a loader for each dev
-    split, and one for the held-out examples and for the test split if there are any. ``sampler``: gives the order of
-    the training examples. ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``:
-    identifies the training tokens, for cache keys. ``warnings``: for the run's record.
-
-    Args:
-        order_seed: of the order of the training examples.
+    ``dev``: a loader for each dev split, and one for the held-out examples and for the test split if there are any.
+    ``batch_size``: how many examples the sampler counts for a batch. ``train_fingerprint``: identifies the training
+    tokens, for cache keys. ``warnings``: for the run's record.
     """
 
     def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
@@ -91,10 +87,7 @@ class Loaders:
         return Collator(tokens, padding, chunk_overhead, types, self.inputs.packed)
 
     def _split_held_out(self, train: Tokens, split: str, share: float) -> tuple[Tokens, Tokens]:
-        """Divide the training examples into those trained on and the ``share`` that is held out.
-
-        The choice is the same on every machine and for every seed.
-        """
+        """Divide the training examples into those trained on and those held out, the same for every seed."""
         chosen = np.isin(np.arange(len(train)), sources.select_by_hash(len(train), round(share * len(train))))
         if not 0 < chosen.sum() < len(train):
             raise UserError(
@@ -111,10 +104,7 @@ class Loaders:
         self.sizes[split], self.at_limit[split] = len(tokens), int((tokens.lengths >= self.max_length).sum())
 
     def _load_or_tokenise(self, split: str, limit: int | None) -> tuple[Tokens, str]:
-        """Return a split's tokens, from the cache or made and cached now, and the fingerprint they are cached by.
-
-        ``limit``: how many examples are kept at most.
-        """
+        """Return a split's tokens, from the cache or made and cached now, and the fingerprint they are cached by."""
         task = self.cfg.task
         key_inputs = [
             VERSION, self.data, split, split == task.test_split, limit, list(task.text), task.label, task.labels,
@@ -156,9 +146,9 @@ def make_sorted_loader(
     pin_memory: bool,
     chosen: np.ndarray | None = None,
 ) -> DataLoader:
-    """Make a loader whose batches hold examples of like length, shortest first, so that little is padded.
+    """Make a loader whose batches hold examples of like length [N], shortest first, so that little is padded.
 
-    ``lengths`` [N]: of the dataset's examples. ``chosen``: indices of the examples to load, all if None.
+    ``chosen``: indices of the examples to load, all if None.
     """
     index = np.arange(len(lengths)) if chosen is None else chosen
     return DataLoader(

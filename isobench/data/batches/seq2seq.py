@@ -130,10 +130,7 @@ def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarr
 def tokenise_pairs(
     pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str, progress_bar: bool
 ) -> PairTokens:
-    """Tokenise sources, each with the ``instruction`` before it, and targets; see ``tokenise_texts``.
-
-    ``max_length`` is the limit for sources, ``max_target`` for targets, both in tokens.
-    """
+    """Tokenise sources, each with the ``instruction`` before it, and targets; both limits are in tokens."""
     sources = [instruction + text for text in pairs.sources] if instruction else pairs.sources
     return PairTokens(
         tokenise_texts(sources, tokenizer, "text", max_length, progress_bar),
@@ -147,11 +144,7 @@ def tokenise_texts(
     """Tokenise texts and cut those that are longer than ``max_length``; a cut text keeps its closing tokens.
 
     Every text gets a closing token: if the tokenizer adds none, it is added here, because a model that never sees one
-    never stops generating.
-
-    Args:
-        argument: what the tokenizer calls such texts, ``text`` for sources and ``text_target`` for targets.
-        max_length: in tokens, closing tokens included.
+    never stops generating. ``argument``: the tokenizer's, ``text`` for sources and ``text_target`` for targets.
     """
     closing = tokenizer.eos_token_id
     adds_closing = closing in tokenizer(**{argument: ["a"]})["input_ids"][0][-2:]  # mBART adds a language after it
@@ -198,9 +191,8 @@ class PairCollator:
         return {"chunks": chunks, "index": torch.from_numpy(index)}
 
     def _pad(self, index: np.ndarray) -> dict[str, torch.Tensor]:
-        """Return one chunk of b examples.
+        """Return one chunk of b examples: ``input_ids``, ``attention_mask`` [b, S] of the sources, ``labels`` [b, T].
 
-        ``input_ids``, ``attention_mask`` [b, S]: the sources. ``labels`` [b, T]: the targets, padded.
         ``positions`` [n]: of the target tokens that are not padding, in ``labels`` flattened to [b * T]. They are
         found here because a GPU would have to be waited for.
         """
@@ -218,14 +210,9 @@ class PairCollator:
 class PairLoaders:
     """The training and dev batches of a translation or summarisation run.
 
-    ``train``: the loader of training batches. ``train_tokens``: the training examples. ``dev``: a loader for each dev
-    split. ``references``: the target texts of each dev split, in the data's order. ``sampler``: gives the order of
-    the training examples, or of the batches where ``optimization.batch_tokens`` is set. ``batch_size``: how many of
-    its items make a batch. ``warnings``: for the run's record.
-
-    Args:
-        fingerprints: those of the task's data and of the model's weights.
-        order_seed: seed of the order of the training examples.
+    ``references``: the target texts of each dev split, in the data's order. ``sampler``: gives the order of the
+    training examples, or of the batches where ``optimization.batch_tokens`` is set. ``batch_size``: how many of its
+    items make a batch. ``fingerprints``: those of the task's data and of the model's weights.
     """
 
     def __init__(
@@ -264,10 +251,7 @@ class PairLoaders:
     def make_length_sorted_loader(
         self, tokens: PairTokens, batch_size: int, chosen: np.ndarray | None = None
     ) -> DataLoader:
-        """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk.
-
-        ``chosen``: the indices of the examples to load, all if None.
-        """
+        """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk."""
         collator = PairCollator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK)
         return make_sorted_loader(tokens, tokens.sources.lengths, batch_size, collator, uses_gpu(self.cfg), chosen)
 
@@ -277,7 +261,6 @@ class PairLoaders:
         return {"examples": self.sizes, "truncated": self.truncated, "limits": limits}
 
     def _load_or_tokenise(self, split: str, limit: int | None) -> PairTokens:
-        """Return a split's tokens, from the cache or made and cached now; ``limit``: examples kept at most."""
         task, generation = self.cfg.task, require_generation(self.cfg.task)
         instruction = (generation.instruction or "") if self.cfg.encoder.instructions else ""
         key_inputs = [

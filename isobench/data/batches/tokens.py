@@ -76,7 +76,7 @@ class EpochSampler(Sampler[int]):
         self.n, self.seed, self.epoch, self._skip = n, seed, 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch, as Lightning does at the start of every epoch."""
+        """Set the epoch; Lightning calls it at the start of every epoch."""
         self.epoch = epoch
 
     def skip(self, examples: int) -> None:
@@ -167,9 +167,7 @@ def pad_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the rows ``flat[offsets[i]:offsets[i + 1]]``, i in ``index`` [b], and pad them to the longest.
 
-    Returns:
-        ids [b, T] int64, padded with ``pad_id``; mask [b, T], True where they are not padded; and the positions in
-        ``flat`` of what is under the mask, in the mask's order.
+    Returns ids [b, T] int64; the mask [b, T], False at padding; the positions in ``flat`` of what is under the mask.
     """
     starts, lengths = offsets[index], offsets[index + 1] - offsets[index]
     columns = np.arange(lengths.max())

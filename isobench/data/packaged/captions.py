@@ -14,9 +14,7 @@ import yaml
 
 
 @dataclass(frozen=True)
-class Noun:
-    """A noun in English and German (nominative), with its gender ``m``, ``f`` or ``n``."""
-
+class _Noun:
     english: str
     english_plural: str
     gender: str
@@ -25,7 +23,7 @@ class Noun:
 
 
 @dataclass(frozen=True)
-class Verb:
+class _Verb:
     """A verb: English present participle, German third persons singular and plural, and separable prefix."""
 
     english: str
@@ -35,13 +33,13 @@ class Verb:
 
 
 _words: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-PEOPLE, ANIMALS, THINGS = ([Noun(*noun) for noun in _words[name]] for name in ("people", "animals", "things"))
+PEOPLE, ANIMALS, THINGS = ([_Noun(*noun) for noun in _words[name]] for name in ("people", "animals", "things"))
 CLOTHES, PLACES = (  # with the English and the German preposition
-    [(preposition, german, Noun(*noun)) for preposition, german, *noun in _words[name]]
+    [(preposition, german, _Noun(*noun)) for preposition, german, *noun in _words[name]]
     for name in ("clothes", "places")
 )
-INTRANSITIVE_VERBS = [Verb(*verb) for verb in _words["intransitive_verbs"]]
-TRANSITIVE_VERBS = [Verb(*verb) for verb in _words["transitive_verbs"]]
+INTRANSITIVE_VERBS = [_Verb(*verb) for verb in _words["intransitive_verbs"]]
+TRANSITIVE_VERBS = [_Verb(*verb) for verb in _words["transitive_verbs"]]
 LIVING_ADJECTIVES, THING_ADJECTIVES = _words["living_adjectives"], _words["thing_adjectives"]
 COLOUR_ADJECTIVES, TIMES, CONJUNCTIONS = _words["colour_adjectives"], _words["times"], _words["conjunctions"]
 CONTRACTIONS = {"in dem": "im", "an dem": "am"}
@@ -72,7 +70,7 @@ PLURAL_ADJECTIVE_ENDINGS = {"nominative": "e", "accusative": "e", "dative": "en"
 
 
 @dataclass(frozen=True)
-class Clause:
+class _Clause:
     """A clause: the English one, and the pieces of the German one, for main and subordinate word order."""
 
     english: str
@@ -82,12 +80,10 @@ class Clause:
     prefix: str
 
     def format_german_main(self, opening: str = "") -> str:
-        """Build the German main clause: the verb is second, after the subject or ``opening``."""
         front = (opening, self.verb, self.subject) if opening else (self.subject, self.verb)
         return _join(*front, self.middle, self.prefix)
 
     def format_german_subordinate(self, conjunction: str) -> str:
-        """Build the German subordinate clause, with the verb and its prefix last."""
         return _join(conjunction, self.subject, self.middle, self.prefix + self.verb)
 
 
@@ -112,13 +108,13 @@ def generate_example(rng: Random) -> tuple[str, str]:
     return _punctuate(source), _punctuate(f"{clause.format_german_main()}, {subordinate}")
 
 
-def make_noun_phrase(
-    determiner: str, plural: bool, adjective: list[str] | None, noun: Noun, case: str
+def _make_noun_phrase(
+    determiner: str, plural: bool, adjective: list[str] | None, noun: _Noun, case: str
 ) -> tuple[str, str]:
     """Build a noun phrase in English and in German.
 
-    ``determiner``: ``a``, ``the``, a number of ``NUMBERS``, or empty. ``adjective``: in English and German, there
-    without ending. ``case``: of the German phrase, ``nominative``, ``accusative`` or ``dative``.
+    ``determiner``: ``a``, ``the``, a number of ``NUMBERS``, or empty. ``adjective``: in English, and in German
+    without ending. ``case``: of the German phrase.
     """
     column = 3 if plural else "mfn".index(noun.gender)
     word = noun.german_plural if plural else noun.german
@@ -134,11 +130,11 @@ def make_noun_phrase(
     return _join(determiner, rest), _join(article, adjective[1] + ending if adjective else "", word)
 
 
-def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
+def _make_clause(rng: Random, noun: _Noun, details: bool) -> _Clause:
     """Build a clause with ``noun`` as its subject; with ``details`` it may also have clothes and a place."""
     determiner = rng.choice(("a", "a", "the", "the", rng.choice(tuple(NUMBERS))))
     plural = determiner in NUMBERS or (determiner == "the" and rng.random() < 0.5)
-    english, subject = make_noun_phrase(
+    english, subject = _make_noun_phrase(
         determiner, plural, _maybe_choose_adjective(rng, LIVING_ADJECTIVES), noun, "nominative"
     )
     if details and noun in PEOPLE and rng.random() < 0.3:
@@ -148,7 +144,7 @@ def _make_clause(rng: Random, noun: Noun, details: bool) -> Clause:
     verb = rng.choice(TRANSITIVE_VERBS if has_object else INTRANSITIVE_VERBS)
     thing, before, after = _make_direct_object(rng) if has_object else ("", "", "")
     place, german_place = _make_place(rng) if details and rng.random() < 0.7 else ("", "")
-    return Clause(
+    return _Clause(
         english=_join(english, "are" if plural else "is", verb.english, thing, place),
         subject=subject,
         middle=_join(before, german_place, after),
@@ -164,14 +160,14 @@ def _make_direct_object(rng: Random) -> tuple[str, str, str]:
         _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES),
         rng.choice(THINGS),
     )
-    english, german = make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
+    english, german = _make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
     return (english, german, "") if determiner == "the" else (english, "", german)
 
 
 def _make_place(rng: Random) -> tuple[str, str]:
     preposition, german_preposition, noun = rng.choice(PLACES)
     determiner = rng.choice(("a", "the"))
-    english, german = make_noun_phrase(
+    english, german = _make_noun_phrase(
         determiner, False, _maybe_choose_adjective(rng, THING_ADJECTIVES), noun, "dative"
     )
     german = f"{german_preposition} {german}"
@@ -182,7 +178,7 @@ def _make_place(rng: Random) -> tuple[str, str]:
 
 def _make_clothes(rng: Random, plural: bool) -> tuple[str, str]:
     preposition, german_preposition, noun = rng.choice(CLOTHES)
-    english, german = make_noun_phrase("" if plural else "a", plural, rng.choice(COLOUR_ADJECTIVES), noun, "dative")
+    english, german = _make_noun_phrase("" if plural else "a", plural, rng.choice(COLOUR_ADJECTIVES), noun, "dative")
     return f"{preposition} {english}", f"{german_preposition} {german}"
 
 

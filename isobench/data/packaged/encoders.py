@@ -22,11 +22,8 @@ from isobench.data.cache import make_checked_folder
 
 
 @dataclass(frozen=True)
-class EncoderPackage:
-    """An encoder inside an installed package: the file with its weights, and the sha256 of that file.
-
-    ``others``: path in the package -> sha256, of the other files that decide what the encoder computes.
-    """
+class _EncoderPackage:
+    """The weights in an encoder's package, their sha256, and those of the other files that decide its output."""
 
     requirement: str
     weights: str
@@ -35,7 +32,7 @@ class EncoderPackage:
 
 
 _PINNED = json.loads(Path(__file__).with_suffix(".json").read_bytes())
-ENCODER_PACKAGES = {name: EncoderPackage(**package) for name, package in _PINNED["packages"].items()}
+ENCODER_PACKAGES = {name: _EncoderPackage(**package) for name, package in _PINNED["packages"].items()}
 
 DISTILBERT_VERSION = 2  # of the converted folder: raise it when its content changes
 DISTILBERT_CONFIG: dict[str, Any] = _PINNED["distilbert"]["config"]
@@ -50,10 +47,7 @@ MPNET_CONFIG: dict[str, Any] = _PINNED["mpnet"]["config"]  # what config.json sa
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:
-    """Return the weights file inside the encoder's package, its sha256 checked; the package is not imported.
-
-    The weights of all-mpnet-base-v2 are in five packages: all are checked, and the first one's file is returned.
-    """
+    """Return the weights file inside the encoder's package (mpnet's five: the first one), its sha256 checked."""
     name, needed_by = str(encoder.embedded), f"encoder={encoder.name}"
     if name == "mpnet":
         return _find_mpnet_parts(needed_by)[0]
@@ -90,7 +84,6 @@ def make_package_folder(encoder: Encoder, cache: Path) -> Path:
 
 
 def _find_mpnet_parts(needed_by: str) -> list[Path]:
-    """Find the archive's parts in their packages, in order, and check their bytes."""
     return [
         find_packaged_file(
             MPNET_REQUIREMENT.format(number),
@@ -105,7 +98,6 @@ def _find_mpnet_parts(needed_by: str) -> list[Path]:
 
 
 def _unpack_mpnet(parts: list[Path], folder: Path) -> None:
-    """Join the archive's parts and unpack ``MPNET_FILES``; UserError if one is missing or has other bytes."""
     joined = folder / "joined.zip"
     with explain_disk_errors(joined), joined.open("wb") as archive:
         for part in parts:
