@@ -6,6 +6,7 @@ Hydra composes the config. Importing this file is quick: what plans and carries 
 import contextlib
 import importlib
 import io
+import itertools
 import keyword
 import os
 import re
@@ -154,10 +155,7 @@ def _move_flags_first(arguments: list[str]) -> list[str]:
     for argument in remaining:
         (flags if argument.startswith("-") else settings).append(argument)
         if argument in FLAGS_WITH_VALUE:
-            value = next(remaining, None)
-            if value is None:
-                raise UserError(f"{argument} needs a value after it")
-            flags.append(value)
+            flags += itertools.islice(remaining, 1)
         if argument in INFO_FLAGS:
             return arguments
     return flags + settings

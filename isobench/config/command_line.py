@@ -29,10 +29,9 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     Hydra would silently drop some of them: it takes the last value of a setting. Of ``task=[rte,sst2]`` it takes
     each setting from the last option that has it.
     """
+    groups = list_config_groups()
     for folder in map(Path, split_config_dirs(arguments)[0]):
-        if folder.name in list_config_groups() and not any(
-            (folder / group).is_dir() for group in list_config_groups()
-        ):
+        if folder.name in groups and not any((folder / group).is_dir() for group in groups):
             raise UserError(
                 f"--config-dir={folder} is a group's own folder: name the folder that holds {folder.name}/, "
                 f"--config-dir={folder.parent}"
@@ -64,16 +63,17 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
 
 def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split a command's arguments into the folders given with ``--config-dir`` and the others, without ``-m``."""
-    folders, others, is_folder = [], [], False
-    for argument in arguments:
-        flag, _, value = argument.partition("=")
-        if is_folder:
-            folders.append(argument)
-        elif flag in CONFIG_DIR_FLAGS and value:
-            folders.append(value)
-        elif argument not in (*CONFIG_DIR_FLAGS, *MULTIRUN_FLAGS):
+    folders, others = [], []
+    remaining = iter(arguments)
+    for argument in remaining:
+        flag, equals, value = argument.partition("=")
+        if flag in CONFIG_DIR_FLAGS:
+            folder = value if equals else next(remaining, "")
+            if not folder:
+                raise UserError(f"{flag} needs a value after it: the folder with your own YAML files")
+            folders.append(folder)
+        elif argument not in MULTIRUN_FLAGS:
             others.append(argument)
-        is_folder = argument in CONFIG_DIR_FLAGS and not is_folder
     return folders, others
 
 

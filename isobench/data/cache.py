@@ -4,11 +4,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from isobench.common.files import make_temporary_folder, print_remaking, read_checksummed, sha256_file, write_cached
+
+if TYPE_CHECKING:  # late: a command line is read without it
+    import numpy as np
 
 T = TypeVar("T")
 SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
@@ -49,7 +50,7 @@ def _compute_sums(folder: Path) -> dict[str, str]:
     return {file.name: sha256_file(file) for file in folder.iterdir() if file.name != SUMS_FILE}
 
 
-def save_cached_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
+def save_cached_arrays(arrays: dict[str, "np.ndarray"], file: Path) -> None:
     """Write arrays, by name, to the cache."""
     from safetensors.numpy import save
 
@@ -57,7 +58,7 @@ def save_cached_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
         temporary.write_bytes(save(arrays))
 
 
-def load_cached_arrays(file: Path, build: Callable[[dict[str, np.ndarray]], T]) -> T | None:
+def load_cached_arrays(file: Path, build: Callable[[dict[str, "np.ndarray"]], T]) -> T | None:
     """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
     from safetensors.numpy import load
 

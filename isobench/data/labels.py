@@ -3,24 +3,27 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
 from isobench.config.schema import Task
+
+if TYPE_CHECKING:  # late: a command line is read without it
+    import numpy as np
 
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
 ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
 
 
-def convert_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
+def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray":
     """Return the labels as an array [N]; raise UserError for what is no class or score of the task.
 
     With ``task.as_classes``, each score is rounded, half to even, to one of so many equally spaced scores: a class.
     """
+    import numpy as np
+
     try:
         values = np.asarray(labels, np.float64)
     except (TypeError, ValueError) as error:
@@ -43,12 +46,14 @@ def convert_labels(task: Task, labels: Sequence[Any], where: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def check_labels_differ(task: Task, labels: np.ndarray, where: str) -> None:
+def check_labels_differ(task: Task, labels: "np.ndarray", where: str) -> None:
     """Raise UserError if all training examples have one score, or a class of ``task.labels`` has no example."""
     if task.labels is None:
         if labels.min() == labels.max():
             raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: there is nothing to learn")
         return
+    import numpy as np
+
     counts = np.bincount(labels, minlength=len(task.labels))
     missing = [name for name, count in zip(task.labels, counts, strict=True) if count == 0]
     if missing:

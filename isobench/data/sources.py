@@ -9,9 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file, require_regular_file, sha256_file
@@ -36,13 +34,16 @@ from isobench.data.tables import (
     require_columns,
 )
 
+if TYPE_CHECKING:  # late: a command line is read without it
+    import numpy as np
+
 
 @dataclass
 class Examples:
     """One or two columns of N texts each, and labels [N]: int64 classes or float32 scores; NaN without labels."""
 
     texts: list[list[str]]
-    labels: np.ndarray
+    labels: "np.ndarray"
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -170,6 +171,8 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     texts = [check_texts(columns[name], name, where) for name in task.text]
     labels = columns.get("label", [])
     if is_test and all(label == UNLABELLED for label in labels):
+        import numpy as np
+
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
     labels = convert_labels(task, labels, where)
     if split == task.train_split:

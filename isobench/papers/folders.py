@@ -40,11 +40,11 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
     folders, others = environment.read_papers(), []
     rest = iter(arguments)
     for argument in rest:
-        flag, _, value = argument.partition("=")
+        flag, equals, value = argument.partition("=")
         if flag != PAPER_FLAG:
             others.append(argument)
             continue
-        folder = value or next(rest, "")
+        folder = value if equals else next(rest, "")
         if not folder:
             raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))

@@ -142,8 +142,10 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
         varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
     """
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
-    reader = SettingReader(settings)
-    records = [{**_read_names(run), **reader.read(run), **read_outcome(run), **_read_origin(run)} for run in runs]
+    records = [
+        {**_read_names(run), **values, **read_outcome(run), **_read_origin(run)}
+        for run, values in zip(runs, _read_settings(runs, settings), strict=True)
+    ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
     return table.where(table.notna(), None)
@@ -165,22 +167,22 @@ def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence
     return run_table[names].merge(table, on="key")
 
 
-class SettingReader:
-    """Read the same settings of many runs, whose configs' sections are often the same objects: each is read once."""
+def _read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return each run's values of the named settings, a dash for one that it lacks.
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = list(names)
-        self.sections = list(dict.fromkeys(name.partition(".")[0] for name in self.names))
-        self.read_before: dict[tuple[int, ...], tuple[Run, dict[str, Any]]] = {}
-
-    def read(self, run: Run) -> dict[str, Any]:
-        """Return the values of the settings by name, a dash for one that the run lacks; don't change them."""
-        sources = (*(getattr(run.cfg, name) for name in self.sections), *read_fingerprints(run), run.cfg.data)
-        ids = tuple(map(id, sources))
-        if ids not in self.read_before:
-            values = {name: read_value(run, name) for name in self.names}
-            self.read_before[ids] = run, values  # the run is kept, so that no other object gets these ids
-        return self.read_before[ids][1]
+    Thousands of runs share a few sections of settings as the same objects, so each combination of them is read once.
+    """
+    sections = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    values_by_sections: dict[tuple[int, ...], dict[str, Any]] = {}
+    values_by_run = []
+    for run in runs:
+        shared_objects = [getattr(run.cfg, section) for section in sections]
+        shared_objects += [*read_fingerprints(run), run.cfg.data]
+        ids = tuple(map(id, shared_objects))
+        if ids not in values_by_sections:
+            values_by_sections[ids] = {name: read_value(run, name) for name in names}
+        values_by_run.append(values_by_sections[ids])
+    return values_by_run
 
 
 def _read_names(run: Run) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
-    CONFIG_DIR_FLAGS,
     drop_launch_arguments,
     quote_for_hydra,
     split_config_dirs,
@@ -255,8 +254,6 @@ def keep_global_hydra() -> Iterator[None]:
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     """Convert a command's arguments to Hydra overrides: drop ``-m``, turn ``--config-dir`` into a search path."""
-    if arguments and arguments[-1] in CONFIG_DIR_FLAGS:
-        raise UserError(f"{arguments[-1]} needs a value after it")
     folders, settings = split_config_dirs(arguments)
     for folder in folders:
         if not Path(folder).is_dir():

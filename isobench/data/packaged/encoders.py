@@ -10,15 +10,16 @@ import shutil
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import explain_disk_errors, sha256_file
 from isobench.common.packages import find_packaged_file, require_package
 from isobench.config.schema import Encoder
 from isobench.data.cache import make_checked_folder
+
+if TYPE_CHECKING:  # late: a command line is read without it
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -130,22 +131,23 @@ def _convert_distilbert(onnx_file: Path, folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
-def read_onnx_weights(onnx_file: Path) -> dict[str, np.ndarray]:
+def read_onnx_weights(onnx_file: Path) -> dict[str, "np.ndarray"]:
     """Read DistilBERT's float32 weights from the graph, by their names in transformers' ``DistilBertModel``.
 
     A weight is (q - zero_point) * scale, with integers q and one scale per tensor: exactly the float32 value that the
     ONNX graph itself computes with.
     """
+    import numpy as np
     import onnx
     from onnx import numpy_helper
 
     graph = onnx.load(str(onnx_file)).graph
     stored = {tensor.name: tensor for tensor in graph.initializer}
 
-    def array(name: str) -> np.ndarray:
+    def array(name: str) -> "np.ndarray":
         return numpy_helper.to_array(stored[name])
 
-    def dequantise(base: str) -> np.ndarray:
+    def dequantise(base: str) -> "np.ndarray":
         integers, zero = array(f"{base}_quantized").astype(np.float32), array(f"{base}_zero_point")
         return (integers - zero.astype(np.float32)) * array(f"{base}_scale").astype(np.float32)
 
