@@ -26,10 +26,9 @@ from typing import Any
 from common import write_result
 
 import numpy as np
-import yaml
 
 from isobench.config.schema import Config
-from isobench.runs.folder import CONFIG_FILE, PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE
 from isobench.runs.identity import Identity, identify, resolve_seeds
 from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import RECORD_FORMAT, format_record
@@ -83,7 +82,6 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
         cfg, folder = run.cfg, run.folder
         folder.path.mkdir(parents=True)
         config = dataclasses.asdict(cfg)
-        (folder.path / CONFIG_FILE).write_text(yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False))
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
         folder.result_file.write_bytes(format_record(record))
         os.link(predictions, folder.path / PREDICTIONS_FILE)

@@ -1,7 +1,7 @@
 """An output folder of runs that nobody carried out: their records are made up, with scores that differ by seed."""
 
 import random
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from helpers import make_config, make_record
@@ -36,7 +36,6 @@ def write_folder(
             records.append(make_record(cfg, **content))
             run = RunFolder(str(folder), key)
             run.path.mkdir(parents=True)
-            run.write_config(asdict(cfg))
             run.write_record(records[-1])
     return records
 

@@ -71,7 +71,6 @@ def write_run(cfg) -> None:
         outputs.append({"validation": {"logits": logits, "predictions": predictions, "labels": labels}})
     best = max((0, 1), key=lambda place: epochs[place]["selection"])
     folder.path.mkdir(parents=True)
-    folder.write_config(record_content(cfg)["config"])
     made_with = record_content(cfg)["provenance"] | {
         "git": read_git_state(), "versions": {"isobench": read_package_version("isobench")},
     }  # fmt: skip

@@ -9,11 +9,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import yaml
 from bundle_tools import edit_rows, list_best_epochs, write_signed_json
 from bundle_tools import repair as repair_manifest
 
-from isobench.common.files import add_text_checksum, check_text_checksum, sha256_file
+from isobench.common.files import sha256_file
 from isobench.runs.record import format_record
 from isobench.verification.folder import FAILS
 from isobench.verification.reproduction import Options
@@ -110,25 +109,16 @@ def change_label(rng, folder, repair):
 
 
 def change_config(rng, folder, repair):
-    """With ``repair`` both copies of the config are changed, with their checksums."""
-    run, name = choose_run(rng, folder), rng.choice(DECIDING)
+    name = rng.choice(DECIDING)
 
     def change(content):
-        section = content["config"] if repair else content
+        section = content["config"]
         *path, last = name.split(".")
         for part in path:
             section = section[part]
         section[last] = section[last] * 2 + (1 if name == "seed" else 0)
 
-    config = {"config": yaml.safe_load(check_text_checksum((run / "config.yaml").read_text(), run.name))}
-    if not repair:
-        change(config["config"])
-        (run / "config.yaml").write_text(yaml.safe_dump(config["config"], sort_keys=False))
-        return
-    change(config)
-    text = yaml.safe_dump(config["config"], sort_keys=False)
-    (run / "config.yaml").write_text(add_text_checksum(text, run.name))
-    edit_record(run, change, True)
+    edit_record(choose_run(rng, folder), change, repair)
 
 
 def swap_files(rng, folder, repair):
@@ -137,7 +127,7 @@ def swap_files(rng, folder, repair):
     scores = {run: json.loads((run / "result.json").read_text())["best"]["score"] for run in runs}
     first = rng.choice(runs)
     second = rng.choice([run for run in runs if scores[run] != scores[first]])
-    name = rng.choice(["result.json", "config.yaml", "predictions.parquet"])
+    name = rng.choice(["result.json", "predictions.parquet"])
     texts = [(run / name).read_bytes() for run in (second, first)]
     for run, text in zip((first, second), texts, strict=True):
         (run / name).write_bytes(text)
@@ -159,7 +149,7 @@ def change_plan(rng, folder, repair):
 
 
 def replace_by_link(rng, folder, repair):
-    file = choose_run(rng, folder) / rng.choice(["result.json", "config.yaml", "predictions.parquet"])
+    file = choose_run(rng, folder) / rng.choice(["result.json", "predictions.parquet"])
     file.unlink()
     file.symlink_to("/etc/hostname")
 

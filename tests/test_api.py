@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -117,7 +116,6 @@ def test_exchanged_records_are_not_loaded(tmp_path):
         cfg = make_config("tracking=none", f"seed={seed}", f"output_dir={tmp_path}")
         folders.append(RunFolder(str(tmp_path), str(seed) * 64))
         folders[-1].path.mkdir(parents=True)
-        folders[-1].write_config(asdict(cfg))
         folders[-1].write_record(make_record(cfg, key=str(seed) * 64))
     assert sorted(isobench.load_runs(tmp_path)["seed"]) == [1, 2]
     first, second = (folder.result_file.read_bytes() for folder in folders)

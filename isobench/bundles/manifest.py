@@ -2,7 +2,7 @@
 
 BUNDLE/bundle.json       the manifest: experiment, licence, runs, and every other file with its sha256
 BUNDLE/plan.json         the runs that were asked for, with their settings (isobench.runs.plan)
-BUNDLE/runs/KEY/         config.yaml, result.json and predictions.parquet of a run, as in an output folder
+BUNDLE/runs/KEY/         result.json and predictions.parquet of a run, as in an output folder
 BUNDLE/analysis/         the rows of the experiment's analysis (Parquet), and about.json, which says of what they are
 """
 
@@ -19,18 +19,18 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     MEBIBYTE,
     RECORD_LIMIT,
-    SETTINGS_LIMIT,
     add_json_checksum,
     drop_json_checksum,
     read_bounded,
 )
-from isobench.runs.folder import ABOUT_FILE, CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import ABOUT_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.record import BUNDLE_FILE, Part, Time
 
 BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, "plan.json", "analysis"
 FORMER_FILE = "manifest.json"  # of bundles of format 1
-RUN_FILES = (CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
+FORMER_CONFIG_FILE = "config.yaml"  # in bundles of an earlier version, beside the record, which has the same config
+RUN_FILES = (FORMER_CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
 TABLE_LIMIT = 1024 * MEBIBYTE  # bytes of a Parquet file
 BUNDLE_PATH = re.compile(
@@ -114,7 +114,7 @@ def _check_paths(manifest: Manifest) -> None:
         raise ValueError("it lists two files whose names differ in case only")
     needed = {PLAN_FILE, *([] if manifest.runs else [f"{ANALYSIS_FOLDER}/{ABOUT_FILE}"])}
     for key in manifest.runs:
-        needed |= {f"runs/{run_folder_name(key)}/{name}" for name in (RECORD_FILE, CONFIG_FILE)}
+        needed.add(f"runs/{run_folder_name(key)}/{RECORD_FILE}")
     if lacking := needed - manifest.files.keys():
         raise ValueError(f"it does not list {min(lacking)}")
     of_runs = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
@@ -146,10 +146,10 @@ def read_bundle_file(bundle: Path, path: str) -> bytes:
     Raises:
         OSError: it is missing, is or lies behind a link, is no regular file, or is larger than isobench writes.
     """
-    limits = {MANIFEST_FILE: MANIFEST_LIMIT, CONFIG_FILE: SETTINGS_LIMIT}
     file = bundle
     for name in path.split("/"):
         file /= name
         if file.is_symlink():
             raise OSError(f"{path} is a link or lies behind one, and links are not followed")
-    return read_bounded(file, TABLE_LIMIT if path.endswith(".parquet") else limits.get(file.name, RECORD_LIMIT))
+    limit = MANIFEST_LIMIT if path == MANIFEST_FILE else RECORD_LIMIT
+    return read_bounded(file, TABLE_LIMIT if path.endswith(".parquet") else limit)

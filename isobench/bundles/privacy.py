@@ -11,12 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from isobench.common.errors import UserError
-from isobench.common.files import add_text_checksum
 from isobench.config.command_line import CONFIG_DIR_FLAGS
-from isobench.runs.folder import run_folder_name
 from isobench.runs.record import format_record
 
 # An absolute path (of Unix, of a Windows drive or share), or one from a home folder, up to a character that ends a
@@ -173,11 +169,6 @@ def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
     if "data" in hidden:
         hidden["data"] |= {"cache": None}
     return hidden
-
-
-def format_config(config: Mapping[str, Any], key: str) -> bytes:
-    """Return the text of a run's config.yaml, with its checksum."""
-    return add_text_checksum(yaml.safe_dump(dict(config), sort_keys=False), run_folder_name(key)).encode()
 
 
 def find_machines_and_paths(records: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:

@@ -39,7 +39,6 @@ from isobench.common.files import (
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.folder import (
     ABOUT_FILE,
-    CONFIG_FILE,
     PREDICTIONS_FILE,
     RECORD_FILE,
     RunFolder,
@@ -186,14 +185,14 @@ def _fill_bundle(
 def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
     """Read the files of an ended run, byte for byte unless the bundle is anonymous: name -> content."""
     key, source = run.folder.key, run.folder.path
-    files = {name: (source / name).read_bytes() for name in (CONFIG_FILE, RECORD_FILE)}
+    files = {RECORD_FILE: (source / RECORD_FILE).read_bytes()}
     record = parse_record(files[RECORD_FILE], source / RECORD_FILE)
     if anonymous:
         original = orjson.loads(files[RECORD_FILE])
         hidden = privacy.anonymise_config(original["config"])
         if compute_key(config_from_plain(hidden), record.data.fingerprint, record.encoder.fingerprint) != key:
             raise UserError(f"{source} can't be made anonymous: a setting that decides its result names a folder")
-        files = {CONFIG_FILE: privacy.format_config(hidden, key), RECORD_FILE: privacy.anonymise_record(original)}
+        files = {RECORD_FILE: privacy.anonymise_record(original)}
     if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
         files[PREDICTIONS_FILE] = (source / PREDICTIONS_FILE).read_bytes()
         if hashlib.sha256(files[PREDICTIONS_FILE]).hexdigest() != record.predictions.sha256:

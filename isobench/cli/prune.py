@@ -1,5 +1,6 @@
 """Run ``isobench prune``: list the runs that no plan of their output folder has, and remove them on request."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -14,10 +15,18 @@ from isobench.common.terminal import format_count, replace_control_characters
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.command_line import check_typed_settings
 from isobench.config.schema import Config
-from isobench.runs.folder import EARLIER_FOLDERS, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
-from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_intact_plans, read_stored_run
+from isobench.runs.folder import (
+    EARLIER_FOLDERS,
+    RECORD_FILE,
+    RunFolder,
+    marker_file,
+    plans_folder,
+    run_folder_name,
+    runs_folder,
+)
+from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
-from isobench.runs.state import find_queued_jobs, read_live_heartbeat
+from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat
 from isobench.sweep.find_runs import OUTPUT_DIR, read_place
 
 
@@ -118,9 +127,12 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
         try:
             if folder.is_symlink():
                 raise UserError("it is a link to another folder")
-            cfg = read_stored_run(output_dir, folder).cfg
+            if read_heartbeat(folder) and not os.path.lexists(folder / RECORD_FILE):
+                name = "a run that has not ended"
+            else:
+                cfg = read_ended_run(output_dir, folder).cfg
+                name = f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"
+            orphans.append((folder, name))
         except UserError as error:
             unreadable.append((folder, str(error)))
-        else:
-            orphans.append((folder, f"{format_run_name(cfg)} (experiment {cfg.experiment.name or 'none'})"))
     return orphans, unreadable

@@ -43,7 +43,6 @@ PROBE_BYTES = MEBIBYTE  # more than what a library may have left unwritten when 
 
 CHECKSUM_BYTES = 32
 JSON_ENTRY = "checksum"
-TEXT_LINE = "# checksum: "  # a comment in YAML
 MISMATCH = "its checksum is not that of its content"
 
 
@@ -337,25 +336,6 @@ def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:
     if content[JSON_ENTRY] != sha256_json([owner, others]):
         raise ValueError(MISMATCH)
     return others
-
-
-def add_text_checksum(text: str, owner: str) -> str:
-    """Return a text, which must end with a line break, with one more line: a comment with its checksum."""
-    digest = hashlib.sha256(f"{owner}\n{text}".encode()).hexdigest()
-    return f"{text}{TEXT_LINE}{digest}\n"
-
-
-def check_text_checksum(text: str, owner: str) -> str:
-    """Return a text without the line of its checksum; raise ValueError if it was changed.
-
-    A text of an earlier version has no checksum, and is accepted.
-    """
-    content, line, _ = text.rpartition(f"\n{TEXT_LINE}")
-    if not line:
-        return text
-    if add_text_checksum(f"{content}\n", owner) != text:
-        raise ValueError(MISMATCH)
-    return f"{content}\n"
 
 
 def _compute_checksum(path: Path, name: str, size: int) -> bytes:

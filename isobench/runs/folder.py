@@ -1,4 +1,4 @@
-"""An output folder's layout, and a run's folder in it: its lock, its config and its record.
+"""An output folder's layout, and a run's folder in it: its lock and its record.
 
 No other module spells the names of these folders and files:
 
@@ -17,18 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import filelock
-import yaml
 
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
-    add_text_checksum,
     is_storage_error,
     make_storage_error,
     read_file_time,
-    remove_temporaries,
     shorten_digest,
     write_text,
 )
@@ -36,7 +32,6 @@ from isobench.runs.record import RunRecord, name_remedy, read_record_file, write
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
-CONFIG_FILE = "config.yaml"  # in a run's folder, from its start
 PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
 PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
@@ -113,7 +108,7 @@ def remove_empty_output_folder(output_dir: str | Path) -> None:
 
 
 class RunFolder:
-    """``<output_dir>/runs/<key>``: config.yaml, predictions.parquet, and result.json once it is finished."""
+    """``<output_dir>/runs/<key>``: predictions.parquet, and result.json once the run has ended."""
 
     def __init__(self, output_dir: str, key: str) -> None:
         self.key = key
@@ -188,12 +183,6 @@ class RunFolder:
         """Return True if another process holds the run's lock."""
         with self.lock() as is_free:
             return not is_free
-
-    def write_config(self, resolved: dict[str, Any]) -> None:
-        """Remove what a killed process left half-written, and write config.yaml. Call it under the lock only."""
-        remove_temporaries(self.path)
-        text = yaml.safe_dump(resolved, sort_keys=False)
-        write_text(self.path / CONFIG_FILE, add_text_checksum(text, self.path.name), flush=False)
 
     def remove_leftovers(self, record: RunRecord) -> None:
         """Remove checkpoints, heartbeat and temporary files of a process killed just after it had written the record.

@@ -16,22 +16,19 @@ checksum    of all this
 
 import contextlib
 import os
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     RECORD_LIMIT,
     add_json_checksum,
-    check_text_checksum,
     drop_json_checksum,
     read_bounded,
     sha256_json,
@@ -41,7 +38,6 @@ from isobench.common.files import (
 from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import (
-    CONFIG_FILE,
     EARLIER_FOLDERS,
     RECORD_FILE,
     RunFolder,
@@ -222,15 +218,11 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     return Plan(stored.experiment, stored.commands, runs)
 
 
-MAX_DEPTH = 50  # levels of nesting in a config; isobench writes about six
-SECTION = re.compile(r"^[a-z].*\n(?:(?: .*)?\n)*", re.MULTILINE)  # a line with a name, then indented and empty lines
-
-
 def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     """Read the runs of an output folder; neither their data nor their weights need to be there.
 
     These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Runs that
-    an earlier version of isobench carried out are in no plan. They are found by the experiment that their config
+    an earlier version of isobench carried out are in no plan. They are found by the experiment that their record
     names, and a line on standard error says so.
     """
     every_plan, troubles = read_intact_plans(output_dir)
@@ -263,7 +255,7 @@ def _read_unplanned_runs(output_dir: str, experiment: str | None, planned: Colle
         if folder.name in planned:
             continue
         try:
-            run = read_stored_run(output_dir, folder)
+            run = read_ended_run(output_dir, folder)
         except UserError as error:
             left_out.setdefault(extract_first_line(error).replace(str(folder), "its folder"), []).append(folder)
             continue
@@ -281,79 +273,33 @@ def list_run_folders(output_dir: str) -> list[Path]:
 
 
 def read_ended_runs(output_dir: str) -> list[Run]:
-    """Read config and record of every run in an output folder that has ended."""
+    """Read every run in an output folder that has ended."""
     folders = (folder for folder in list_run_folders(output_dir) if os.path.lexists(folder / RECORD_FILE))
-    return [read_stored_run(output_dir, folder) for folder in folders]
+    return [read_ended_run(output_dir, folder) for folder in folders]
 
 
-def read_stored_run(output_dir: str, folder: Path) -> Run:
-    """Read config and record of a run from its folder.
-
-    Without a record the run has no identity, and its key is the part that names the folder.
-    """
+def read_ended_run(output_dir: str, folder: Path) -> Run:
+    """Read a run from its record alone; UserError if it has none, or none that can be used."""
+    file = folder / RECORD_FILE
     try:
-        record = read_record_file(folder / RECORD_FILE)
-    except (FileNotFoundError, NotADirectoryError):
-        record = None
-    if record is not None and run_folder_name(record.key) != folder.name:
-        file = folder / RECORD_FILE
+        record = read_record_file(file)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(f"{folder} has no {RECORD_FILE}, and no plan has this run") from error
+    if run_folder_name(record.key) != folder.name:
         raise UserError(f"{file} is not this run's record; {name_remedy(file)}")
-    cfg = replace(read_run_config(folder), output_dir=output_dir)
-    if record is None:
-        return Run(cfg, RunFolder(output_dir, folder.name), None)
+    try:
+        cfg = replace(_read_config(record.config), output_dir=output_dir)
+    except UserError as error:
+        raise UserError(f"{file} is damaged; {name_remedy(file)} ({error})") from error
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
     return Run(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)
 
 
-def read_run_config(folder: Path) -> Config:
-    """Read the config that a run was started with."""
-    file = folder / CONFIG_FILE
-    try:
-        return parse_config(check_text_checksum(read_bounded(file).decode(), folder.name))
-    except (OSError, ValueError, UserError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{file} is damaged or was changed: {name_remedy(file, 'the folder')}") from error
-
-
-def parse_config(text: str) -> Config:
-    """Parse the text of a run's config.yaml, without its checksum; a section that is absent has its defaults.
-
-    Configs whose sections have the same text hold the same object, parsed once: don't change it.
-
-    Raises:
-        yaml.YAMLError, ValueError: it is no YAML, or not what isobench writes.
-        UserError: a value is out of its bounds.
-    """
-    texts = SECTION.findall(text)
-    sections = dict(map(_parse_section, texts))
-    if "".join(texts) != text or not {"task", "encoder"} <= sections.keys():  # these two have no defaults
-        raise ValueError("it is not the list of a config's sections")
-    return Config(**sections)
+def _read_config(settings: dict[str, Any]) -> Config:
+    """Return the typed config of a record; equal sections of several records are one object: don't change it."""
+    return Config(**{name: _read_section(name, orjson.dumps(value)) for name, value in settings.items()})
 
 
 @cache
-def _parse_section(text: str) -> tuple[str, Any]:
-    section = _load_yaml(text)
-    if type(section) is not dict or len(section) != 1:
-        raise ValueError("it is no list of sections")
-    ((name, value),) = section.items()
-    return name, read_section(name, value)
-
-
-def _load_yaml(text: str) -> Any:
-    """Parse YAML, with the library in C where there is one; YAMLError for aliases and deep nesting too."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    _require_plain_yaml(yaml.parse(text, loader))
-    return yaml.load(text, loader)
-
-
-def _require_plain_yaml(events: Iterable[yaml.Event]) -> None:
-    """Raise YAMLError for what isobench never writes, and what can end this process.
-
-    A few lines of aliases (``*name``) can stand for more values than memory holds. Nesting of thousands of levels
-    makes the library crash.
-    """
-    depth = 0
-    for event in events:
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH or isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError(f"it has aliases, or more than {MAX_DEPTH} levels, and isobench writes neither")
+def _read_section(name: str, text: bytes) -> Any:
+    return read_section(name, orjson.loads(text))

@@ -17,7 +17,7 @@ from typing import Any
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, Encoder
-from isobench.runs.plan import list_run_folders, read_stored_run
+from isobench.runs.plan import list_run_folders, read_ended_run
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name
 
@@ -42,8 +42,7 @@ class Forecast:
         self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
         for run in runs:
-            if run.record is not None:
-                self._add_record(run.cfg, run.record)
+            self._add(run)
         if any(run.record is None and self.estimate_seconds(run.cfg) is None for run in runs):
             self._add_other_records(runs)
 
@@ -55,11 +54,11 @@ class Forecast:
             return statistics.median(per_epoch) * cfg.optimization.epochs
         return None
 
-    def _add_record(self, cfg: Config, record: RunRecord) -> None:
-        if record.status == "finished":
-            seconds = compute_device_seconds(record)
-            self.seconds_by_shape[_build_run_shape(cfg)].append(seconds)
-            self.epoch_seconds_by_shape[_build_epoch_shape(cfg)].append(seconds / cfg.optimization.epochs)
+    def _add(self, run: Run) -> None:
+        if run.record is not None and run.record.status == "finished":
+            seconds = compute_device_seconds(run.record)
+            self.seconds_by_shape[_build_run_shape(run.cfg)].append(seconds)
+            self.epoch_seconds_by_shape[_build_epoch_shape(run.cfg)].append(seconds / run.cfg.optimization.epochs)
 
     def _add_other_records(self, runs: list[Run]) -> None:
         given_names = {run.folder.path.name for run in runs}
@@ -67,9 +66,7 @@ class Forecast:
         for folder in list_run_folders(output_dir):
             if folder.name not in given_names:
                 with contextlib.suppress(UserError):  # a damaged record gives no forecast
-                    run = read_stored_run(output_dir, folder)
-                    if run.record is not None:
-                        self._add_record(run.cfg, run.record)
+                    self._add(read_ended_run(output_dir, folder))
 
 
 def compute_device_seconds(record: RunRecord) -> float:

@@ -18,7 +18,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench.common.environment import collect_provenance, reset_peak_memory
 from isobench.common.errors import RunFailure, UserError, extract_first_line
-from isobench.common.files import is_storage_error
+from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.config.schema import Config
@@ -68,7 +68,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
                 record := folder.read_final_record(cfg.retry_failed, since)
             ) is not None:  # another process finished it meanwhile
                 return record
-            folder.write_config(asdict(cfg))
+            remove_temporaries(folder.path)  # what a killed process left half-written
             with Heartbeat(folder.path) as heartbeat:
                 checkpoints = CheckpointFiles(folder.path, identity.key)
                 record = _build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)

@@ -26,7 +26,7 @@ OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
 CHECKS = {
     "files": "the manifest's checksums; no file is missing, added, or a link",
     "record": "each record is whole, and its parts agree",
-    "config": "config.yaml is the record's config, and valid",
+    "config": "the config of each record is valid, and its classes are those of isobench",
     "key": "each key follows from its settings and fingerprints",
     "scores": "scores follow from predictions and labels",
     "labels": "runs on the same data have the same labels",

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,16 +22,15 @@ import yaml
 from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import read_git_state, read_package_version
 from isobench.common.errors import extract_first_line
-from isobench.common.files import MEBIBYTE, SETTINGS_LIMIT, check_text_checksum, replace_non_finite, sha256_json
+from isobench.common.files import MEBIBYTE, sha256_json
 from isobench.config.bounds import check_value
 from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain, split_chain
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.papers.folders import find_config_folders
-from isobench.runs.folder import CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
-from isobench.runs.plan import parse_config
 from isobench.runs.record import RunRecord, parse_record
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
 
@@ -52,7 +51,7 @@ class CheckedRun:
     """One run's folder and what is left of it once it was checked."""
 
     name: str  # of the folder: the first digits of the run's key
-    record: RunRecord | None = None  # None if it has not ended, or its record or config can't be used
+    record: RunRecord | None = None  # None if it has not ended, or its record can't be used
     cfg: Config | None = None  # None if it can't be read or is not valid
     labels: dict[str, str] | None = None  # split -> hash of the labels in its predictions, if these can be read
     has_unusable_predictions: bool = False  # the file is a link, damaged, or not of the form that runs write
@@ -83,14 +82,8 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
     """
     run, path = CheckedRun(name), f"runs/{name}"
     try:
-        content = folder.read(f"{path}/{CONFIG_FILE}", SETTINGS_LIMIT)
-        cfg = parse_config(check_text_checksum(content.decode(), name))
-        check_value("", cfg, Config)
-        run.cfg = cfg
-    except Exception as error:  # a stranger's config may be wrong in any way
-        outcomes.note(name, "config", FAILS, f"config.yaml can't be used: {extract_first_line(error)}")
-    try:
         record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), folder.root / path / RECORD_FILE)
+        run.cfg = _read_config(name, record, outcomes)
         if run.cfg is not None:
             _check_contents(folder, name, run.cfg, record, outcomes)
             run.record = record
@@ -100,14 +93,24 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
             outcomes.note(name, "record", FAILS, extract_first_line(error))
         else:
             outcomes.note(name, "record", UNCHECKED, "it has not ended")
-    except Exception as error:  # as above
+    except Exception as error:  # a stranger's record may be wrong in any way
         outcomes.note(name, "record", FAILS, extract_first_line(error))
         run.record = None
     return run
 
 
+def _read_config(name: str, record: RunRecord, outcomes: Outcomes) -> Config | None:
+    try:
+        cfg = config_from_plain(record.config)
+        check_value("", cfg, Config)
+        return cfg
+    except Exception as error:  # as above
+        outcomes.note(name, "config", FAILS, f"its config can't be used: {extract_first_line(error)}")
+        return None
+
+
 def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
-    outcomes.judge(name, "config", [*_compare_configs(cfg, record), *find_other_classes(cfg)])
+    outcomes.judge(name, "config", list(find_other_classes(cfg)))
     problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
         problems.append("its seeds are not those of its config")
@@ -118,14 +121,6 @@ def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunR
     key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
     is_same = key == record.key
     outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
-
-
-def _compare_configs(cfg: Config, record: RunRecord) -> list[str]:
-    if record.config == replace_non_finite(asdict(cfg)):
-        return []
-    recorded = config_from_plain(record.config)  # an earlier version's has fewer settings
-    names = [name for name, value in vars(cfg).items() if getattr(recorded, name) != value]
-    return [f"the record's config and config.yaml differ in {', '.join(names)}"] if names else []
 
 
 def find_other_classes(cfg: Config) -> Iterator[str]:

@@ -20,7 +20,7 @@ from isobench.runs.record import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
-RUN_FILES = ("config.yaml", "result.json", "predictions.parquet")
+RUN_FILES = ("result.json", "predictions.parquet")
 
 
 def test_a_bundle_holds_the_runs_byte_for_byte_a_plan_and_a_checksum_of_every_file(alice, run_export, tmp_path):

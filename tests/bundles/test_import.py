@@ -100,7 +100,6 @@ def test_missing_files_of_a_run_are_added_and_an_unfinished_run_is_completed(bun
     first, second, *_ = sorted((outputs / "runs").iterdir())
     (first / "predictions.parquet").unlink()
     (second / "result.json").unlink()
-    (second / "config.yaml").write_text("seed: 1\n")
     code, out, _ = run_import(bundle, outputs)
     assert code == 0
     assert "Imported 1 run into" in out
@@ -169,7 +168,7 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
 
 def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
     damaged = Path(shutil.copytree(bundle, tmp_path / "damaged"))
-    (pick_run(damaged) / "config.yaml").write_text("changed")
+    (pick_run(damaged) / "result.json").write_text("changed")
     code, out, err = run_import(bundle, damaged, tmp_path / "outputs")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "nothing of this bundle is imported" in err

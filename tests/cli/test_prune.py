@@ -1,8 +1,9 @@
 """Prune removes runs that no plan has, in output folders only, and nothing that it can't read."""
 
+import json
 import os
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from helpers import make_config, make_record
@@ -14,7 +15,8 @@ from isobench.common.errors import UserError
 from isobench.runs.folder import MARKER_FILE, RunFolder, mark_output_folder
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, write_plan
-from isobench.runs.record import write_record_file
+from isobench.runs.record import format_record, write_record_file
+from isobench.runs.state import Heartbeat
 from isobench.sweep.find_runs import find_runs
 
 FOREIGN = ["backup", "ab" * 8 + ".bak", "AB" * 8, "ab" * 7, "xy" * 8, ".git"]
@@ -29,7 +31,6 @@ def make_run(output_dir, seed: int = 1) -> RunFolder:
     cfg = config_of(output_dir, seed)
     folder = RunFolder(str(output_dir), identify(cfg).key)
     folder.path.mkdir(parents=True)
-    folder.write_config(asdict(cfg))
     write_record_file(folder.result_file, make_record(cfg, key=folder.key))
     return folder
 
@@ -111,30 +112,35 @@ def test_without_its_mark_or_any_plan_nothing_is_removed_and_the_advice_works_as
 def test_what_cannot_be_read_is_named_and_kept(tmp_path, capfd):
     plan_seeds(tmp_path, 1)
     make_run(tmp_path, 1)
-    orphan, *damaged = (make_run(tmp_path, seed) for seed in range(2, 7))
+    orphan, unfinished, *damaged = (make_run(tmp_path, seed) for seed in range(2, 7))
     damaged[0].result_file.write_text("{")
-    (damaged[1].path / "config.yaml").write_text("[")
-    (damaged[2].path / "config.yaml").unlink()
-    damaged[3].result_file.unlink()
-    os.mkfifo(damaged[3].result_file)
+    damaged[1].result_file.write_bytes(orphan.result_file.read_bytes())  # another run's
+    damaged[2].result_file.unlink()
+    os.mkfifo(damaged[2].result_file)
+    unfinished.result_file.unlink()
+    with pytest.raises(KeyboardInterrupt), Heartbeat(unfinished.path):
+        raise KeyboardInterrupt
     shutil.copytree(orphan.path, tmp_path / "elsewhere")
     (tmp_path / "runs" / ("a5" * 8)).symlink_to(tmp_path / "elsewhere")
     prune.prune([f"output_dir={tmp_path}"], yes=True)
     out = capfd.readouterr().out
-    assert out.count("is in no plan, and is kept because it can't be read") == 5
-    assert "Removed 1." in out
+    assert out.count("is in no plan, and is kept because it can't be read") == 4
+    assert "Removed 2." in out
     assert not orphan.path.exists()
+    assert not unfinished.path.exists()
     assert all(folder.path.exists() for folder in damaged)
     assert (tmp_path / "elsewhere" / "result.json").exists()
 
 
-def test_a_run_whose_config_was_changed_or_is_another_runs_is_kept_and_named(tmp_path, capfd):
+def test_a_run_whose_record_was_changed_or_is_another_runs_is_kept_and_named(tmp_path, capfd):
     plan_seeds(tmp_path, 9)
     first, second = make_run(tmp_path, 1), make_run(tmp_path, 2)
-    file = first.path / "config.yaml"
+    file = first.result_file
     intact = file.read_text()
-    changes = [intact.replace("seed: 1\n", "seed: 2\n", 1), intact.replace("scale: embedded", "scale: embeddee", 1)]
-    for text in (*changes, (second.path / "config.yaml").read_text()):
+    unknown = json.loads(intact)
+    unknown["config"]["scale"] = "embeddee"
+    changes = [intact.replace('"seed": 1', '"seed": 2', 1), format_record(unknown).decode()]
+    for text in (*changes, second.result_file.read_text()):
         assert text != intact
         file.write_text(text)
         orphans, ((folder, _),) = find_orphans(str(tmp_path))
@@ -142,7 +148,7 @@ def test_a_run_whose_config_was_changed_or_is_another_runs_is_kept_and_named(tmp
         _, rows = find_runs([f"output_dir={tmp_path}"])
         assert first.key not in {row.folder.key for row in rows}
         assert f"left out: {first.path}: " in capfd.readouterr().err
-        with pytest.raises(UserError, match=r"is damaged or was changed"):
+        with pytest.raises(UserError, match="is damaged|is not this run's"):
             load_runs(tmp_path)
     prune.prune([f"output_dir={tmp_path}"], yes=True)
     assert first.result_file.exists()

@@ -16,8 +16,6 @@ from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     CHUNK_BYTES,
     add_json_checksum,
-    add_text_checksum,
-    check_text_checksum,
     is_storage_error,
     make_temporary_folder,
     read_bounded,
@@ -272,16 +270,3 @@ def test_every_changed_byte_of_a_json_file_is_noticed(tmp_path):
         read_json(file)
     write_json(file, content)  # as earlier versions wrote it
     assert read_json(file) == content
-
-
-def test_every_changed_byte_of_a_text_is_noticed():
-    text = "a: 1\nb: 'x # checksum: no'\n"
-    whole = add_text_checksum(text, "its owner")
-    assert whole.startswith(text)
-    assert check_text_checksum(whole, "its owner") == check_text_checksum(text, "its owner") == text
-    with pytest.raises(ValueError, match="checksum"):
-        check_text_checksum(whole, "another")
-    for position in range(len(text) - 1):  # the line of the checksum itself follows
-        changed = whole[:position] + chr(ord(whole[position]) ^ 1) + whole[position + 1 :]
-        with pytest.raises(ValueError, match="checksum"):
-            check_text_checksum(changed, "its owner")

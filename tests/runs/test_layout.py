@@ -9,7 +9,6 @@ from isobench.common import files
 from isobench.runs import folder as layout
 
 FILE_NAMES = {value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)}
-FILE_NAMES -= {layout.CONFIG_FILE}  # conf/ has a file of this name too
 FOLDER_NAMES = {"runs", "reports", "jobs", "plans", "commands", "imports"}
 
 

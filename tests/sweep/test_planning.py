@@ -103,7 +103,6 @@ def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
     epochs = {} if more.get("failure") else {"best": best, "history": [best]}
     row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
     row.folder.path.mkdir(parents=True)
-    row.folder.write_config(asdict(row.cfg))
     row.folder.write_record(row.record)
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
-    ("isobench.runs.folder.RunFolder.write_config", 1, "before"),
+    ("isobench.training.train.remove_temporaries", 1, "before"),
     ("isobench.training.train.build_run_parts", 1, "before"),
     ("isobench.data.batches.loaders.Loaders.__init__", 1, "after"),
     ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),

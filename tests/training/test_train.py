@@ -121,9 +121,7 @@ def test_the_record_is_whole_and_true(small):
     assert result["data"]["examples"] == {"train": 160, "validation": 60}
     assert set(result["data"]["fingerprint"]) == {"train", "validation"}
     assert "model.safetensors" in result["encoder"]["fingerprint"]
-    assert sorted(file.name for file in folder.path.iterdir()) == [
-        "config.yaml", "lock", "predictions.parquet", "result.json"
-    ]  # fmt: skip
+    assert sorted(file.name for file in folder.path.iterdir()) == ["lock", "predictions.parquet", "result.json"]
 
 
 @pytest.mark.slow

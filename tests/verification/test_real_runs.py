@@ -14,7 +14,7 @@ from made_up_runs import make_bundle
 from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, tamper
 
 from isobench import __main__ as entry
-from isobench.common.files import check_text_checksum, sha256_file
+from isobench.common.files import sha256_file
 from isobench.metrics.task import evaluate_predictions
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS
@@ -154,9 +154,6 @@ def test_a_config_with_a_foreign_class_is_trained_with_our_own(trained, here, tm
         edit_record(
             run, lambda record: record["config"]["calibration"].update({"_target_": "os.system"}), repair=True
         )
-        text = check_text_checksum((run / "config.yaml").read_text(), run.name)
-        lines = [f"{line.partition(':')[0]}: os.system" if "_target_" in line else line for line in text.splitlines()]
-        (run / "config.yaml").write_text("\n".join(lines) + "\n")
     outcomes = verify(outputs, Options(retrain=1, **here))
     texts = {entry.text for entry in outcomes.list_entries(FAILS)}
     assert len(texts) == 2

@@ -181,10 +181,10 @@ def test_hostile_files_are_refused_without_being_read(folder):
     (runs[0] / "result.json").unlink()
     os.mkfifo(runs[0] / "result.json")
     (runs[1] / "predictions.parquet").write_bytes(b"PAR1 no Parquet PAR1")
-    (runs[2] / "config.yaml").write_text("a: &a [1]\nb: *a\n")
+    edit_record(runs[2], lambda record: record["config"]["optimization"].update(epochs="many"), repair=True)
     (runs[3] / "result.json").write_text("[" * 100_000)
     failures = "\n".join(list_failures(folder))
-    for text in ("it is no regular file", "its predictions can't be used", "config.yaml can't be used", "is damaged"):
+    for text in ("it is no regular file", "its predictions can't be used", "its config can't be used", "is damaged"):
         assert text in failures
 
 
