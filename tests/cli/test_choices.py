@@ -35,20 +35,6 @@ def test_every_choice_is_listed_with_a_description_on_one_line(cli, word, names)
     assert len(set(lines.values())) == len(lines)
 
 
-def test_the_list_has_the_users_own_and_fits_the_terminal(tmp_path, monkeypatch, capsys):
-    (tmp_path / "task").mkdir()
-    (tmp_path / "task" / "mine.yaml").write_text(f"# Whether {'very ' * 30}good. More.\nname: mine\n")
-    (tmp_path / "task" / "plain.yaml").write_text("name: plain\n")
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    choices.print_choices("task", tmp_path)
-    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
-    assert lines["mine"].startswith("Whether very")
-    assert lines["mine"].endswith(" ...")
-    assert lines["plain"].startswith(str(tmp_path)[:10])
-    assert "rte" in lines
-
-
 @pytest.mark.parametrize(
     ("line", "expected", "absent"),
     [
@@ -68,11 +54,6 @@ def test_a_shells_query_is_answered_without_an_error(cli, monkeypatch, line, exp
     assert (code, err) == (0, "")
     assert set(expected) <= set(out.split())
     assert absent not in out.split()
-
-
-def test_without_a_line_a_query_has_an_answer(cli, monkeypatch):
-    monkeypatch.delenv("COMP_LINE", raising=False)
-    assert cli("-sc", "query=bash")[0] == 0
 
 
 @pytest.mark.slow

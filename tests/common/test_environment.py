@@ -2,21 +2,18 @@
 
 import gc
 import os
-import pickle
 import platform
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from helpers import ROOT, make_config
+from helpers import ROOT
 
 from isobench.__main__ import COMMANDS, find_command
 from isobench.common import environment
 from isobench.common.environment import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
-from isobench.sweep.slurm import Worker
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +25,6 @@ def no_messages(monkeypatch):
     yield
     for name in os.environ.keys() - before.keys():
         del os.environ[name]
-
-
-def test_only_one_module_knows_the_variables():
-    files = [*(ROOT / "isobench").rglob("*.py"), *(ROOT / "hydra_plugins").rglob("*.py")]
-    assert len(files) > 100
-    users = [file for file in files if "ISOBENCH_" in file.read_text()]
-    assert users == [Path(environment.__file__).resolve()]
 
 
 def test_what_is_noted_is_read_and_without_a_note_there_are_defaults():
@@ -120,25 +110,6 @@ def test_freed_memory_is_kept_unless_the_user_has_chosen(code, chosen, kept):
     assert (int(printed) < 100_000) == kept
 
 
-@pytest.mark.parametrize(("largest", "accepted"), [(1 << 40, 1 << 30), (32 << 20, 32 << 20), (0, None)])
-def test_an_older_c_library_gets_what_it_takes(monkeypatch, largest, accepted):
-    """Setting only the other threshold would end the library's own adjustment of the first, and cost time."""
-    options = {}
-
-    def set_option(name, value):
-        if name == environment.MMAP_THRESHOLD and value > largest:
-            return 0
-        options[name] = value
-        return 1
-
-    monkeypatch.setattr(environment.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=set_option))
-    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
-        monkeypatch.delenv(name)
-    environment.keep_freed_memory()
-    assert options.get(environment.MMAP_THRESHOLD) == accepted
-    assert (environment.TRIM_THRESHOLD in options) == (accepted is not None)
-
-
 # Run in a process of its own: the first import of torch prints the waiting policy, and ends what asked for it.
 WATCH_TORCH = """
 import os, pickle, runpy, sys
@@ -163,40 +134,6 @@ try:
 except TorchImported:
     pass
 """
-UNPICKLE_WORKER = """
-job = SimpleNamespace(job_id="1", num_tasks=1, paths=SimpleNamespace(stderr="log"))
-pickle.loads(bytes.fromhex({worker!r}))._prepare(job)
-try:
-    import torch
-except TorchImported:
-    pass
-"""
-IMPORT_BENCHMARKS = """
-sys.path.insert(0, {folder!r})
-for file in sorted(set(Path({folder!r}).glob("*.py")) - {{Path({folder!r}, name) for name in {left_out!r}}}):
-    os.environ.pop("GOMP_SPINCOUNT", None)
-    for name in ("common", "method_overhead_seq2seq"):
-        sys.modules.pop(name, None)
-    print(file.stem)
-    try:
-        runpy.run_path(str(file), run_name="benchmark")
-    except TorchImported:
-        pass
-    print("end", os.environ.get("GOMP_SPINCOUNT"))
-"""
-IMPORT_IN_WORKER = (
-    WORK
-    + """
-def import_torch(*_):
-    sys.stdout = sys.__stdout__
-    import torch
-
-try:
-    work(import_torch)
-except TorchImported:
-    pass
-"""
-)
 
 
 def watch_torch(code: str, folder: Path) -> list[str]:
@@ -218,17 +155,6 @@ def test_the_command_sets_it_before_torch_is_imported(tmp_path):
     assert set(printed) == {"torch", "1000"}
 
 
-@pytest.mark.slow
-def test_a_jobs_worker_sets_it_before_torch_is_imported(tmp_path):
-    worker = pickle.dumps(Worker([(make_config(), "key")])).hex()
-    assert watch_torch(UNPICKLE_WORKER.format(worker=worker), tmp_path) == ["torch", "1000"]
-
-
-@pytest.mark.slow
-def test_a_sweeps_worker_sets_it_before_torch_is_imported(tmp_path):
-    assert watch_torch(IMPORT_IN_WORKER, tmp_path) == ["torch", "1000"]
-
-
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
     main, guarded = find_command(word), []
@@ -247,16 +173,6 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
 def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
     imports = "\n".join(f"import {find_command(word).__module__}" for word in COMMANDS)
     assert watch_torch(imports, tmp_path) == []
-
-
-@pytest.mark.slow
-def test_every_benchmark_sets_it_before_torch_is_imported(tmp_path):
-    folder = ROOT / "benchmarks"
-    left_out = [file.name for file in folder.glob("synthetic_*.py")]  # without torch
-    printed = watch_torch(IMPORT_BENCHMARKS.format(folder=str(folder), left_out=left_out), tmp_path)
-    names = {file.stem for file in folder.glob("*.py") if file.name not in left_out}
-    assert len(names) > 10
-    assert set(printed) == {*names, "torch", "end", "1000"}
 
 
 @pytest.mark.parametrize("frozen", [0, 5])

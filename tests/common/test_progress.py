@@ -36,13 +36,6 @@ def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
     assert terminal.output.endswith(b"\r")  # the closed bar is blanked
 
 
-def test_a_bar_of_unknown_length_counts():
-    with PseudoTerminal(0, 0) as terminal:
-        for _ in track_progress(iter("abc"), "letters", show=True):
-            time.sleep(0.12)
-    assert terminal.lines[-1].startswith("letters: 3it [00:00")
-
-
 def test_speed_leaves_out_what_was_done_before():
     with PseudoTerminal(24, 80) as terminal:
         bar = ProgressBar("", total=10_000, start=9_000)
@@ -51,17 +44,6 @@ def test_speed_leaves_out_what_was_done_before():
         bar.close()
     speed = float(terminal.lines[-1].rpartition("it/s")[0].split()[-1])
     assert 10 < speed <= 50
-
-
-def test_a_terminal_may_become_narrower_and_wider():
-    with PseudoTerminal(24, 120) as terminal:
-        bar = ProgressBar("letters", total=100)
-        for columns in (20, 100):
-            terminal.resize(24, columns)
-            time.sleep(0.12)
-            bar.update(10)
-        bar.close()
-    assert [len(line) for line in terminal.lines] == [119, 19, 99]
 
 
 def test_messages_stand_in_lines_of_their_own():
@@ -73,11 +55,3 @@ def test_messages_stand_in_lines_of_their_own():
     for message in ("to stdout", "to stderr"):
         assert f"\r{message}\r\n" in terminal.output.decode()
     assert sum(line.startswith("letters:") for line in terminal.lines) == 3  # drawn again below each message
-
-
-def test_nothing_is_drawn_unless_asked_for(capsys):
-    bar = ProgressBar("letters", total=100, show=False)
-    bar.update(10)
-    bar.close()
-    assert list(track_progress("abc", "letters", show=False)) == ["a", "b", "c"]
-    assert capsys.readouterr() == ("", "")

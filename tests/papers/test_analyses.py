@@ -85,6 +85,7 @@ def test_a_calibration_is_refused_where_it_would_be_ignored(cli, small, outputs,
 BUNDLES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.parent.name)
 def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
     about = read_about(folder)

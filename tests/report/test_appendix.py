@@ -14,7 +14,7 @@ from isobench.cli.report import report as report_command
 from isobench.common.errors import UserError
 from isobench.dataframes import add_state
 from isobench.report.build import build_report
-from isobench.report.output.appendix import format_appendix, hide_folder
+from isobench.report.output.appendix import format_appendix
 from isobench.report.output.page import write_report
 from isobench.runs.plan import read_ended_runs
 
@@ -153,15 +153,6 @@ def test_the_section_compiles(tmp_path):
     if log is None:
         pytest.skip("pdflatex is not installed")
     assert "Overfull" not in log
-
-
-@pytest.mark.parametrize(
-    ("place", "shown"),
-    [("/home/me/models/bert", "folder bert"), ("~/glue", "folder glue"), ("package x", "package x"),
-     ("owner/model@abc", "owner/model@abc")],
-)  # fmt: skip
-def test_folders_are_named_by_their_last_part(place, shown):
-    assert hide_folder(place) == shown
 
 
 def test_it_is_written_beside_the_report_and_needs_an_experiment(tmp_path):

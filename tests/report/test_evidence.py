@@ -12,9 +12,8 @@ from sample_report import list_cells as table
 
 from isobench.report.cells import finish_cells
 from isobench.report.methods import find_detectable_differences
-from isobench.report.wording import format_points
 from isobench.statistics.resampling import smallest_stratified_p, stratified_permutation_test
-from isobench.statistics.seeds import detectable_effect, pooled_sd
+from isobench.statistics.seeds import detectable_effect
 
 NAN = math.nan
 
@@ -75,12 +74,6 @@ def test_without_anything_to_compare_it_says_so(arms, reason):
     assert ("No run has ended yet." if not arms else reason) in verdict(arms, ended=len(arms))
 
 
-@pytest.mark.parametrize(("by", "shown"), [(-0.004, "0.00"), (0.004, "0.00"), (-0.0, "0.00"), (-0.006, "-0.01")])
-def test_next_to_no_difference_has_no_sign(by, shown):
-    assert format_points(by) == shown
-    assert f"its difference of {shown} points" in said(table({"none": {"a": [80.0]}, "isobn": {"a": [80.0 + by]}}))
-
-
 def test_the_verdict_rests_on_the_p_after_holm_over_methods():
     base, ours = [1.0, 2.0, 3.0, 3.9], [4.0, 4.1, 4.2, 9.0]  # 2 of C(8, 4) relabellings: p = .029
     alone = said(table({"none": {"a": base}, "x": {"a": ours}}))
@@ -90,7 +83,7 @@ def test_the_verdict_rests_on_the_p_after_holm_over_methods():
     assert "x on a: no difference shown." in both
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 5))
 def test_help_is_claimed_only_with_a_higher_mean_and_a_corrected_p_below_05(seed, methods, n):
     names = ["x", "y", "z"][:methods]
@@ -164,29 +157,6 @@ def test_a_gain_has_its_interval_and_p():
     assert f"[+{low}, +{high}]" in line
 
 
-def test_no_difference_says_how_small_the_p_and_what_would_have_been_found():
-    arms = {"none": {"a": LOW}, "x": {"a": LOW[::-1]}, "y": {"a": [v + 0.1 for v in LOW]}}
-    said = verdict(arms)
-    points = pooled_sd([values["a"] for values in arms.values()]) * detectable_effect(5)
-    p = 2 * min(stratified_permutation_test([(arms[m]["a"], LOW)]).p for m in "xy")
-    assert said == (
-        f"No method differs from plain by more than chance (smallest adjusted p = {min(1, p):.2f}; 5 seeds per "
-        f"method; one t-test would find differences of {points:.2g} points in 80% of repetitions)."
-    )
-
-
-def test_one_method_without_a_difference_has_its_interval():
-    said = verdict({"none": {"a": noisy(80, 5, 1)}, "isobn": {"a": noisy(80.6, 5, 4)}})
-    found = re.match(
-        r"isobn does not differ from plain by more than chance: (\S+) points "
-        r"\(95% bootstrap interval (\S+) to (\S+); "
-        r"p = 0\.\d\d; 5 seeds per method; one t-test would find",
-        said,
-    )
-    difference, low, high = map(float, found.groups())
-    assert low < difference < high
-
-
 def test_three_seeds_are_too_few_for_the_test_and_that_is_said():
     base = [80.0, 81.0, 82.0]
     said = verdict({"none": {"a": base}, "x": {"a": [80.5, 81.5, 82.5]}, "y": {"a": base[::-1]}})
@@ -213,37 +183,6 @@ def test_a_choice_among_more_configurations_is_said_beside_the_gain():
     said = verdict(arms, candidates={"isobn": 6})
     assert "the best of 6 configurations against 1 by these same scores, which p does not account for." in said
     assert "configurations" not in verdict(arms, candidates={"isobn": 6, "none": 6})
-
-
-def test_what_a_gain_lacks_is_said_beside_it():
-    troubles = {
-        ("none", "a"): {"nan_loss": 1},
-        ("none", "b"): {"constant_predictor": 4, "crash": 1},
-        ("isobn", "a"): {"crash": 2, "running": 1},
-        ("flow", "a"): {"crash": 4},
-    }
-    arms = {"none": {"a": LOW, "b": LOW}, "isobn": {"a": HIGH, "b": []}, "flow": {"a": [], "b": []}}
-    said = verdict(arms, troubles=troubles)
-    assert said.startswith("isobn gains 5.00 points over plain (95%")
-    assert said.endswith(", p = 0.0079), without 3 runs that failed.")  # isobn was not run on b
-    arms["isobn"]["b"] = HIGH
-    said = verdict(arms, troubles=troubles)
-    assert said.endswith(", p = 0.0079), without 4 runs that failed, without b, where a run predicts one class.")
-    assert "without 3 runs that failed" in verdict(arms, troubles=troubles, tasks={"a": "mrpc", "b": "mrpc"})
-
-
-def test_single_seeds_may_be_chance():
-    assert verdict({"none": {"a": [80.0]}, "isobn": {"a": [81.25]}}) == (
-        "isobn is 1.25 points above plain, which may be chance: a single seed allows no test."
-    )
-    assert verdict({"none": {"a": [80.0]}, "x": {"a": [79.0]}, "y": {"a": [82.0]}}) == (
-        "The 2 methods' differences from plain (-1.00 to +2.00 points) may be chance: a single seed allows no test."
-    )
-
-
-def test_an_unfinished_sweep_says_so_first():
-    arms = {"none": {"a": LOW}, "isobn": {"a": HIGH}}
-    assert verdict(arms, ended=10, total=12).startswith("So far, with 10 of 12 runs: isobn gains 5.00 points")
 
 
 def test_the_largest_detectable_difference_of_several_encoders_counts():

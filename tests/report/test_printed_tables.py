@@ -83,9 +83,6 @@ def make_troubled() -> tuple[Experiment, list[Run]]:
     return Experiment(), rows
 
 
-CASES = (make_demo, make_betas, make_many_settings, make_tasks, make_troubled)
-
-
 def summarize(rows) -> list[dict]:
     report = build_report(rows[0].cfg.experiment, rows, with_pairs=False)
     return [_format_configuration(line) for line in report.configurations.itertuples()]
@@ -100,8 +97,10 @@ def print_at(width, monkeypatch, capfd, rows) -> str:
     return capfd.readouterr().out
 
 
-@pytest.mark.parametrize("width", [80, 140])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize(
+    ("case", "width"),
+    [(make_demo, 80), (make_many_settings, 140), pytest.param(make_tasks, 80, marks=pytest.mark.slow)],
+)
 def test_the_table_fits_the_terminal_and_cuts_no_number(case, width, monkeypatch, capfd):
     _, rows = case()
     text = print_at(width, monkeypatch, capfd, rows)
@@ -136,12 +135,6 @@ def test_a_method_is_compared_with_plain_of_the_same_settings():
         *make_rows("calibration=isobn_paper", "optimization.lr=3e-5", scores=(0.9, 0.9)),
     ]
     assert [line["change"] for line in summarize(tuned)] == ["-", "-", "+10.00", "-"]
-
-
-@pytest.mark.parametrize("override", ["task.train_samples=64", "head=huggingface", "task=sst2", "encoder=gpt2"])
-def test_runs_of_another_part_are_not_compared(override):
-    rows = [*make_rows("calibration=none"), *make_rows("calibration=isobn_paper", override, scores=(0.9, 0.8))]
-    assert [line["change"] for line in summarize(rows)] == ["-", "-"]
 
 
 def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):

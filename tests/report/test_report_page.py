@@ -11,7 +11,7 @@ import sample_report
 from scipy import stats
 
 from isobench.config.schema import Experiment
-from isobench.report.output.figures import assign_styles, collect_points, correlate
+from isobench.report.output.figures import collect_points, correlate
 from isobench.report.output.page import compute_overheads, render_report
 
 VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
@@ -54,7 +54,8 @@ class Page(HTMLParser):
 
 
 def small(**changes):
-    return sample_report.sample(**{"encoders": ["bert"], "tasks": ["sst2", "rte"], "epochs": 2, **changes})
+    smaller = {"encoders": ["bert"], "methods": ["none", "cosine", "flow"], "tasks": ["sst2", "rte"], "epochs": 2}
+    return sample_report.sample(**smaller | changes)
 
 
 def hostile():
@@ -147,15 +148,8 @@ def test_time_and_memory_are_relative_to_plain_fine_tuning():
     seconds = {m: (part["training_seconds"] / part["epochs"]).min() for m, part in own.items()}
     assert cost["seconds"] == pytest.approx(seconds["flow"])
     assert cost["seconds_ratio"] == pytest.approx(seconds["flow"] / seconds["none"])
-    assert cost["memory_ratio"] == pytest.approx((1500 + 120 * 4) / 1500)
+    assert cost["memory_ratio"] == pytest.approx((1500 + 120 * 2) / 1500)
     assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
-
-
-def test_methods_look_different_by_more_than_colour():
-    look = assign_styles(["a", "none", *map(str, range(26))])
-    assert look["none"].css == "currentColor"
-    assert len({(one.css, one.dashes) for one in look.values()}) == len(look) == 28
-    assert len({(one.css, one.marker) for one in look.values()}) == 28
 
 
 def test_a_partial_report_says_what_is_missing():
@@ -164,7 +158,7 @@ def test_a_partial_report_says_what_is_missing():
     runs.loc[1:, ["status", "score", "epoch", "validation/accuracy", "training_seconds"]] = ["missing", *[None] * 4]
     cells = sample_report.build_cells_of(runs)
     text = Page(render_report(replace(report, runs=runs, epochs=report.epochs[:1], cells=cells))).text
-    assert "1 of 30 runs done · 29 missing" in text
+    assert "1 of 18 runs done · 17 missing" in text
     assert "Incomplete" in text
     assert "3 missing" in text
     assert not re.search(r"\b(nan|inf|None)\b", text)
@@ -254,20 +248,3 @@ def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
         ".filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
     )
     assert overflowing == []  # no text runs into the next cell
-
-
-def test_figures_take_the_pages_colours_in_the_dark(driver, tmp_path, html):
-    inks = []
-    for scheme in ("light", "dark"):
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        script = opened(driver, tmp_path, html, 1280)
-        page, text, label, line = script(
-            "const of = (s, p) => getComputedStyle(document.querySelector(s))[p];"
-            "return [of('html', 'backgroundColor'), of('body', 'color'), of('.panel text', 'fill'),"
-            " of('.panel path[style*=\"--m0\"]', 'stroke')]"
-        )
-        assert label == text != page
-        inks.append((page, text, line))
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert all(light != dark for light, dark in zip(*inks, strict=True))

@@ -10,7 +10,7 @@ from helpers import make_config, read_analysis_rows
 from isobench.analyses.subject import Subject
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
-from isobench_papers.isobn import embeddings, ev
+from isobench_papers.isobn import embeddings
 
 
 @pytest.fixture
@@ -48,19 +48,6 @@ def test_layers_and_own_methods_stand_beside_each_other(cli, arguments, outputs)
     assert first["local layer=1", "whitening_zca"] < 0.1 < first["local layer=1", "none"]
     assert out.count("no variance") == 2
     assert "nan/" not in out
-
-
-def test_a_title_of_no_variance_and_a_figure_come_from_rows_alone():
-    rows = [
-        {"encoder": "e", "method": method, "task": "mrpc", "k": k, "ev": value}
-        for method, values in {"none": (0.5, 0.75, 1.0), "batch_norm": (float("nan"),) * 3}.items()
-        for k, value in enumerate(values, 1)
-    ]
-    shown = ev.show({"explained_variance": rows})
-    assert "0.50/0.75/1.00" in shown.text
-    assert "no variance" in shown.text
-    (axis,) = shown.figures["figure7"].axes
-    assert list(axis.get_lines()[0].get_ydata()) == [0.5, 0.75, 1.0]
 
 
 def make_subject(h):
@@ -105,21 +92,6 @@ def test_rows_have_the_correlations_in_the_order_of_the_clusters_and_blocks_of_m
     monkeypatch.setattr(embeddings, "MAX_CELLS", 5)
     blocks = expected.reshape(5, 2, 5, 2).mean((1, 3))
     np.testing.assert_allclose(embeddings.read_matrix(measure(h)["correlations"]), blocks, atol=1e-4)
-
-
-def test_figures_show_what_the_rows_say():
-    h = plant((6, 3, 1))
-    h[:, 4] = 0.3
-    rows = measure(h)
-    (row,) = rows["summary"]
-    shown = embeddings.show(rows, 20, [0.5], 0.5)
-    (histogram,) = shown.figures["figure4"].axes
-    assert histogram.get_xscale() == "log"
-    assert sum(bar.get_height() for bar in histogram.patches) == pytest.approx(100 * 9 / 10)
-    panels = shown.figures["figure6"].axes[:3]
-    shown_means = ["mean_correlation", "mean_off_blocks", "mean_correlation"]  # as BN and IsoBN assume, and as it is
-    for panel, name in zip(panels, shown_means, strict=True):
-        assert f"{row[name]:.2f}" in panel.texts[0].get_text()
 
 
 @pytest.mark.slow

@@ -256,6 +256,7 @@ def test_sums_of_exponentials_in_float32_overflow():
 # --- Figure 3.
 
 
+@pytest.mark.slow
 def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     """994 unused tokens; the released code takes rows 0 to 999 less five, which is one more: "!"."""
     cfg = make_config("encoder=minilm", f"data.cache={cache}")
