@@ -105,18 +105,22 @@ def test_the_texts_explained_variances_are_those_of_table_2():
     assert raised == {("bert-base-cased", "CoLA", 1)}
 
 
-def test_two_of_fourteen_gains_survive_holms_correction():
-    """Welch's test, medians taken for means: five seeds a cell."""
-    p = {}
+@pytest.mark.parametrize(
+    ("divisor", "significant", "survivors"),
+    [(4, 7, {("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")}), (5, 6, {("roberta-large", "MNLI")})],
+)
+def test_one_or_two_of_fourteen_gains_survive_holms_correction(divisor, significant, survivors):
+    """Welch's test, medians taken for means, five seeds a cell; the paper does not say by what deviations divide."""
+    p, factor = {}, np.sqrt(divisor / 4)
     for encoder, row, column, (median, sd) in list_printed_cells("isobn_arxiv_v1", "table1"):
         if row == "isobn":
-            plain = table(1).cells[encoder]["plain"][column]
-            assert median > plain[0]
-            p[encoder, column] = stats.ttest_ind_from_stats(median, sd, 5, *plain, 5, equal_var=False).pvalue
-    assert (len(p), sum(value < 0.05 for value in p.values())) == (14, 7)
+            plain, plain_sd = table(1).cells[encoder]["plain"][column]
+            assert median > plain
+            arms = (median, sd * factor, 5, plain, plain_sd * factor, 5)
+            p[encoder, column] = stats.ttest_ind_from_stats(*arms, equal_var=False).pvalue
+    assert (len(p), sum(value < 0.05 for value in p.values())) == (14, significant)
     corrected = dict(zip(p, holm(list(p.values())), strict=True))
-    survivors = {key for key, value in corrected.items() if value < 0.05}
-    assert survivors == {("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")}
+    assert {key for key, value in corrected.items() if value < 0.05} == survivors
 
 
 def test_what_else_changed_between_the_versions(papers):
