@@ -28,7 +28,8 @@ PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
 # Of Yokoi et al. (2024): the words weigh alike in "whitened", and by their counts in the others.
 FREQUENCY_METHODS = ("zipf_centered", "whitened", "zipf_whitened")
-RELEASED_CODE_D = 2  # number of components that the released code removes
+PAPER_D = "floor"  # of d / 100: the number of components that Section 5.1 removes
+RELEASED_CODE_D = 2  # the number that the released code removes
 MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
 ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of components removed
 REMOVED = Bound(
@@ -96,7 +97,10 @@ def describe_differences(subjects: list["Subject"], rows: Rows, removed: int | s
     differences = collect_scale_notes(subjects, "encoder")
     if tuple(list_distinct(rows["word_similarity"], "set")) != PAPER_SETS:
         differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
-    return differences if removed == RELEASED_CODE_D else [*differences, f"D = {removed}, not {RELEASED_CODE_D}"]
+    if removed != PAPER_D:
+        source = " as in the released code" if removed == RELEASED_CODE_D else ""
+        differences.append(f"D = {removed}{source}, not {PAPER_D}(d / 100) as in Section 5.1")
+    return differences
 
 
 def show(rows: Rows, removed: int | str) -> Shown:
