@@ -1,4 +1,4 @@
-"""Functions for Python programs and notebooks: carry out a run, and load finished runs into tables.
+"""Functions for Python programs and notebooks: carry out a run, and load ended runs into pandas tables.
 
 ``import isobench`` gives them as ``isobench.run``, ``isobench.load_runs``, ``isobench.load_epochs`` and
 ``isobench.report_table``.
@@ -6,21 +6,37 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+import pandas
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
+from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import explain_config_error
-from isobench.config.schema import Config, register_schema, to_config
+from isobench.config.schema import Config, Experiment, register_schema, to_config
 from isobench.data.own_task import complete_config
-from isobench.dataframes import load_epochs, load_runs, report_table
 from isobench.papers.folders import take_paper_flags
+from isobench.report.build import build_report
+from isobench.report.tables import build_epochs, build_runs, set_types
+from isobench.runs.folder import runs_folder
+from isobench.runs.grouping import find_varying_settings, read_run_names
+from isobench.runs.plan import read_ended_runs, read_plans
 from isobench.runs.record import RunRecord
-from isobench.sweep.planning import convert_to_overrides, keep_global_hydra, keep_plan, make_plan, plan_alone
+from isobench.runs.run import Run, check_predictions, print_troubles
+from isobench.sweep.planning import (
+    compose_sweep,
+    convert_to_overrides,
+    keep_global_hydra,
+    keep_plan,
+    make_plan,
+    plan_alone,
+)
 from isobench.training.execute import train_if_needed
 
 __all__ = ["load_epochs", "load_runs", "report_table", "run"]
@@ -45,13 +61,9 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     _check_overrides(overrides)
     cfg = _compose_run(take_paper_flags(overrides))
     if cfg.dry_run or cfg.analysis:
-        raise UserError(
-            "isobench.run carries out one run, no dry_run and no analysis: use the command line for these"
-        )
+        raise UserError("isobench.run carries out one run, no dry_run and no analysis: use the command line")
     if cfg.experiment.grid:
-        raise UserError(
-            "isobench.run carries out one run, and an experiment's grid has several: use the command line"
-        )
+        raise UserError("isobench.run carries out one run, and a grid has several: use the command line")
     plan = make_plan([plan_alone(cfg)], overrides, is_sweep=False)
     with keep_plan(cfg.output_dir, plan):
         ended, _ = train_if_needed(cfg, time.time())
@@ -61,9 +73,6 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
 
 
 def _check_overrides(overrides: Sequence[str]) -> None:
-    """Raise UserError unless the overrides are a list of settings, each given once, without a sweep's flag."""
-    if isinstance(overrides, str):
-        raise UserError(f"overrides must be a list of settings: isobench.run({overrides.split()})")
     if not isinstance(overrides, list | tuple) or not all(isinstance(text, str) for text in overrides):
         raise UserError("overrides must be a list of texts, each a setting: isobench.run(['seed=2'])")
     if flags := set(overrides).intersection(MULTIRUN_FLAGS):
@@ -79,3 +88,102 @@ def _compose_run(overrides: Sequence[str]) -> Config:
             return complete_config(to_config(compose("config", convert_to_overrides(overrides))))
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(explain_config_error(error)) from error
+
+
+def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+    """Load the ended runs of an output folder, one row a run, in the order of task, encoder, method and seed.
+
+    The columns are: names, seed, the settings in which the runs differ (by their dotted names), where data and
+    weights come from (``task.data``, ``encoder.weights``), status, failure, score and metrics of the reported epoch
+    (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
+    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
+
+    A run whose predictions have changed since it ended has the status ``damaged`` and no score; a line on standard
+    error names it.
+
+    Args:
+        folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
+        experiment: load only the runs of this experiment: those that one of its sweeps asked for.
+
+    Raises:
+        UserError: there is no such folder, it has no such runs, or a record in it is damaged.
+    """
+    runs = _read_checked_runs(folder, experiment)
+    return set_types(build_runs(runs, find_varying_settings(runs)))
+
+
+def load_epochs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+    """Load the evaluated epochs of the ended runs of an output folder, one row for each run and epoch.
+
+    The rows are in the order of task, encoder, method, seed and epoch. The columns are: names, seed, settings and
+    sources as in ``load_runs``; ``epoch`` (counted from 1), ``step`` (optimiser steps so far), ``score`` (the task's
+    primary metric on its first dev split, x 100), and the epoch's isotropy, ``<matrix>/<measure>``, such as
+    ``embedding/ev1``. A measure that an epoch lacks is missing. Runs without an evaluated epoch have no rows, and
+    damaged ones have none either; a line on standard error names those.
+
+    Arguments and errors are those of ``load_runs``.
+    """
+    runs = _read_checked_runs(folder, experiment)
+    varying = find_varying_settings(runs)
+    return set_types(build_epochs(runs, build_runs(runs, varying), varying))
+
+
+def report_table(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+    """Make the tables of a report: one row for each cell, in the order of the paper's tables.
+
+    This is the table ``cells`` of `isobench.report.tables`, which describes its columns: the page, the terminal,
+    Markdown, LaTeX and the claims show the same cells. A cell is one encoder and method (a line of a table) in one
+    column. ``table.pivot(index=["encoder", "method"], columns="column", values="mean")`` has the paper's shape, if
+    there is one table with one part. ``values``, ``seeds``, ``base`` and ``troubles`` are lists.
+
+    Args:
+        folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
+        experiment: take the runs of this experiment, and its paper's tables. None takes all runs of the folder, and
+            the tables of the experiment that they have.
+
+    Raises:
+        UserError: as ``load_runs`` does; the runs are of several experiments, and none is named; or the experiment's
+            selection rule can't be applied to these runs.
+    """
+    runs = _read_checked_runs(folder, experiment)
+    settings = _find_experiment(runs, experiment)
+    return set_types(build_report(settings, runs).cells)
+
+
+def _read_checked_runs(folder: str | Path, experiment: str | None) -> list[Run]:
+    """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record."""
+    folder = Path(folder).expanduser()
+    runs = read_ended_runs(str(folder))
+    if experiment is not None:
+        # Its plans also have runs that a command of another experiment had carried out before.
+        planned = {identity.key for plan in read_plans(str(folder), experiment) for _, identity in plan.runs}
+        runs = [run for run in runs if run.cfg.experiment.name == experiment or run.folder.key in planned]
+    if not runs:
+        of = f" of {experiment}" if experiment else ""
+        raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")
+    check_predictions(runs)
+    print_troubles(runs)
+    runs = [run if run.record else replace(run, state="damaged") for run in runs]
+    return sorted(runs, key=lambda run: (*read_run_names(run.cfg), run.cfg.seed))
+
+
+def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
+    """Find the settings of an experiment: those that its runs were started with, else those of today.
+
+    Without a name it is the experiment that the runs have, if any has one.
+    """
+    known = {run.cfg.experiment.name: run.cfg.experiment for run in reversed(runs) if run.cfg.experiment.name}
+    if name is None:
+        if len(known) > 1:
+            raise UserError(f"the runs are of several experiments: name one of them, {', '.join(sorted(known))}")
+        settings = next(iter(known.values()), Experiment())
+    elif name in known:
+        settings = known[name]
+    else:
+        try:
+            with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
+                settings = replace(to_config(base).experiment, name=name)
+        except HydraException as error:
+            raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it") from error
+    check_value("experiment", settings, Experiment)
+    return settings

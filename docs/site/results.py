@@ -14,10 +14,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
+
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
 from isobench.common.terminal import format_count
-from isobench.common.tidy import read_rows
 from isobench.papers.folders import find_config
 from isobench.report.build import build_report
 from isobench.report.claims import load_claims
@@ -114,7 +115,7 @@ def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[
 
 def describe_slopes(bundle: Bundle) -> str:
     """Say which slopes of a study of dose and response differ from 0, in the encoders and tasks that are complete."""
-    rows = read_rows(bundle.path / ANALYSIS_FOLDER, "slopes")
+    rows = pyarrow.parquet.read_table(bundle.path / ANALYSIS_FOLDER / "slopes.parquet").to_pylist()
     slopes = [row for row in rows if row["complete"] and row["quantity"] == "score" and row["doses"] == "all doses"]
     found = [
         f"{row['dial']} with {row['encoder']} ({row['over_dial']:+.2f} points over the whole dial)"
@@ -174,7 +175,7 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
         for command in list_commands(bundles, [str(bundle.path) for bundle in bundles], folder):
             program = [sys.executable, "-m", "isobench", *command]
             subprocess.run(program, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
-        return read_rows(Path(folder, "reports"), "claims")
+        return pyarrow.parquet.read_table(Path(folder, "reports", "claims.parquet")).to_pylist()
 
 
 def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> list[list[str]]:

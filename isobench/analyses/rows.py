@@ -90,12 +90,12 @@ def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":
     """Make the tables that are written as Parquet: name -> table; UserError if a column mixes kinds of values."""
     import pyarrow
 
-    from isobench.common.tidy import list_columns, make_table
+    from isobench.common.tidy import make_table
 
     tables = {}
     for name, observations in rows.items():
         try:
-            tables[name] = make_table(list_columns(observations))
+            tables[name] = make_table(observations)
         except pyarrow.ArrowException as error:
             raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
     return tables

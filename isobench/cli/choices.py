@@ -3,39 +3,35 @@
 ``isobench --help`` lists the names of all of them.
 """
 
+import itertools
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
-from isobench.config.command_line import CONFIG_DIR_FLAGS
+from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.papers.description import read_paper, write_map
 from isobench.papers.folders import find_config_folders, find_papers, list_config_groups
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
-PAGES = {
-    "tasks": "own_data", "encoders": "encoders", "methods": "methods", "experiments": "experiments",
-    "papers": "experiments",
-}  # fmt: skip
 
 
 def main(word: str) -> None:
     """Parse the command line and print the list; ``word`` is ``papers`` or one of ``GROUPS``."""
     group = GROUPS.get(word)
     choose = f" that {'+' if group == 'experiment' else ''}{group}=NAME can choose" if group else ""
+    page = {"tasks": "own_data", "papers": "experiments"}.get(word, word)
     parser = CommandParser(
         f"isobench {word}",
         "[--config-dir FOLDER] [--paper FOLDER]" if group else "[--map [NAME]] [--paper FOLDER]",
         f"Lists the {word}{choose}, those of --paper FOLDER too, one line each.",
         example="--config-dir FOLDER" if group else "--map",
-        page=f"docs/how-to/{PAGES[word]}.md",
+        page=f"docs/how-to/{page}.md",
     )
     if group:
         parser.add_argument(*CONFIG_DIR_FLAGS, metavar="FOLDER", type=Path, help="list those in FOLDER too")
@@ -70,9 +66,10 @@ def print_help() -> None:
 
 def print_choices(group: str, folder: Path | None = None) -> None:
     """Print the name and the description of each choice in a group; on a terminal, cut to its width."""
-    if folder is not None and not folder.is_dir():
-        raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
-    folders = [*find_config_folders(), *([folder] if folder else [])]
+    folders = find_config_folders()
+    if folder is not None:
+        check_typed_settings([f"--config-dir={folder}"])
+        folders = [*folders, folder]
     choices: dict[str, str] = {}
     for config_folder in folders:
         choices |= list_choices(config_folder, group)
@@ -84,30 +81,20 @@ def print_choices(group: str, folder: Path | None = None) -> None:
 
 def list_choices(folder: Path, group: str) -> dict[str, str]:
     """List the YAML files of a group in a config folder: name -> description."""
-    files = sorted(file for file in (folder / group).glob("*.yaml") if file.is_file())
-    return {file.stem: describe_choice(file) for file in files}
+    return {file.stem: describe_choice(file) for file in sorted((folder / group).glob("*.yaml")) if file.is_file()}
 
 
 def describe_choice(file: Path) -> str:
-    """Describe a YAML file by the hub's name of its model, else by the first sentence of its comment.
+    """Describe a YAML file by the hub's name of its model, else by the first sentence of the comment on its top.
 
     Data sets of the hub have a comment. A file without either is described by its class or its path.
     """
-    with file.open(encoding="utf-8") as stream:
-        settings = yaml.safe_load(stream)
+    text = file.read_text(encoding="utf-8")
+    settings = yaml.safe_load(text)
     settings = settings if isinstance(settings, dict) else {}
     if file.parent.name == "encoder" and settings.get("hub"):
         return f"{settings['hub']}, from the hub"
-    comment = " ".join(_read_comment_lines(file))
+    lines = [line.lstrip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())]
+    comment = " ".join(line for line in lines if line and not line.startswith(("@", "python -m ", "isobench ")))
     first_sentence = re.match(r".*?\.(?= [A-Za-z\"]|$)", comment)
     return first_sentence[0] if first_sentence else comment or str(settings.get("_target_", file))
-
-
-def _read_comment_lines(file: Path) -> Iterator[str]:
-    """Yield the lines of the comment that a YAML file opens with, without commands and Hydra's header."""
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            return
-        words = line.lstrip("# ")
-        if words and not words.startswith(("@", "python -m ", "isobench ")):
-            yield words

@@ -6,16 +6,18 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import refuse_file
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
-from isobench.config.bounds import read_hints
-from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS
+from isobench.config.bounds import check_value, read_hints
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, expand_home_folders
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 
@@ -83,15 +85,18 @@ def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
     return list(folders), settings
 
 
-def read_output_dir(settings: list[str], command: str) -> str:
+def read_output_dir(settings: Sequence[str], command: str) -> str:
     """Read the output folder from the settings of a command that takes no other setting; without one, the default."""
     folder = Config.output_dir
     for text in settings:
-        name, _, folder = text.partition("=")
-        if name != "output_dir" or not folder:
-            raise UserError(f"{text} is no setting of {command}: it takes output_dir=FOLDER only; a bundle is ./a=b")
-    if len(settings) > 1:
+        name, _, folder = expand_home_folders(text).partition("=")
+        if name != "output_dir":
+            raise UserError(f"{text} is no setting of {command}, which takes output_dir=FOLDER alone")
+        folder = folder.strip("'\"")
+    if len(set(settings)) > 1:
         raise UserError("output_dir is given twice: name one folder")
+    check_value("output_dir", folder, read_hints(Config)["output_dir"])
+    refuse_file("output_dir", folder)
     return folder
 
 
@@ -101,7 +106,8 @@ def run_guarded(function: Callable[[], Any]) -> None:
     The exit code is 2 after an error, and 128 + the signal's number after a signal.
     """
     hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
-    environment.note_command(debugging=hydra_full_error == "1")
+    os.environ[environment.DEBUG] = hydra_full_error or ""
+    os.environ[environment.COMMAND_START] = str(time.time())
     environment.share_processor()
     environment.keep_freed_memory()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them itself

@@ -22,7 +22,7 @@ from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
-from isobench.common.terminal import format_count, replace_control_characters
+from isobench.common.terminal import format_count, print_plainly
 from isobench.runs.folder import report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
@@ -157,7 +157,7 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
     if remains:
         more = f" and {len(remains) - MAX_NAMED} more" if len(remains) > MAX_NAMED else ""
         text = f"These names stay, and so do texts of warnings and failures: {', '.join(remains[:MAX_NAMED])}{more}"
-        print(replace_control_characters(f"{text}; read them before you publish"))
+        print_plainly(f"{text}; read them before you publish")
 
 
 def _print_machines_and_paths(runs: list[Run]) -> None:
@@ -166,4 +166,4 @@ def _print_machines_and_paths(runs: list[Run]) -> None:
     named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
-        print(replace_control_characters(text))
+        print_plainly(text)

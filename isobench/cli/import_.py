@@ -9,7 +9,7 @@ from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError
-from isobench.common.terminal import format_count, replace_control_characters
+from isobench.common.terminal import format_count, print_plainly
 from isobench.config.schema import Config
 
 
@@ -46,7 +46,7 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
         read_manifest(bundle)  # so that a wrong name is found before anything is imported
     for bundle in bundles:
         imported = import_bundle(bundle, output_dir, _verify_bundle)
-        print(replace_control_characters(_describe_import(imported, output_dir)))
+        print_plainly(_describe_import(imported, output_dir))
 
 
 def _verify_bundle(bundle: Path) -> Manifest:

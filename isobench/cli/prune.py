@@ -1,20 +1,15 @@
 """Run ``isobench prune``: list the runs that no plan of their output folder has, and remove them on request."""
 
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isobench.cli.command import CommandParser, run_guarded
+from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.files import refuse_file
-from isobench.common.terminal import format_count, replace_control_characters
-from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import check_typed_settings
-from isobench.config.schema import Config
+from isobench.common.terminal import format_count, print_plainly
 from isobench.runs.folder import (
     EARLIER_FOLDERS,
     RECORD_FILE,
@@ -27,7 +22,6 @@ from isobench.runs.folder import (
 from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat
-from isobench.sweep.find_runs import OUTPUT_DIR, read_place
 
 
 def main() -> None:
@@ -49,28 +43,22 @@ def main() -> None:
 
 def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that no plan has; remove them if ``yes``, or if the user confirms it."""
-    check_typed_settings(settings)
-    if others := [text for text in settings if not text.startswith(OUTPUT_DIR)]:
-        raise UserError(f"prune takes output_dir=FOLDER alone, and looks at every run in it: leave out {others[0]}")
-    named = read_place(settings)
-    if named is None:
-        raise UserError(f"{settings[0]} names no folder: write output_dir=FOLDER")
-    output_dir, _ = named
-    check_value("output_dir", output_dir, read_hints(Config)["output_dir"])
-    refuse_file("output_dir", output_dir)
-    _require_output_folder(output_dir)
+    output_dir = read_output_dir(settings, "isobench prune")
+    _require_plans(output_dir)
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
     for folder, name in orphans:
-        print(replace_control_characters(f"{folder}  {name}"))
+        print_plainly(f"{folder}  {name}")
     for folder, reason in unreadable:
-        print(replace_control_characters(f"{folder}  is in no plan, and is kept because it can't be read: {reason}"))
+        print_plainly(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
         print(f"No run in {runs_folder(output_dir)} is to be removed.")
         return
     size = sum(file.lstat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
     print(f"{format_count(len(orphans), 'run')} in no plan, {size / 2**20:.1f} MiB.")
-    if yes or _ask_confirmation():
+    if not (yes or sys.stdin.isatty()):
+        print("Not removed: --yes removes them.")
+    elif yes or input("Remove them? [y/N] ").strip().lower() in ("y", "yes"):
         for folder, _ in orphans:
             with RunFolder(output_dir, folder.name).lock() as is_locked:
                 if is_locked:
@@ -78,36 +66,18 @@ def prune(settings: Sequence[str], yes: bool) -> None:
         print(f"Removed {sum(not folder.exists() for folder, _ in orphans)}.")
 
 
-def _require_output_folder(output_dir: str) -> None:
-    """Raise UserError unless a folder is marked as isobench's; say what to do with one of an earlier version."""
-    folder, marker = Path(output_dir), marker_file(output_dir)
-    if not folder.is_dir():
-        raise UserError(f"{folder} does not exist: nothing was run there; set output_dir=FOLDER")
+def _require_plans(output_dir: str) -> None:
+    """Raise UserError unless a folder is isobench's and its plans name the runs that are still needed."""
+    marker = marker_file(output_dir)
     if has_earlier_sweeps(output_dir):
         raise UserError(
-            f"{folder} has sweeps of an earlier version, which prune can't read: repeat those that you still need "
-            f"(no run is repeated), then remove {' and '.join(f'{folder}/{name}' for name in EARLIER_FOLDERS)}"
+            f"{output_dir} has sweeps of an earlier version, which prune can't read: repeat those that you still "
+            f"need (no run is repeated), then remove its folders {' and '.join(EARLIER_FOLDERS)}"
         )
-    if marker.is_file():
-        if list_run_folders(output_dir) and not plans_folder(output_dir).is_dir():
-            raise UserError(f"{folder} has no plans: repeat the commands that you still need (no run is repeated)")
-        return
-    if not list_run_folders(output_dir):
-        raise UserError(
-            f"{folder} is no output folder of isobench, so nothing is removed there: set output_dir=FOLDER"
-        )
-    raise UserError(
-        f"{folder} lacks the file {marker.name}, which earlier versions of isobench did not write, so nothing is "
-        f"removed there; if isobench made this folder, run touch {shlex.quote(str(marker))} and repeat this command"
-    )
-
-
-def _ask_confirmation() -> bool:
-    """Ask the user on the terminal whether to remove the runs; without a terminal the answer is no."""
-    if not sys.stdin.isatty():
-        print("Not removed: --yes removes them.")
-        return False
-    return input("Remove them? [y/N] ").strip().lower() in ("y", "yes")
+    if not marker.is_file():
+        raise UserError(f"{output_dir} is no output folder of isobench, without {marker.name}: set output_dir=FOLDER")
+    if list_run_folders(output_dir) and not plans_folder(output_dir).is_dir():
+        raise UserError(f"{output_dir} has no plans: repeat the commands that you still need (no run is repeated)")
 
 
 def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:

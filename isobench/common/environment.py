@@ -1,6 +1,6 @@
 """What processes tell each other by environment variables, what a process sets for itself, and what it runs on.
 
-Every variable is named, set and read here only. The user's own two, ISOBENCH_DATA and ISOBENCH_CACHE, are read by
+Every variable is named here only. The user's own two, ISOBENCH_DATA and ISOBENCH_CACHE, are read by
 conf/config.yaml alone: they are the defaults of ``data.root`` and ``data.cache``.
 """
 
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +24,7 @@ DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
-DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device
+DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device (a GPU, or the whole machine)
 PAPERS = "ISOBENCH_PAPER_FOLDERS"  # the folders that --paper named, with : between them (; on Windows)
 
 # What a process sets for itself
@@ -41,59 +41,23 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-def note_command(debugging: bool) -> None:
-    """Note that the user's command begins now, and whether its errors show their tracebacks."""
-    os.environ[DEBUG] = "1" if debugging else "0"
-    os.environ[COMMAND_START] = str(time.time())
-
-
 def is_debugging() -> bool:
-    """True if errors show their tracebacks: the user set HYDRA_FULL_ERROR=1."""
+    """Return True if errors show their tracebacks: the user set HYDRA_FULL_ERROR=1."""
     return os.environ.get(DEBUG) == "1"
 
 
 def read_command_start() -> float:
-    """When the user's command began, in seconds since the epoch; now, if no command was noted."""
+    """Return when the user's command began, in seconds since the epoch; now outside a command."""
     return float(os.environ.get(COMMAND_START) or time.time())
 
 
-def note_job(job: str, log: str) -> None:
-    """Note the scheduler's id of this process's job, and the file that its output goes to."""
-    os.environ[JOB], os.environ[LOG] = job, log
-
-
-def read_job() -> str | None:
-    """Return the scheduler's id of this process's job; None outside a job."""
-    return os.environ.get(JOB)
-
-
-def read_log() -> str | None:
-    """Return the file that this process's output goes to; None outside a job."""
-    return os.environ.get(LOG)
-
-
-def note_device_share(runs: int) -> None:
-    """Note how many runs share this process's device (a GPU, or the whole machine)."""
-    os.environ[DEVICE_SHARE] = str(runs)
-
-
-def read_device_share() -> int:
-    """Return how many runs share this process's device, itself included."""
-    return int(os.environ.get(DEVICE_SHARE, "1"))
-
-
-def note_papers(folders: Sequence[str]) -> None:
-    """Note the folders of the papers that the user named."""
-    os.environ[PAPERS] = os.pathsep.join(folders)
-
-
 def read_papers() -> list[str]:
-    """Return the folders of the papers that the user named."""
+    """Return the folders that ``--paper`` named."""
     return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
 
 
 def format_paper_flags() -> list[str]:
-    """Write the flags that name the user's papers, for a command that the user is told to type."""
+    """Write the flags ``--paper`` of a command that the user is told to type."""
     return [f"--paper={folder}" for folder in read_papers()]
 
 
@@ -111,10 +75,10 @@ def share_processor() -> None:
 def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, for its next tensors, in place of giving it back each time.
 
-    By default the GNU C library takes every large tensor's memory from the system and returns it when the tensor is
-    freed. The system then has to clear the same pages again for the next training step, up to a tenth of a step. The
-    process's peak of memory stays about the same. It does nothing with another C library, or where the user
-    has set one of the library's own variables (MALLOC_...).
+    The GNU C library returns a large tensor's memory to the system when the tensor is freed. The system then has to
+    clear the same pages again for the next training step, up to a tenth of a step. The process's peak of memory
+    stays about the same. It does nothing with another C library, or where the user has set one of its variables
+    (MALLOC_...).
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_option is None or any(name.startswith("MALLOC_") for name in os.environ):
@@ -128,10 +92,9 @@ def keep_freed_memory() -> None:
 def collect_garbage_rarely() -> Iterator[None]:
     """A context or decorator for code that makes many objects and keeps them, such as reading thousands of records.
 
-    Python searches for cycles of unused objects after every 700 new objects, and from time to time among all objects.
-    That took a third of the time of reading records. In this context it hardly searches. The first context of a
-    process then keeps all objects made so far out of later searches. They are still freed when nothing refers to
-    them. Later contexts don't do that, because cycles of unused objects would add up where a command repeats itself.
+    Python searches for cycles of unused objects after every 700 new objects, which took a third of the time of
+    reading records. In this context it hardly searches. The first context of a process keeps all objects made so far
+    out of later searches. Later ones don't, because such cycles would add up where a command repeats itself.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *thresholds[1:])

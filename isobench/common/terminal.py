@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 # Characters that a terminal obeys instead of showing them, such as those that erase what it shows or turn the
-# direction of writing; all but the tab and the line break.
-CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# direction of writing, all but the tab and the line break; and halves of characters, which can't be printed.
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class PlainConsole(Console):
@@ -40,6 +40,11 @@ def make_console() -> PlainConsole:
 def replace_control_characters(text: str) -> str:
     """Write a question mark for every character that a terminal would obey."""
     return CONTROL_CHARACTERS.sub("?", text)
+
+
+def print_plainly(text: str) -> None:
+    """Print a text that may come from a file which somebody else wrote."""
+    print(replace_control_characters(text))
 
 
 def print_note(text: str) -> None:

@@ -31,6 +31,8 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     """
     groups = list_config_groups()
     for folder in map(Path, split_config_dirs(arguments)[0]):
+        if not folder.is_dir():
+            raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
         if folder.name in groups and not any((folder / group).is_dir() for group in groups):
             raise UserError(
                 f"--config-dir={folder} is a group's own folder: name the folder that holds {folder.name}/, "

@@ -29,7 +29,6 @@ RULES = (
         "{0} has several values: add -m to carry out a run for each; a list is written [A,B]",
     ),
     (r"Sweeping over Hydra's configuration is not supported : '(.*)'", "{0} can't be swept over: choose one value"),
-    (r"Additional config directory '(.*)' not found", "--config-dir: {0} is no folder: name the one with your YAML"),
     (r"An item is already at '([^']+)'", "{0} is set already: write {0}=..., without the +"),
     (r"Missing mandatory value: (\S+)", "{0} must be set: add {0}=..."),
     (r"Could not find '([^']+)/'", "{0} is empty: choose one of its options"),

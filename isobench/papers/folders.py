@@ -6,6 +6,7 @@ They come along (experiments/), with installed packages (entry points of the gro
 """
 
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
@@ -48,7 +49,7 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
         if not folder:
             raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))
-    environment.note_papers(list(dict.fromkeys(folders)))
+    os.environ[environment.PAPERS] = os.pathsep.join(dict.fromkeys(folders))
     _check_configs(find_papers())
     return others
 

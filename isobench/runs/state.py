@@ -102,9 +102,9 @@ def describe_process() -> Where:
     return Where(
         host=os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
         machine=socket.gethostname(),
-        job=environment.read_job(),
-        log=environment.read_log(),
-        share=environment.read_device_share(),
+        job=os.environ.get(environment.JOB),
+        log=os.environ.get(environment.LOG),
+        share=int(os.environ.get(environment.DEVICE_SHARE, "1")),
     )
 
 

@@ -255,9 +255,6 @@ def keep_global_hydra() -> Iterator[None]:
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     """Convert a command's arguments to Hydra overrides: drop ``-m``, turn ``--config-dir`` into a search path."""
     folders, settings = split_config_dirs(arguments)
-    for folder in folders:
-        if not Path(folder).is_dir():
-            raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
     paths = ",".join(quote_for_hydra(f"file://{folder}") for folder in folders)
     search_path = [f"hydra.searchpath=[{paths}]"] if paths else []
     return postpone_method_settings(rewrite_overrides([*search_path, *settings]))

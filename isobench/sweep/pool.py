@@ -364,7 +364,7 @@ def _receive_work(pipe: Connection) -> Work | None:
 
 def _carry_out(message: Work) -> Ended | StorageError:
     """Carry out a run. What it prints is kept, so that the sweep's own process prints it in whole lines."""
-    environment.note_device_share(message.share)
+    os.environ[environment.DEVICE_SHARE] = str(message.share)
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

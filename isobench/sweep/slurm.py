@@ -230,9 +230,9 @@ class Worker:
         signal.signal(signal.SIGTERM, raise_interrupted)  # submitit ignores it; training replaces this handler
         environment.share_processor()
         environment.keep_freed_memory()
-        environment.note_job(job.job_id, str(Path(job.paths.stderr)))
+        os.environ.update({environment.JOB: job.job_id, environment.LOG: str(job.paths.stderr)})
         if job.num_tasks > 1:
-            environment.note_device_share(job.num_tasks)
+            os.environ[environment.DEVICE_SHARE] = str(job.num_tasks)
         if threads := os.environ.get("SLURM_CPUS_PER_TASK"):
             os.environ["OMP_NUM_THREADS"] = threads
 
@@ -284,7 +284,7 @@ class Worker:
     def _wait_for_others(self) -> None:
         """Wait until the job's other processes have ended: only the first can requeue the job, so it must not end."""
         folders = [RunFolder(cfg.output_dir, key).path for cfg, key in self.runs]
-        job = environment.read_job()
+        job = os.environ.get(environment.JOB)
         while any((beat := read_live_heartbeat(folder)) and beat.job == job for folder in folders):
             time.sleep(2)
 

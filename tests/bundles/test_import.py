@@ -139,8 +139,8 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["BUNDLE", "seed=1"], "it takes output_dir=FOLDER only"),
-        (["BUNDLE", "a-b=c"], "it takes output_dir=FOLDER only"),
+        (["BUNDLE", "seed=1"], "which takes output_dir=FOLDER alone"),
+        (["BUNDLE", "a-b=c"], "which takes output_dir=FOLDER alone"),
         (["./a-b=c"], "a-b=c is no folder"),
         (["MISSING"], "is no folder"),
         (["output_dir=OUTPUTS"], "name the bundle to import"),

@@ -59,7 +59,7 @@ TYPED = [
     (["status", "output_dir="], "output_dir= is empty: name a folder"),
     (["report", "output_dir=s3://bucket/x"], "name a folder of this machine"),
     (["report", "output_dir=.", "experiment.selection.rule=bogus"], "experiment.selection.rule=bogus is not known"),
-    (["prune", "+experiment=glue_isobn"], "prune takes output_dir=FOLDER alone"),
+    (["prune", "+experiment=glue_isobn"], "which takes output_dir=FOLDER alone"),
     (["prune", "output_dir=" + "x" * 300], "file name too long: name another folder"),
     (["dashboard", "--reprot"], "there is no flag --reprot: did you mean --report"),
 ]

@@ -12,6 +12,7 @@ import pytest
 from helpers import ROOT
 
 from isobench.__main__ import COMMANDS, find_command
+from isobench.cli.command import run_guarded
 from isobench.common import environment
 from isobench.common.environment import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
 
@@ -27,19 +28,16 @@ def no_messages(monkeypatch):
         del os.environ[name]
 
 
-def test_what_is_noted_is_read_and_without_a_note_there_are_defaults():
+def test_a_command_notes_its_start_and_whether_it_shows_tracebacks(monkeypatch):
     before = time.time()
     assert not environment.is_debugging()
     assert before <= environment.read_command_start() <= time.time()
-    assert (environment.read_job(), environment.read_log(), environment.read_device_share()) == (None, None, 1)
-    environment.note_command(debugging=True)
-    assert environment.is_debugging()
-    time.sleep(0.01)
+    run_guarded(lambda: time.sleep(0.01))
     assert before <= environment.read_command_start() <= time.time() - 0.01
-    environment.note_job("17_3", "/logs/17_3.err")
-    environment.note_device_share(4)
-    assert (environment.read_job(), environment.read_log()) == ("17_3", "/logs/17_3.err")
-    assert environment.read_device_share() == 4
+    assert not environment.is_debugging()
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    run_guarded(lambda: None)
+    assert environment.is_debugging()
 
 
 @pytest.mark.parametrize("chosen", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])

@@ -31,7 +31,6 @@ from isobench.common.files import (
     write_text,
     write_whole,
 )
-from isobench.common.tidy import read_rows
 
 
 def names_in(folder):
@@ -191,9 +190,6 @@ def test_a_pipe_a_device_and_a_folder_are_not_waited_for(tmp_path):
         require_regular_file(tmp_path / "broken")
     for name in ("none", "."):
         require_regular_file(tmp_path / name)
-    os.mkfifo(tmp_path / "rows.parquet")
-    with pytest.raises(UserError, match="not a regular file"):
-        read_rows(tmp_path, "rows")
 
 
 def write(file, content: bytes):

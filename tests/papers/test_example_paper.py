@@ -5,11 +5,11 @@ import re
 import shlex
 import shutil
 
+import pyarrow.parquet
 import pytest
 from helpers import ROOT, make_config, make_record
 
 from isobench.common.errors import UserError
-from isobench.common.tidy import read_rows
 from isobench.data.scale import find_scale_differences
 from isobench.papers.published import load_tables
 from isobench.report.build import build_report
@@ -49,9 +49,8 @@ def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_p
     assert code == 0, err
     assert "Halved vectors" in cli("papers", *own)[1]
     assert cli("report", f"output_dir={outputs}", *own)[0] == 0
-    claims = {
-        row["claim"]: row["outcome"] for row in read_rows(outputs / "reports", "claims") if row["paper"] == "mypaper"
-    }
+    rows = pyarrow.parquet.read_table(outputs / "reports" / "claims.parquet").to_pylist()
+    claims = {row["claim"]: row["outcome"] for row in rows if row["paper"] == "mypaper"}
     assert claims["Halved vectors are half as long (Figure 1)"] == "holds"
     assert claims["Halving improves nothing (Table 1)"] in ("holds", "undecided")
     code, _, err = cli("export", *own, "+experiment=greetings", f"output_dir={outputs}", f"--to={tmp_path}/bundle")
