@@ -57,10 +57,10 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
     [
         (["optimisation.lr=1"], "optimization"),
         (["seed=x"], "seed=x must be a whole number"),
-        ("seed=1", r"isobench.run\(\['seed=1'\]\)"),
+        ("seed=1", "must be a list of texts"),
         (["dry_run=true"], "no dry_run"),
         (["+experiment=isobn_ev"], "no analysis"),
-        (["+experiment=glue_isobn"], "an experiment's grid has several"),
+        (["+experiment=glue_isobn"], "a grid has several"),
         ([1, 2], "must be a list of texts"),
         (["seed=1", "seed=2"], "seed is given twice"),
         (["seed=1", "-m"], "leave out -m"),
