@@ -119,8 +119,8 @@ def shorten_digest(digest: str) -> str:
 def write_whole(path: Path, flush: bool = True) -> Iterator[Path]:
     """A context that writes a file, or a folder, so that a reader, even after a crash, sees all of it or none.
 
-    It gives a temporary path in the same folder for the caller to write, and renames it to ``path`` at the end. After
-    an error nothing is left behind. Without ``flush`` it is faster, and a power cut may lose the file.
+    The caller writes a temporary path in the same folder, which is renamed to ``path`` at the end. After an error
+    nothing is left behind. Without ``flush`` it is faster, and a power cut may lose the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _make_temporary(path) as temporary:
@@ -134,17 +134,14 @@ def write_whole(path: Path, flush: bool = True) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, flush: bool = True) -> None:
-    """Write a text in UTF-8 as ``write_whole`` writes a file."""
+    """Write a text in UTF-8, whole or not at all."""
     with write_whole(path, flush) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def _make_temporary(path: Path) -> Iterator[Path]:
-    """A context with a path beside ``path``, for a file or folder to make there and rename; else it is removed.
-
-    What a killed process left a day ago for the same ``path`` is removed, too.
-    """
+    """A context with a path beside ``path``, for a file or folder to make there and rename; else it is removed."""
     for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         if time.time() - read_file_time(old) > ABANDONED_SECONDS:
             _remove(old)
@@ -223,10 +220,10 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
     )
 
 
-def make_cache_error(error: OSError, folder: Path, what: str = "cache") -> StorageError:
+def make_cache_error(error: OSError, folder: Path) -> StorageError:
     """Make the error that tells the user why a folder of the cache, which all runs need, can't be written."""
     reason = name_system_error(error)
-    return StorageError(f"the {what} {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
+    return StorageError(f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
 
 
 @contextmanager
@@ -258,7 +255,7 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as strict JSON (without NaN), whole or not at all."""
+    """Write strict JSON (without NaN), whole or not at all."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
@@ -272,17 +269,14 @@ def replace_non_finite(value: Any) -> Any:
 
 
 @contextmanager
-def write_cached(path: Path, what: str = "cache") -> Iterator[Path]:
-    """A context that writes a file of the cache as ``write_whole`` does, and ends it with its checksum.
-
-    ``what`` is what the file's folder is called in the error message.
-    """
+def write_cached(path: Path) -> Iterator[Path]:
+    """A context that writes a file of the cache as ``write_whole`` does, and ends it with its checksum."""
     try:
         with write_whole(path) as temporary:
             yield temporary
             append_checksum(temporary, path.name)
     except OSError as error:
-        raise make_cache_error(error, path.parent, what) from error
+        raise make_cache_error(error, path.parent) from error
 
 
 def append_checksum(path: Path, name: str) -> None:
@@ -316,11 +310,8 @@ def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any
 def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
     """Read a JSON file, compare its entry ``checksum``, and return its content without this entry.
 
-    Earlier versions wrote no checksum. Content without one is returned as it is.
-
-    Raises:
-        OSError: as of `read_bounded`.
-        ValueError: it is no JSON, or the entry is not the checksum of the others.
+    Shipped bundles have files without a checksum: their content is returned as it is. A file that can't be read is an
+    OSError, and one that is no JSON or was changed a ValueError.
     """
     content = orjson.loads(read_bounded(file, limit))
     if not isinstance(content, dict) or JSON_ENTRY not in content:

@@ -36,7 +36,9 @@ def raise_interrupted(signum: int, frame: FrameType | None) -> None:
     is noted only. ``raise_if_noted`` stops the process later, also where a library has dropped the exception.
     """
     _noted.append(signum)
-    if len(_noted) == 1 and _is_destroying(frame):
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    if frame is not None and len(_noted) == 1:
         return
     raise KeyboardInterrupt if signum == signal.SIGINT else Interrupted(signum)
 
@@ -45,12 +47,6 @@ def raise_if_noted() -> None:
     """Raise Interrupted, between two pieces of work, if a signal was handled and the process goes on nevertheless."""
     if _noted:
         raise Interrupted(_noted[0])
-
-
-def _is_destroying(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name != "__del__":
-        frame = frame.f_back
-    return frame is not None
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from pathlib import Path
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 
-PACKAGE = Path(__file__).resolve().parents[1]
-
 
 def conf_dir() -> str:
     """Return the folder with Hydra's config groups."""
@@ -20,8 +18,8 @@ def experiments_dir() -> str:
 
 
 def _find_folder(name: str) -> str:
-    inside = PACKAGE / name
-    return str(inside if inside.is_dir() else PACKAGE.parent / name)
+    package = Path(__file__).resolve().parents[1]
+    return str(package / name if (package / name).is_dir() else package.parent / name)
 
 
 def require_package(package: str, extra: str, needed_by: str, module: str | None = None) -> Path:
@@ -29,8 +27,8 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
 
     Args:
         package: its name on the package index, such as ``rouge-score``.
-        extra: the extra of isobench that installs it, such as ``generation`` (pyproject.toml has them all).
-        needed_by: the setting or command that needs it, such as ``task=captions``. The error message begins with it.
+        extra: the extra of isobench that installs it, such as ``generation``.
+        needed_by: the setting or command that needs it, such as ``task=captions``: the error begins with it.
         module: the name of its folder, where it is not its own name with underscores.
     """
     folder = find_package_folder(module or package.replace("-", "_"))
@@ -48,13 +46,9 @@ def find_package_folder(module: str) -> Path | None:
 def find_packaged_file(
     requirement: str, path: str, sha256: str, needed_by: str, extra: str = "embedded", module: str | None = None
 ) -> Path:
-    """Find a file inside an installed package and check its bytes; the package is not imported.
+    """Find a file inside an installed package, such as ``gensim==4.4.0``, and check its bytes, importing nothing.
 
-    Args:
-        requirement: the package with its version, such as ``gensim==4.4.0``.
-        path: the file's path inside the package.
-        sha256: the expected hash of the file.
-        needed_by, extra, module: as in `require_package`.
+    ``needed_by``, ``extra`` and ``module`` are as in `require_package`.
     """
     file = require_package(requirement.partition("==")[0], extra, needed_by, module) / path
     if not file.is_file() or sha256_file(file) != sha256:

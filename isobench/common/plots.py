@@ -46,11 +46,10 @@ def use_figure_style() -> Iterator[None]:
 
 
 def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, np.ndarray]:
-    """Make a figure of rows x columns panels; return it and its axes, an array [rows, columns].
+    """Make a figure of panels, each ``height`` inches high; return it and its axes, an array [rows, columns].
 
-    A figure with one column of panels is as wide as a paper's column, any other as wide as a page.
-
-    ``height`` is that of each panel, in inches; ``options`` are further arguments of matplotlib's ``subplots``.
+    A figure with one column of panels is as wide as a paper's column, any other as wide as a page. ``options`` are
+    further arguments of matplotlib's ``subplots``.
     """
     width = COLUMN_WIDTH if columns == 1 else PAGE_WIDTH
     figure = Figure(figsize=(width, rows * height), layout="constrained")
@@ -60,10 +59,7 @@ def make_panels(rows: int, columns: int, height: float, **options: Any) -> tuple
 def make_panel_grid(
     names: Sequence[str], height: float, across: int = 4, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure with one titled panel for each name, at most ``across`` in a row; return it and the panels' axes.
-
-    ``height`` and ``options`` are as in `make_panels`.
-    """
+    """Make a figure as `make_panels` does, with a titled panel for each name, at most ``across`` in a row."""
     columns = min(across, len(names))
     figure, axes = make_panels(-(-len(names) // columns), columns, height, **options)
     flat = list(axes.flat)

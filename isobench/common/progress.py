@@ -24,24 +24,14 @@ class ProgressBar(tqdm):
     """A progress bar in one line of a terminal, which disappears when it is closed.
 
     tqdm by itself shows nothing on a pseudo-terminal without a size (0 columns, 0 rows). This bar takes 80 columns
-    there. It measures the terminal before each drawing, so that it fits after a resizing too.
-
-    Args:
-        label: what is going on.
-        total: number of units of the whole work; None if it is unknown.
-        start: units that were done before.
+    there. It measures the terminal before each drawing, so that it fits after a resizing too. ``start`` is the number
+    of units that were done before.
     """
 
     monitor_interval = 0  # no thread of tqdm's: every update looks at the time
 
     def __init__(
-        self,
-        label: str,
-        total: int | None,
-        unit: str = "it",
-        start: int = 0,
-        show: bool = True,
-        items: Iterable[Any] | None = None,
+        self, label: str, total: int | None, unit: str = "it", start: int = 0, show: bool = True, items: Any = None
     ) -> None:
         self.loss = ""  # shown if it is not empty
         stream = find_terminal()
@@ -69,34 +59,24 @@ class ProgressBar(tqdm):
 
         tqdm's own blanks the whole old text, which wraps after the terminal has become narrower.
         """
-        length = 0
 
         def replace_line(text: str) -> None:
-            nonlocal length
-            blanks = max(0, min(length, measure_columns(file)) - len(text))
-            file.write(f"\r{text}{' ' * blanks}")
+            file.write(f"\r{text:{measure_columns(file)}}")
             file.flush()
-            length = len(text)
 
         return replace_line
 
 
 def measure_columns(stream: TextIO) -> int:
-    """Return how many characters fit into a line of a terminal without reaching its edge, where some wrap.
-
-    A terminal without a size has the columns that COLUMNS names, else 80; so has a stream that is no terminal.
-    """
+    """Return how many characters fit into a line of a terminal without reaching its edge, where some wrap."""
     columns = 0
     with contextlib.suppress(OSError, ValueError, AttributeError):
         columns = os.get_terminal_size(stream.fileno()).columns
-    return max(1, (columns or shutil.get_terminal_size().columns) - 1)
+    return max(1, (columns or shutil.get_terminal_size().columns) - 1)  # without a size: COLUMNS, else 80
 
 
 def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterator[T]:
-    """Iterate over items, with a progress bar labelled ``what``; ``total`` is for items without a length.
-
-    It stops before an item if a signal was noted that has not stopped the process yet.
-    """
+    """Iterate over items with a progress bar labelled ``what``; stop before an item if a signal was noted."""
     for item in ProgressBar(what, total, show=show, items=items):
         raise_if_noted()
         yield item

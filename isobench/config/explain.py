@@ -2,7 +2,6 @@
 
 import re
 import sys
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ import yaml
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.packages import conf_dir
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.terminal import print_note
-from isobench.config.bounds import TYPE_NAMES
+from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
 from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config, explain_removed
-from isobench.papers.folders import find_config, find_config_folders
+from isobench.papers.folders import find_config, find_config_folders, list_config_groups
 
 ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
@@ -69,7 +67,7 @@ def explain_config_error(error: BaseException) -> str:
             return advice.format(*match.groups())
     if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
         return _explain_unknown_key(match[1])
-    return _format_first_line(str(error))
+    return extract_first_line(error)
 
 
 def _explain_yaml(error: BaseException | None) -> str | None:
@@ -80,19 +78,16 @@ def _explain_yaml(error: BaseException | None) -> str | None:
         if isinstance(error, yaml.reader.ReaderError):
             return f"{error.name} has a character that YAML does not allow ({error.reason}): remove it"
         if isinstance(error, UnicodeDecodeError):
-            folders = (*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0]))
-            files = (file for folder in folders for file in sorted(folder.rglob("*.yaml")) if not _is_utf8(file))
-            return f"{', '.join(map(str, files))} can't be read as UTF-8 ({error.reason}): save it in this encoding"
+            files = (file for folder in _list_config_folders() for file in sorted(folder.rglob("*.yaml")))
+            names = ", ".join(str(file) for file in files if error.object in file.read_bytes())
+            return f"{names} can't be read as UTF-8 ({error.reason}): save it in this encoding"
         error = error.__cause__ or error.__context__
     return None
 
 
-def _is_utf8(file: Path) -> bool:
-    try:
-        file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _list_config_folders() -> list[Path]:
+    """List the folders of configs, those after ``--config-dir`` included."""
+    return [*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0])]
 
 
 def _explain_unreadable_setting(setting: str, text: str) -> str:
@@ -123,37 +118,33 @@ def _explain_key_error(key: str, text: str) -> str:
         return f"{key} can't be null: give it a value"
     if "is not a ListConfig, list or tuple" in text:
         return f"{key} must be a list: {key}=[A,B,...]"
-    return f"{key}: {_format_first_line(text)}"
+    return f"{key}: {text.strip().splitlines()[0]}"
 
 
 def _explain_unknown_key(key: str) -> str:
     """Explain that a setting does not exist, and name the nearest that do."""
     if message := explain_removed(key):
         return message
-    *parents, name = key.split(".")
     if key == "experiment.experiment":
         return "the YAML of an experiment must begin with the line # @package _global_"
-    node: Any = Config
-    for parent in parents:
-        node = (
-            next((f.default_factory for f in fields(node) if f.name == parent), None) if is_dataclass(node) else None
-        )
-    if (parents, name) == (["calibration"], "then"):
+    if key == "calibration.then":
         return "only a chain has calibration.then: calibration=[isobn_paper,cosine]"
-    group = "/".join(parent for parent in parents if parent != "then")
-    settings = {} if is_dataclass(node) else _list_option_settings(group)
-    if having := [f"{group}={option}" for option, names in settings.items() if name in names]:
-        return f"only {', '.join(having)} has the setting {key}"
-    typed = [option for option in _list_typed_options(group) if option in settings]
-    choices = [setting for option in typed or settings for setting in settings[option]]
-    if is_dataclass(node):
-        choices = [f.name for f in fields(node)]
-    if not parents:
-        choices = sorted({*choices, *(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())})
+    *parents, name = key.split(".")
+    section: Any = Config
+    for parent in parents:
+        section = section and find_section(read_hints(section).get(parent))
     if parents[:1] in (["analysis"], ["monitors"]):
-        choices = list(_list_experiment_settings(parents))
+        choices = _list_experiment_settings(parents)
         if not choices:
             return f"there is no setting {key}: add it with +{key}=..."
+    elif section:
+        choices = [*read_hints(section), *([] if parents else list_config_groups())]
+    else:
+        group = "/".join(parent for parent in parents if parent != "then")
+        settings_by_option = _list_option_settings(group)
+        if options := [f"{group}={option}" for option, settings in settings_by_option.items() if name in settings]:
+            return f"only {', '.join(options)} has the setting {key}"
+        choices = [setting for settings in settings_by_option.values() for setting in settings]
     if not choices:
         return f"there is no setting {key}: isobench --cfg job lists all settings"
     where = f" (in {'.'.join(parents)})" if parents else ""
@@ -162,33 +153,19 @@ def _explain_unknown_key(key: str) -> str:
 
 def _list_option_settings(group: str) -> dict[str, list[str]]:
     """List the options of a group such as calibration, the user's included, each with the settings in its YAML."""
-    folders = (*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0]))
-    files = {file.stem: file for folder in folders for file in sorted((folder / group).glob("*.yaml"))}
-    contents = {name: yaml.safe_load(file.read_text(encoding="utf-8")) for name, file in files.items()}
-    return {
-        name: [key for key in map(str, content) if not key.startswith("_")]
-        for name, content in contents.items()
-        if isinstance(content, dict)
-    }
-
-
-def _list_typed_options(group: str) -> list[str]:
-    """List the options of a group that are named on the command line, also in a chain or a sweep."""
-    typed = [text.lstrip("+").partition("=") for text in sys.argv[1:]]
-    return [
-        name for key, _, value in typed if key.partition("@")[0] == group for name in re.findall(r"[\w-]+", value)
-    ]
+    settings_by_option = {}
+    for file in (file for folder in _list_config_folders() for file in sorted((folder / group).glob("*.yaml"))):
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            settings_by_option[file.stem] = [name for name in map(str, content) if not name.startswith("_")]
+    return settings_by_option
 
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
+    """List the settings that the typed experiment's YAML has below ``parents``, such as ``analysis``."""
     names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
     file = find_config("experiment", names[-1]) if names else None
     node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
     for parent in parents:
         node = node.get(parent) if isinstance(node, dict) else None
     return [key for key in node if key != "_target_"] if isinstance(node, dict) else []
-
-
-def _format_first_line(text: str) -> str:
-    first, *rest = text.strip().splitlines() or ["the config can't be composed"]
-    return " ".join(f"{first} {rest[0]}".split() if first.endswith(":") and rest else first.split())

@@ -54,7 +54,7 @@ def save_cached_arrays(arrays: dict[str, "np.ndarray"], file: Path) -> None:
     """Write arrays, by name, to the cache."""
     from safetensors.numpy import save
 
-    with write_cached(file, "token cache") as temporary:
+    with write_cached(file) as temporary:
         temporary.write_bytes(save(arrays))
 
 
