@@ -55,7 +55,9 @@ In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage
 CLAIMS_TEXT = """## The papers' claims
 
 The table judges each [claim](reference/claims.md) by the runs and analyses on this page. "Holds" and "does not hold"
-are true of these small runs only. To make the same table, with all numbers, from the bundles:
+are about the paper's own setting. Elsewhere the words are "seen here", "not seen here" and "can't tell here": such an
+outcome neither supports nor contradicts the paper. No p is corrected for the other claims. To make the same table, with
+all numbers, from the bundles:
 """
 
 
@@ -132,11 +134,13 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
     counts = Counter(claim["outcome"] for claim in claims)
     count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
-    rows = ["| paper | claim | outcome | numbers, or the command to run | experiment |", "|---|---|---|---|---|"]
+    heading = ["paper", "claim", "judged by", "outcome", "numbers, or the command to run", "experiment"]
+    rows = [f"| {' | '.join(heading)} |", f"|{'---|' * len(heading)}"]
     for claim in claims:
         name, numbers = claim["experiment"], claim["numbers"]
         short = numbers if len(numbers) <= MAX_NUMBERS else f"{numbers[:MAX_NUMBERS].rpartition(' ')[0]} ..."
-        cells = (escape(text) for text in (claim["paper"], claim["claim"], claim["outcome"], short))
+        texts = (*(claim[key] for key in ("paper", "claim", "criterion", "outcome")), short)
+        cells = map(escape, texts)
         rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{name})' if name in names else f'`{name}`'} |")
     return "\n\n".join(
         [CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)]

@@ -2,77 +2,138 @@
 
 import math
 import statistics
+from functools import partial
 
 from isobench.common.terminal import format_count
-from isobench.report.checks import improves, is_better_than, judge_cases
+from isobench.papers.published import load_tables
+from isobench.report.checks import gains, improves, is_better_than, judge_cases
 from isobench.report.claims import NOT_RUN, Claim, Outcome, Rows
+from isobench.report.printed import build_printed_report
 
 SEEDS = "-m seed=1,2,3,4,5"  # its grid has one seed
+# The printed momentum makes statistics of nearly the last batch alone (errata.md, 2); the released code's does not.
+# It is not known which of them gave the printed numbers, so both decide.
+ISOBN = ("isobn_paper", "isobn_released")
+BOTH = "isobn_paper and isobn_released (it is not known which gave the printed numbers)"
+VERSIONS = f"{SEEDS} calibration=none,{','.join(ISOBN)}"
+TABLE1 = partial(build_printed_report, "isobn", ["table1"], seeds=5)
+FIGURE = "it is shown in a figure, without numbers"
 
 
 def isobn_lowers_ev(rows: Rows) -> Outcome:
-    """Check that EV_1 falls from none to BN to IsoBN, and by IsoBN more than twice as much as by BN."""
-    first = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 1}
+    """Check that IsoBN lowers the mean of EV_3 over tasks more than twice as much as batch normalisation does."""
+    third = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 3}
     cases, numbers = [], []
-    for encoder, task in dict.fromkeys(key[:2] for key in first):
-        plain, bn, isobn = (first.get((encoder, task, m), math.nan) for m in ("none", "batch_norm", "isobn_paper"))
-        cases.append(plain > bn > isobn and plain - isobn > 2 * (plain - bn))
-        numbers.append(f"{encoder}, {task}: {plain:.2f}, {bn:.2f}, {isobn:.2f}")
-    return judge_cases(cases, f"EV_1 plain, by batch normalisation, by IsoBN: {'; '.join(numbers)}")
+    for encoder in dict.fromkeys(key[0] for key in third):
+        tasks = dict.fromkeys(key[1] for key in third if key[0] == encoder)
+        plain, bn, isobn = (
+            statistics.fmean(third.get((encoder, task, name), math.nan) for task in tasks)
+            for name in ("none", "batch_norm", "isobn_paper")
+        )
+        cases.append(plain > bn and plain - isobn > 2 * (plain - bn))
+        numbers.append(f"{encoder} {plain:.3f}, {bn:.3f}, {isobn:.3f}")
+    return judge_cases(cases, f"mean EV_3 plain, by batch normalisation, by IsoBN: {'; '.join(numbers)}")
 
 
-def select_last_epochs(rows: Rows) -> Rows:
-    """Return the row of each run's last epoch."""
-    return list({(r["encoder"], r["task"], r["method"], r["seed"]): r for r in rows}.values())
+def list_printed_ev() -> Rows:
+    """List Table 2 as the analysis's rows."""
+    table = load_tables("isobn")["table2"]
+    return [
+        {"encoder": encoder, "task": column, "method": method, "k": k, "ev": value}
+        for encoder, lines in table.cells.items()
+        for method, line in table.methods.items()
+        for column, values in lines[line].items()
+        for k, value in enumerate(values, 1)
+    ]
 
 
 def classifier_stays_at_init(rows: Rows) -> Outcome:
-    """Check that the classifier's cosine to its initialisation is above .99 at the end of every run."""
-    ends = [row["cosine"] for row in select_last_epochs(rows)]
-    numbers = f"smallest cosine {min(ends):.6f} of {format_count(len(ends), 'run')}"
-    return judge_cases((value > 0.99 for value in ends), numbers)
+    """Check that the classifier's cosine to its initialisation is above .99 at every epoch of every run."""
+    numbers = f"smallest cosine {min(row['cosine'] for row in rows):.6f} of {format_count(len(rows), 'epoch')}"
+    return judge_cases([all(row["cosine"] > 0.99 for row in rows)], numbers)
 
 
-def top_component_is_exaggerated(rows: Rows) -> Outcome:
-    """Check that the first component's share of the logits' variance exceeds the optimal classifier's in each run."""
-    last = [row for row in select_last_epochs(rows) if row.get("optimal_top1") is not None]  # a regression has none
-    if not last:
+def classifier_moves_little(rows: Rows) -> Outcome:
+    """Check that the classifier's L2 distance from its initialisation is below .1 at every epoch of every run."""
+    numbers = f"largest distance {max(row['l2'] for row in rows):.4f} of {format_count(len(rows), 'epoch')}"
+    return judge_cases([all(row["l2"] < 0.1 for row in rows)], numbers)
+
+
+def compare_top_component(rows: Rows, with_optimal: bool) -> Outcome:
+    """Check each epoch's share of the first component: above 90%, or above the optimal classifier's."""
+    epochs = [row for row in rows if row["epoch"] > 0 and row.get("optimal_top1") is not None]
+    if not epochs:  # a regression has no optimal classifier
         return Outcome(NOT_RUN, "no task with classes")
-    ends = [(row["fine_tuned_top1"], row["optimal_top1"]) for row in last]
-    ours, best = (100 * statistics.fmean(values) for values in zip(*ends, strict=True))
-    numbers = f"its share of the logits' variance is {ours:.0f}%, and {best:.0f}% with the optimal classifier"
-    return judge_cases((a > b for a, b in ends), f"{numbers} ({format_count(len(ends), 'run')})")
+    shares = [(row["fine_tuned_top1"], row["optimal_top1"] if with_optimal else 0.9) for row in epochs]
+    least = min(ours for ours, _ in shares)
+    numbers = f"above {'the optimal one' if with_optimal else '90%'} in {sum(a > b for a, b in shares)} of "
+    return judge_cases(
+        [all(a > b for a, b in shares)], f"{numbers}{format_count(len(shares), 'epoch')}; smallest share {least:.0%}"
+    )
+
+
+def spreads_are_wide(rows: Rows) -> Outcome:
+    """Check that the largest standard deviation of a dimension is at least 100 times the smallest."""
+    numbers = "; ".join(f"{r['encoder']}, {r['task']} {r['std_min']:.1e} to {r['std_max']:.2f}" for r in rows)
+    return judge_cases((r["std_max"] >= 100 * r["std_min"] for r in rows), f"standard deviations: {numbers}")
 
 
 CLAIMS = [
-    Claim("IsoBN improves fine-tuning (Table 1)", "glue_isobn", improves("isobn_paper"), settings=SEEDS),
     Claim(
-        "IsoBN improves fine-tuning (Table 1), judged with DistilBERT and 1,000 examples of each task",
-        "glue_few_sample",
-        improves("isobn_paper"),
+        "Using IsoBN improves the evaluation metrics on all datasets.", "Experimental Results, Table 1",
+        f"{BOTH}: mean gain beyond chance, and every task's mean above plain fine-tuning's",
+        "glue_isobn", improves(*ISOBN, everywhere=True), TABLE1, settings=VERSIONS,
     ),
     Claim(
-        "IsoBN lowers EV_1 of pretrained [CLS] much, batch normalisation little (Table 2)",
-        "isobn_ev",
-        isobn_lowers_ev,
-        rows_file="explained_variance",
+        "about 1.0 absolute increment on the average of seven NLU tasks", "Abstract, Table 1",
+        "the interval of each version's mean gain has 1.0 points and not 0",
+        "glue_isobn", gains(1.0, *ISOBN), TABLE1, settings=VERSIONS,
     ),
     Claim(
-        "Fine-tuning leaves the classifier near its initialisation (Figure 2)",
-        "isobn_drift",
-        classifier_stays_at_init,
-        rows_file="drift",
+        "Using IsoBN improves the evaluation metrics on all datasets.", "Experimental Results, Table 1",
+        "isobn_paper, with DistilBERT and 1,000 examples of each task: mean gain beyond chance, and every task's mean "
+        "above plain fine-tuning's",
+        "glue_few_sample", improves("isobn_paper", everywhere=True), TABLE1,
     ),
     Claim(
-        "Fine-tuned classifiers exaggerate the first component (Figure 3)",
-        "isobn_drift",
-        top_component_is_exaggerated,
-        rows_file="drift",
+        "Our proposed IsoBN greatly reduces the EVk value", "Experiments of EVk Metric, Table 2",
+        "averaged over tasks, EV_3 falls by more than twice as much as by batch normalisation",
+        "isobn_ev", isobn_lowers_ev, list_printed_ev, rows_file="explained_variance",
     ),
     Claim(
-        "Modified IsoBN (Eqs. 6 to 8) trains better than the original one (Eqs. 3 to 5)",
-        "glue_isobn",
-        is_better_than("isobn_paper", "isobn_original"),
+        "the cosine similarity between W_init and W is extremely close to 1", "Why Isotropic, Figure 2",
+        "cosine above .99 at every epoch",
+        "isobn_drift", classifier_stays_at_init, lambda: [{"cosine": 0.9997}], rows_file="drift",
+    ),
+    Claim(
+        "their L2 distance is close to 0", "Why Isotropic, Figure 2", "distance below .1 at every epoch (our choice)",
+        "isobn_drift", classifier_moves_little, FIGURE, rows_file="drift",
+    ),
+    Claim(
+        "The first principal component accounts for over 90% variance of logits throughout the training",
+        "Why Isotropic, Figure 3", "over 90% at every epoch",
+        "isobn_drift", partial(compare_top_component, with_optimal=False), FIGURE, rows_file="drift",
+    ),
+    Claim(
+        "the top principal components are constantly exaggerated by the fine-tuned weights",
+        "Why Isotropic, Figure 3", "at every epoch, the first one's share is above that in the optimal classifier",
+        "isobn_drift", partial(compare_top_component, with_optimal=True), FIGURE, rows_file="drift",
+    ),
+    Claim(
+        "The standard deviations of the embeddings vary in a very wide range of values",
+        "Analysis of Standard Deviation, Figure 4",
+        "the largest is 100 times the smallest or more, as RoBERTa's printed [0.01, 1]",
+        "isobn_embeddings", spreads_are_wide,
+        lambda: [
+            {"encoder": "bert-base-cased", "task": "mrpc", "std_min": 1e-10, "std_max": 1.0},
+            {"encoder": "roberta-large", "task": "usually", "std_min": 0.01, "std_max": 1.0},
+        ],
+        rows_file="summary",
+    ),
+    Claim(
+        "a modified version of IsoBN achieves better performance", "Isotropic Batch Normalization",
+        "isobn_paper (Eqs. 6 to 8) beats isobn_original (Eqs. 3 to 5) by more than chance",
+        "glue_isobn", is_better_than("isobn_paper", "isobn_original"), "the text has no numbers",
         settings=f"{SEEDS} calibration=isobn_paper,isobn_original",
     ),
-]
+]  # fmt: skip

@@ -9,9 +9,12 @@ UNBALANCED_TASKS = ("cola", "mrpc")
 
 CLAIMS = [
     Claim(
-        "Subtracting the mean hurts on unbalanced classes (Section 3.3; CoLA, MRPC)",
+        "Subtracting the mean from [CLS] embedding hurts fine-tuning performance on datasets with unbalanced class",
+        "Section 3.3",
+        "on CoLA and MRPC, IsoBN beats IsoBN of centred embeddings by more than chance",
         "glue_isobn",
         is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS),
+        "the text has no numbers",
         settings="-m seed=1,2,3,4,5 task=cola,mrpc 'calibration=isobn_paper,[center,isobn_paper]'",
     ),
 ]

@@ -42,7 +42,7 @@ def main() -> None:
     """Parse the command line and run the command."""
     parser = CommandParser(
         "isobench report",
-        "[--appendix] [BUNDLE | +experiment=NAME] [SETTING=VALUE ...]",
+        "[--appendix] [BUNDLE | +experiment=NAME | --published] [SETTING=VALUE ...]",
         "Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
         "reports on every run of this experiment that was asked for in the output folder. "
         "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
@@ -57,8 +57,16 @@ def main() -> None:
         help="also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, "
         "hardware and cost, for a paper's appendix",
     )
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them",
+    )
     options, arguments = parser.parse_sweep_arguments()
-    run_guarded(lambda: report(arguments, options.appendix))
+    if options.published:
+        run_guarded(lambda: report_published(arguments))
+    else:
+        run_guarded(lambda: report(arguments, options.appendix))
 
 
 @collect_garbage_rarely()
@@ -193,9 +201,31 @@ def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
     judged = []
     for claim in load_claims():
         outcome, scale = judge_claim(claim, find_report, find_rows)
-        about = {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers}
-        judged.append({**about, "scale": scale, "experiment": claim.experiment})
+        about = {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word}
+        judged.append({**about, "numbers": outcome.numbers, "scale": scale, "experiment": claim.experiment})
     return judged
+
+
+def report_published(arguments: Sequence[str]) -> None:
+    """Print the papers' claims, judged by the papers' printed numbers; exit with 1 if a check rejects them."""
+    from isobench.report.claims import HOLDS, judge_print, load_claims
+    from isobench.report.output.terminal import print_claims
+
+    if arguments:
+        raise UserError(f"isobench report --published judges printed numbers alone: leave out {arguments[0]}")
+    claims = load_claims()
+    outcomes = [judge_print(claim) for claim in claims]
+    print_claims([
+        {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers, "scale": ""}
+        for claim, outcome in zip(claims, outcomes, strict=True)
+    ])  # fmt: skip
+    pairs = [pair for pair in zip(claims, outcomes, strict=True) if not isinstance(pair[0].printed, str)]
+    rejected = [claim.text for claim, outcome in pairs if outcome.word != HOLDS]
+    print(f"{len(pairs) - len(rejected)} of {len(pairs)} checks accept the paper's own numbers; "
+          f"{len(claims) - len(pairs)} claims can't be decided from print.")  # fmt: skip
+    if rejected:
+        print_note(f"correct the checks of {'; '.join(rejected)}")
+        raise SystemExit(1)
 
 
 def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report | None":

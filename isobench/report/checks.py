@@ -1,13 +1,14 @@
 """Checks that judge claims: each reads an experiment's report and returns holds, does not hold or undecided.
 
-``improves``, ``is_better_than``, ``collapses``, ``costs_times``, ``costs_between`` and ``judge_among`` make a check;
-``nothing_improves`` and ``isotropy_is_unrelated`` are checks. `judge_cases` helps a paper's checks of analyses.
+``improves``, ``gains``, ``is_better_than``, ``loses_more``, ``raises_isotropy``, ``costs`` and ``judge_among`` make a
+check; ``nothing_improves``, ``nothing_improves_consistently``, ``most_degrade`` and ``isotropy_lowers_scores`` are
+checks. `judge_cases` helps a paper's checks of analyses.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,11 +28,12 @@ from isobench.report.tables import (
 from isobench.report.wording import describe_p, format_points
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
-from isobench.statistics.seeds import ALPHA, Arms, Estimate, holm
+from isobench.statistics.seeds import ALPHA, Arms, Estimate
 
 Check = Callable[[Report], Outcome]
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
-NO_RELATION = 0.3  # the pooled correlation's interval must lie within plus and minus this to support "no relation"
+MAX_CORRELATION = 0.99  # of a group of runs, when it is pooled: Fisher's z of 1 is infinite
+HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}  # of the output matrix, as its paper computed it
 TOLERANCE = 1.25  # our choice: our factor of time agrees with a printed one if it is at most a quarter off
 # Columns of ``runs`` that two runs share if their scores may be compared, and if their times may be.
 COMPARED = ["encoder", "task", "scale", *PROTOCOL_SETTINGS, *SOURCE_SETTINGS]
@@ -61,15 +63,53 @@ def judge_among(check: Check, *methods: str) -> Check:
     return check_among
 
 
-def improves(*methods: str) -> Check:
-    """Make the check that each of the methods is better than plain fine-tuning, averaged over encoders and tasks."""
+def improves(*methods: str, everywhere: bool = False) -> Check:
+    """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
+
+    The claim holds if more than half of the methods are better by more than chance, and none worse. ``everywhere``:
+    also, each of them must have a mean above plain fine-tuning's in every column.
+    """
 
     def check(report: Report) -> Outcome:
         outcomes = [_judge_improvement(report, method) for method in methods]
-        if missing := [outcome.numbers for outcome in outcomes if outcome.word == NOT_RUN]:
-            return Outcome(NOT_RUN, "; ".join(missing))
-        word = outcomes[0].word if len({outcome.word for outcome in outcomes}) == 1 else UNDECIDED
-        return Outcome(word, "; ".join(outcome.numbers for outcome in outcomes))
+        numbers = "; ".join(outcome.numbers for outcome in outcomes)
+        counts = Counter(outcome.word for outcome in outcomes)
+        if counts[NOT_RUN]:
+            return Outcome(NOT_RUN, numbers)
+        cells = report.cells[report.cells["method"].isin(methods) & report.cells["compared"]]
+        below = cells[cells["difference"] <= 0]
+        if everywhere:
+            numbers += f"; above plain fine-tuning in {len(cells) - len(below)} of {len(cells)} cells"
+        if counts[HOLDS] > len(methods) / 2 and not counts[FAILS]:
+            return Outcome(UNDECIDED if everywhere and len(below) else HOLDS, numbers)
+        return Outcome(FAILS if counts[FAILS] > len(methods) / 2 else UNDECIDED, numbers)
+
+    return check
+
+
+def gains(points: float, *methods: str) -> Check:
+    """Make the check that each method gains about so many points over plain fine-tuning, averaged as in `improves`.
+
+    It does if the gain's 95% interval has the number and not 0. The claim fails if no interval has the number.
+    """
+
+    def check(report: Report) -> Outcome:
+        cells = list_score_cells(report.cells)
+        estimates = {}
+        for method in methods:
+            groups = [of_group.itertuples() for _, of_group in cells[cells["method"] == method].groupby("group")]
+            arms = [pair for of_group in groups for pair in list_arms(of_group).values()]
+            if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
+                return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning")
+            estimates[method] = mean_difference_interval(arms)
+        numbers = "; ".join(
+            f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
+            for method, x in estimates.items()
+        )
+        within = [x.low <= points <= x.high for x in estimates.values()]
+        if not any(within):
+            return Outcome(FAILS, numbers)
+        return Outcome(HOLDS if all(within) and all(x.low > 0 for x in estimates.values()) else UNDECIDED, numbers)
 
     return check
 
@@ -189,6 +229,75 @@ def nothing_improves(report: Report) -> Outcome:
     return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
 
 
+def nothing_improves_consistently(report: Report) -> Outcome:
+    """Check that no method is above plain fine-tuning on each task of an encoder, with a mean gain beyond chance.
+
+    Undecided if a method is above on each task and chance could explain the mean gain. Tasks whose runs predict one
+    class are left out; a method needs two tasks.
+    """
+    word, found = HOLDS, []
+    cells = list_score_cells(report.cells).query("compared")
+    tests = report.methods.set_index(["group", "method"])["p"]
+    for group, of_method in cells.groupby(["group", "method"], sort=False):
+        if len(of_method) < 2:
+            continue
+        above = int((of_method["difference"] > 0).sum())
+        found.append(f"{group[1]} ({group[0]}) {above} of {len(of_method)}")
+        if above == len(of_method) and word != FAILS:
+            word = FAILS if tests[group] < ALPHA else UNDECIDED
+    return (
+        Outcome(word, f"tasks with a mean above plain fine-tuning's: {'; '.join(found)}")
+        if found
+        else Outcome(NOT_RUN, "no method with two tasks")
+    )
+
+
+def most_degrade(report: Report) -> Outcome:
+    """Check that most methods are below plain fine-tuning, averaged over tasks, and one by more than chance."""
+    rows = [row for row in report.methods.itertuples() if row.method != BASE_METHOD and row.compared]
+    if not rows:
+        return Outcome(NOT_RUN, "no comparison with plain fine-tuning")
+    numbers = "; ".join(f"{row.method} {format_points(row.difference)}, {describe_p(row.p)}" for row in rows)
+    for word, sign in ((HOLDS, -1), (FAILS, 1)):
+        moved = [row for row in rows if sign * row.difference > 0]
+        if len(moved) > len(rows) / 2 and any(row.p < ALPHA for row in moved):
+            return Outcome(word, numbers)
+    return Outcome(UNDECIDED, numbers)
+
+
+def loses_more(points: Mapping[str, float], *methods: str) -> Check:
+    """Make the check that each method loses more than so many points on each task; ``points``: task -> points."""
+
+    def check(report: Report) -> Outcome:
+        cells = list_score_cells(report.cells).query("compared")
+        cells = cells[cells["method"].isin(methods) & cells["task"].isin(points)]
+        losses = [(cell, -cell.difference > points[cell.task]) for cell in cells.itertuples()]
+        numbers = "; ".join(f"{cell.method} on {cell.column} {format_points(cell.difference)}" for cell, _ in losses)
+        return judge_cases((is_more for _, is_more in losses), numbers)
+
+    return check
+
+
+def raises_isotropy(*methods: str) -> Check:
+    """Make the check that a method's head has more I1 and less I2 than plain fine-tuning's, averaged over tasks."""
+
+    def check(report: Report) -> Outcome:
+        ended = report.runs[report.runs["status"] == "finished"]
+        cases, numbers = [], []
+        for method in methods:
+            pairs: dict[str, list[np.ndarray]] = {}
+            for pair in _pair_runs(ended, method, BASE_METHOD):
+                ours_and_theirs = ([read_numbers(runs, m).mean() for m in HEAD_ISOTROPY.values()] for runs in pair)
+                pairs.setdefault(pair[0]["encoder"].iloc[0], []).append(-np.diff(list(ours_and_theirs), axis=0)[0])
+            for encoder, changes in pairs.items():
+                i1, i2 = np.mean(changes, axis=0)
+                cases.append(bool(i1 > 0 > i2))
+                numbers.append(f"{method} ({encoder}) I1 {i1:+.3f}, I2 {i2:+.3f}")
+        return judge_cases(cases, f"change of the head's isotropy: {'; '.join(numbers)}")
+
+    return check
+
+
 def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield methods with the tasks on which a run of them or of plain fine-tuning is a constant predictor."""
     for row in report.methods.itertuples():
@@ -197,127 +306,70 @@ def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[
             yield from ((label, task) for task in row.constant_tasks)
 
 
-def isotropy_is_unrelated(report: Report) -> Outcome:
-    """Check that I1 of the embeddings does not correlate with the score over the runs of any task and encoder.
+def isotropy_lowers_scores(report: Report) -> Outcome:
+    """Check that a more isotropic head goes with a lower score, among the runs of a task and encoder.
 
-    Spearman's correlation, with Holm's correction over tasks and encoders that have six runs or more; runs of
-    different scales, heads or reported epochs are correlated apart. If none is significant, the claim holds only if
-    the pooled correlation's interval lies within ``NO_RELATION`` and Cochran's test finds no difference between them.
+    Spearman's correlation of the score with I1, and with I2, which falls as isotropy rises. Runs that predict one
+    class count. Groups of six runs or more are pooled; runs of different scales, heads or reported epochs are
+    correlated apart. The claim holds if the interval of I1's pooled correlation is below 0 and that of I2's above,
+    and does not hold if both are on the other side.
     """
     from scipy import stats
 
-    runs = report.runs.assign(i1=read_numbers(report.runs, "embedding/i1"), y=read_numbers(report.runs, "score"))
-    usable = runs[runs["failure"].isna() & runs["i1"].notna() & runs["y"].notna()]
-    varied, constants = list[tuple[str, pd.DataFrame]](), list[str]()
-    for (encoder, task, *_), group in usable.groupby(COMPARED, sort=False, dropna=False):
-        if len(group) < 6:
-            continue
-        if group["i1"].nunique() > 1 and group["y"].nunique() > 1:
-            varied.append((task, group))
-        else:
-            constants.append(f"{task}, {encoder}")
-    constant = "; ".join(constants)
-    left_out = f"; left out, I1 or score is constant: {constant}" if constant else ""
-    if not varied:
-        word = UNDECIDED if constant else NOT_RUN
-        return Outcome(word, f"no task and encoder with six runs that differ{left_out}")
-    tests = [stats.spearmanr(group["i1"], group["y"]) for _, group in varied]
-    related = sum(p < ALPHA for p in holm([float(test.pvalue) for test in tests]))
-    sizes = [len(group) for _, group in varied]
-    rho = ", ".join(f"{task} {test.statistic:+.2f}" for (task, _), test in zip(varied, tests, strict=True))
-    tested = f"{related} of {len(tests)} with p < {ALPHA} after Holm"
-    numbers = f"Spearman's correlation with I1: {rho} ({sum(sizes)} runs); {tested}"
-    if related:
-        return Outcome(FAILS, numbers + left_out)
-    low, pooled, high, p_equal = pool_correlations([test.statistic for test in tests], sizes)
-    unrelated = max(-low, high) < NO_RELATION and p_equal >= ALPHA
-    numbers += f"; pooled {pooled:+.2f} [{low:+.2f}, {high:+.2f}]{left_out}"
-    return Outcome(HOLDS if unrelated else UNDECIDED, numbers)
+    columns = {name: read_numbers(report.runs, measure) for name, measure in HEAD_ISOTROPY.items()}
+    runs = report.runs.assign(**columns, y=read_numbers(report.runs, "score"))
+    usable = runs[runs["status"].eq("finished") & runs["y"].notna()].dropna(subset=list(columns))
+    pooled, numbers = {}, []
+    for name in columns:
+        groups = [group for _, group in usable.groupby(COMPARED, sort=False, dropna=False) if len(group) >= 6]
+        varied = [group for group in groups if group[name].nunique() > 1 and group["y"].nunique() > 1]
+        if not varied:
+            return Outcome(
+                NOT_RUN, f"no task and encoder with six runs that differ in score and in {name} of the head"
+            )
+        found = [(group["task"].iloc[0], stats.spearmanr(group[name], group["y"]).statistic) for group in varied]
+        pooled[name] = pool_correlations([rho for _, rho in found], list(map(len, varied)))
+        each = ", ".join(f"{task} {rho:+.2f}" for task, rho in found)
+        x = pooled[name]
+        numbers.append(f"{name} {x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}] ({each}; {sum(map(len, varied))} runs)")
+    text = f"pooled Spearman's correlation with the score: {'; '.join(numbers)}"
+    if pooled["I1"].high < 0 < pooled["I2"].low:
+        return Outcome(HOLDS, text)
+    return Outcome(FAILS if pooled["I2"].high < 0 < pooled["I1"].low else UNDECIDED, text)
 
 
-def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> tuple[float, float, float, float]:
-    """Pool Spearman's correlations, each between -1 and 1, of groups of runs.
+def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> Estimate:
+    """Pool Spearman's correlations of groups of runs: the pooled correlation with its 95% interval.
 
     By Fisher's z, whose variance is 1.06 / (n - 3) for Spearman's correlation (Fieller, Hartley and Pearson 1957),
-    which is good for correlations near 0; a group's weight is n - 3. Runs of one seed are not quite independent, so
-    the interval is somewhat too narrow.
-
-    Returns:
-        Lower end of the 95% interval, pooled correlation, upper end, and Cochran's p for the hypothesis that all
-        groups have the same correlation.
+    which is good for correlations near 0; a group's weight is n - 3, and no correlation counts as more than
+    ``MAX_CORRELATION``. Runs of one seed are not quite independent, so the interval is somewhat too narrow.
     """
     from scipy import stats
 
     weights = np.array(sizes) - 3
-    z = np.arctanh(correlations)
-    mean = np.average(z, weights=weights)
+    mean = np.average(np.arctanh(np.clip(correlations, -MAX_CORRELATION, MAX_CORRELATION)), weights=weights)
     margin = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / sum(weights))
-    p_equal = stats.chi2.sf(float(weights @ (z - mean) ** 2) / 1.06, len(z) - 1) if len(z) > 1 else 1.0
-    return math.tanh(mean - margin), math.tanh(mean), math.tanh(mean + margin), float(p_equal)
+    return Estimate(*map(math.tanh, (mean, mean - margin, mean + margin)))
 
 
-def collapses(largest_i2: float, *methods: str) -> Check:
-    """Make the check that runs whose head is as isotropic as printed predict one class for every example.
+def costs(table: str, gpu: str, low: float, high: float, *methods: str) -> Check:
+    """Make the check that methods take ``low`` to ``high`` times plain fine-tuning's training time.
 
-    Runs of these methods with an I2 of at most ``largest_i2`` decide: the claim holds if one predicts one class, and
-    fails if none does. Runs on a task where plain fine-tuning predicts one class too are left out, because there the
-    method is not the reason.
-    """
-
-    def check(report: Report) -> Outcome:
-        ended = report.runs[report.runs["status"] == "finished"]
-        is_constant, is_plain = ended["failure"] == CONSTANT_PREDICTOR, ended["method"] == BASE_METHOD
-        setting = ended[COMPARED].astype(str).agg("|".join, axis=1) if len(ended) else ended["task"]
-        hopeless = setting[is_constant & is_plain]
-        of_methods = ended[ended["method"].isin(methods)]
-        runs = of_methods[~setting[of_methods.index].isin(hopeless)]
-        tasks = ", ".join(ended["task"][hopeless.index].unique())
-        left_out = f"; left out, plain fine-tuning predicts one class too: {tasks}" if tasks else ""
-        if runs.empty:
-            return Outcome(UNDECIDED if len(of_methods) else NOT_RUN, f"no such run{left_out}")
-        isotropic = runs[read_numbers(runs, "head/i2_printed") <= largest_i2]
-        if isotropic.empty:
-            numbers = f"none of {len(runs)} runs has an I2 of at most {largest_i2}"
-            return Outcome(UNDECIDED, f"{numbers}: run calibration=spectrum_polynomial_collapsed{left_out}")
-        constant = int(is_constant[isotropic.index].sum())
-        numbers = f"{constant} of {len(isotropic)} runs with an I2 of at most {largest_i2} predict one class"
-        return Outcome(HOLDS if constant else FAILS, numbers + left_out)
-
-    return check
-
-
-def costs_times(table: str, gpu: str, factor: float, method: str) -> Check:
-    """Make the check that a method takes ``factor`` times plain fine-tuning's training time, on average over tasks.
+    Their factor is averaged over methods and tasks.
 
     Args:
         table: PAPER/TABLE, whose tasks and encoders the claim is about.
         gpu: on which the paper measured its times.
-        factor: as the text prints it; our factor has to be within ``TOLERANCE`` of it.
-        method: the calibration's name.
+        low, high: the smallest and the largest factor that agree with the paper.
+        methods: names of calibrations.
     """
 
     def check(report: Report) -> Outcome:
-        times, missing = _select_times(report.runs, table, method)
-        factors = {method: [time.arms for time in times.itertuples()]}
-        return _judge_factors(factors, times, missing, factor / TOLERANCE, factor * TOLERANCE, gpu)
-
-    return check
-
-
-def costs_between(table: str, gpu: str, low: float, high: float, *methods: str) -> Check:
-    """Make the check that each method takes ``low`` to ``high`` times plain fine-tuning's training time on each task.
-
-    ``table`` and ``gpu`` are as in `costs_times`.
-    """
-
-    def check(report: Report) -> Outcome:
-        factors, tables, missing = dict[str, list[Any]](), [], list[str]()
-        for method in methods:
-            times, missing_tasks = _select_times(report.runs, table, method)
-            factors |= {f"{method} on {time.task}": [time.arms] for time in times.itertuples()}
-            tables.append(times)
-            missing += missing_tasks
-        return _judge_factors(factors, pd.concat(tables), missing, low, high, gpu)
+        selected = [_select_times(report.runs, table, method) for method in methods]
+        times = pd.concat([found for found, _ in selected])
+        missing = [text for _, texts in selected for text in texts]
+        return _judge_factor(" and ".join(methods), times, missing, low, high, gpu)
 
     return check
 
@@ -357,41 +409,34 @@ def _select_times(runs: pd.DataFrame, table: str, method: str) -> tuple[pd.DataF
     return of_paper if len(of_paper) else times[times["scale"] != ""], missing
 
 
-def _judge_factors(
-    factors: dict[str, list[Any]], times: pd.DataFrame, missing: list[str], low: float, high: float, gpu: str
-) -> Outcome:
-    """Judge factors by their 95% intervals against the range in which they agree with the paper.
+def _judge_factor(label: str, times: pd.DataFrame, missing: list[str], low: float, high: float, gpu: str) -> Outcome:
+    """Judge a factor by its 95% interval against the range in which it agrees with the paper.
 
     The claim is about the paper's encoders, data and GPU. Runs with other encoders or data therefore decide nothing.
-    With the paper's encoders and data, the claim holds if every interval is inside the range. It fails if an interval
+    With the paper's encoders and data, the claim holds if the interval is inside the range. It fails if the interval
     is wholly outside and the GPU is the paper's. On another GPU, other factors do not contradict the paper.
 
     Args:
-        factors: label -> logarithms of training times, the method's and plain fine-tuning's, one pair per task. A
-            factor is the geometric mean over these tasks.
-        times: where the times were measured.
+        label: the methods.
+        times: of which the factor is the geometric mean; see `_select_times`.
         missing: methods and tasks of the claim that have no times in the paper's setting.
-        low, high: the smallest and the largest factor that agree with the paper.
-        gpu: the paper's.
+        low, high, gpu: as in `costs`.
     """
-    if times.empty:
-        return Outcome(
-            NOT_RUN, "no training times of the method and of plain fine-tuning on one machine, in the claim's setting"
-        )
-    intervals = {label: mean_difference_interval(arms) for label, arms in factors.items() if arms}
-    estimates = {label: Estimate(*map(math.exp, interval)) for label, interval in intervals.items()}
+    if times.empty or any(len(seconds) < 2 for arms in times["arms"] for seconds in arms):
+        return Outcome(NOT_RUN, "fewer than two training times of the method or of plain fine-tuning on one machine")
+    x = mean_difference_interval(list(times["arms"]))
+    ends = (x.value, x.value) if math.isnan(x.low) else (x.low, x.high)  # all times of a method are equal
+    factor = Estimate(*map(math.exp, (x.value, *ends)))
     machines = list(times["machine"].astype(str).unique())
-    numbers = "; ".join(f"{label} {x.value:.2f}x [{x.low:.2f}, {x.high:.2f}]" for label, x in estimates.items())
-    numbers += f", on {', '.join(machines)}; agrees from {low:.3g}x to {high:.3g}x"
-    if any(math.isnan(factor.low) for factor in estimates.values()):
-        return Outcome(NOT_RUN, f"{numbers}; no interval: fewer than two seeds, or equal times")
+    numbers = f"{label} {factor.value:.2f}x [{factor.low:.2f}, {factor.high:.2f}], on {', '.join(machines)}; "
+    numbers += f"agrees from {low:.3g}x to {high:.3g}x"
     if (times["scale"] != "").any():
         return Outcome(UNDECIDED, f"{numbers}; the claim is about the paper's encoder and data, which these are not")
     if missing:
         return Outcome(UNDECIDED, f"{numbers}; not measured: {', '.join(missing)}")
-    if all(low <= factor.low and factor.high <= high for factor in estimates.values()):
+    if low <= factor.low and factor.high <= high:
         return Outcome(HOLDS, numbers)
-    if not any(factor.high < low or factor.low > high for factor in estimates.values()):
+    if low <= factor.high and factor.low <= high:
         return Outcome(UNDECIDED, numbers)
     if all(gpu.upper() in machine.upper() for machine in machines):
         return Outcome(FAILS, numbers)

@@ -1,11 +1,13 @@
 """What papers claim: a paper's claims.py lists its claims, each with the check that judges it on our own runs.
 
-This module reads neither runs nor analyses: whoever judges a claim passes it what was found.
+A claim holds, or does not hold, in the paper's own setting alone. Elsewhere it is seen, or not seen, here. Each check
+must accept the paper's own numbers: `judge_print`. This module reads neither runs nor analyses: whoever judges a
+claim passes it what was found.
 """
 
 import importlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +18,10 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.papers.folders import find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
+ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
+OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
+MAX_QUOTED_WORDS = 15
 Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one dict an observation
 
 
@@ -24,7 +29,7 @@ class Outcome(NamedTuple):
     """The outcome of one claim.
 
     Attributes:
-        word: one of the five words above; ``unknown`` means that what was run can't be read.
+        word: one of the words above; ``unknown`` means that what was run can't be read.
         numbers: the numbers behind it, or why there is no outcome.
     """
 
@@ -37,26 +42,42 @@ class Claim:
     """A paper's claim, and how it is checked.
 
     Attributes:
-        text: the claim in one sentence, with the place in the paper.
+        quote: the paper's own words, at most 15.
+        source: where they stand, such as ``Section 5.2, Table 1``.
+        criterion: when the claim holds, in one sentence.
         experiment: the experiment whose runs or analysis are checked.
         check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
+        printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
         settings: what the experiment's command needs besides, so that its runs can decide the claim.
         paper: the paper's name; `load_claims` fills it in.
     """
 
-    text: str
+    quote: str
+    source: str
+    criterion: str
     experiment: str
     check: Callable[[Any], Outcome]
+    printed: Callable[[], Any] | str
     rows_file: str = ""
     settings: str = ""
     paper: str = ""
+
+    @property
+    def text(self) -> str:
+        """The quote with its place."""
+        return f'"{self.quote}" ({self.source})'
 
     @property
     def command(self) -> str:
         """The command that carries out what the claim is about, at the embedded scale."""
         flags = shlex.join(format_paper_flags())
         return " ".join(filter(None, ["python -m isobench", flags, f"+experiment={self.experiment}", self.settings]))
+
+
+def describe_multiplicity(count: int) -> str:
+    """Say how many claims there are, and that none is corrected for the others."""
+    return f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
 
 
 def load_claims() -> list[Claim]:
@@ -72,6 +93,8 @@ def load_claims() -> list[Claim]:
             raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
         if not isinstance(found, list) or not all(isinstance(claim, Claim) for claim in found):
             raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
+        if long := next((claim for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS), None):
+            raise UserError(f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long.quote}")
         claims += [replace(claim, paper=name) for claim in found]
     return claims
 
@@ -99,17 +122,34 @@ def judge_claim(
             outcome = _check(claim, report)
             if outcome.word == NOT_RUN:
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
-            return outcome, "; ".join(report.scale)
+            return _say_where(outcome, report.scale), "; ".join(report.scale)
         found = read_analysis(claim.experiment, claim.rows_file)
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         rows, differences = found
-        return _check(claim, rows), "; ".join(differences)
+        return _say_where(_check(claim, rows), differences), "; ".join(differences)
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
         reason = f"what {claim.experiment} wrote can't be read: {extract_first_line(error)}; run the analysis again"
         return _find_misspelling(claim) or Outcome(UNKNOWN, reason), ""
+
+
+def judge_print(claim: Claim) -> Outcome:
+    """Judge a claim by the paper's printed numbers; undecided if it does not print what the check needs."""
+    if misspelling := _find_misspelling(claim):
+        return misspelling
+    if isinstance(claim.printed, str):
+        return Outcome(UNDECIDED, f"can't be decided from print: {claim.printed}")
+    try:
+        return _check(claim, claim.printed())
+    except (LookupError, ValueError, TypeError) as error:
+        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {type(error).__name__}: {extract_first_line(error)}")
+
+
+def _say_where(outcome: Outcome, differences: Sequence[str]) -> Outcome:
+    """Choose the words for our setting if it differs from the paper's."""
+    return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)) if differences else outcome
 
 
 def _find_misspelling(claim: Claim) -> Outcome | None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_json
 from isobench.config.schema import SELECTION_RULES, Selection
+from isobench.papers.folders import find_config
 from isobench.report.tables import (
     BASE_METHOD,
     CONSTANT_PREDICTOR,
@@ -92,17 +93,19 @@ def select_runs(
         rule = _prefer_held_out(selection, of_part)
         _check_rule(rule, of_part, differing)
         groups = _group_by_configuration(of_part, differing)
-        budget = min(map(len, groups.values())) if rule.equal_budget else None
+        if rule.equal_budget:
+            groups = {key: _fix_method_settings(key[1], choices, differing) for key, choices in groups.items()}
+        selected[positions] = False
         only_selects = of_part["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
         decides = only_selects if rule.rule == "seeds" else ~only_selects
         scores = {}
         for key, choices in groups.items():
-            scores[key] = _score_candidates(of_part, choices, decides, budget)
+            scores[key] = _score_candidates(of_part, choices, decides)
             best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
             for choice, members in choices.items():
                 selected[positions[members]] = not differing or (choice == best) & ~only_selects[members]
                 candidates[positions[members]] = len(scores[key]) if rule.rule == "dev" else 1
-        rules.append(_describe_rule(groups, rule, budget) if differing else NOTHING_TO_SELECT)
+        rules.append(_describe_rule(groups, rule) if differing else NOTHING_TO_SELECT)
         reported = of_part.assign(selected=selected[positions])[~only_selects]
         configurations += _summarize_configurations(reported, differing, scores)
     if len(set(rules)) > 1:
@@ -193,8 +196,26 @@ def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Group
     return {key: {choice: np.array(found) for choice, found in group.items()} for key, group in groups.items()}
 
 
+def _fix_method_settings(
+    method: str, choices: dict[Choice, np.ndarray], varying: Sequence[str]
+) -> dict[Choice, np.ndarray]:
+    """Keep the configurations whose settings of the method have their defaults, or the first values that were run.
+
+    So a method has as many configurations as plain fine-tuning, which has no such settings: the whole grid of others.
+    """
+    file = find_config("calibration", method)
+    defaults = yaml.safe_load(file.read_text()) if file else {}
+    for index, name in enumerate(varying):
+        section, _, key = name.partition(".")
+        if section == "calibration":
+            values = [choice[index] for choice in choices]
+            kept = str(defaults.get(key)) if str(defaults.get(key)) in values else values[0]
+            choices = {choice: positions for choice, positions in choices.items() if choice[index] == kept}
+    return choices
+
+
 def _score_candidates(
-    runs: pd.DataFrame, choices: dict[Choice, np.ndarray], decides: np.ndarray, budget: int | None
+    runs: pd.DataFrame, choices: dict[Choice, np.ndarray], decides: np.ndarray
 ) -> dict[Choice, list[float]]:
     """Collect the scores to select by, of each configuration that can be selected.
 
@@ -204,20 +225,17 @@ def _score_candidates(
         runs: of one part.
         choices: configuration -> positions of its runs.
         decides: True for each run by which configurations are selected. [runs]
-        budget: how many configurations to consider, the first by a hash of their settings; None for all.
     """
-    considered = sorted(choices, key=lambda choice: sha256_json(list(choice)))[:budget]
     scores = read_numbers(runs, "selection_score")
     values = {}
-    for choice in considered:
-        positions = choices[choice]
+    for choice, positions in choices.items():
         deciding_scores = scores[positions[decides[positions]]]
         values[choice] = deciding_scores[~np.isnan(deciding_scores)].tolist()
     most = max(map(len, values.values()))
-    return {choice: values[choice] for choice in choices if choice in values and len(values[choice]) == most}
+    return {choice: found for choice, found in values.items() if len(found) == most}
 
 
-def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> str:
+def _describe_rule(groups: Groups, selection: Selection) -> str:
     """Describe the rule, and how many configurations each method could select among."""
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
@@ -229,10 +247,10 @@ def _describe_rule(groups: Groups, selection: Selection, budget: int | None) -> 
     criterion = f"best mean over seeds on {basis}"
     if selection.rule == "seeds":
         criterion = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
-    even = f"; {budget} of them for every method, the first by a hash of their settings" if budget else ""
+    even = "; the settings of each method alone are fixed, at their defaults" if selection.equal_budget else ""
     text = f"{criterion}. Configurations to choose from: {counts}{even}."
     most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
-    if selection.rule != "dev" or budget or most == least:
+    if selection.rule != "dev" or most == least:
         return text
     gain = expected_maximum(most) - expected_maximum(least)
     return (

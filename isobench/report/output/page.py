@@ -22,7 +22,7 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
-from isobench.report.claims import OUTCOME_SYMBOLS
+from isobench.report.claims import OUTCOME_SYMBOLS, describe_multiplicity
 from isobench.report.output.appendix import format_appendix
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
@@ -346,5 +346,6 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
         papers=papers,
         counts=Counter(claim["outcome"] for claim in claims),
         scaled=sum(bool(claim["scale"]) for claim in claims),
+        multiplicity=describe_multiplicity(len(claims)),
         SYMBOLS=OUTCOME_SYMBOLS,
     )

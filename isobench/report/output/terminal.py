@@ -15,6 +15,7 @@ from isobench.common.terminal import format_count, make_console
 from isobench.papers.published import format_statistics
 from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
+from isobench.report.claims import describe_multiplicity
 from isobench.report.output.text import format_method
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import describe_training, format_points
@@ -53,9 +54,11 @@ def print_claims(claims: list[dict[str, Any]]) -> None:
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")
     for claim in claims:
-        table.add_row(claim["paper"], claim["claim"], claim["outcome"], claim["numbers"], end_section=True)
+        text = f"{claim['claim']}\n{claim.get('criterion', '')}".strip()
+        table.add_row(claim["paper"], text, claim["outcome"], claim["numbers"], end_section=True)
     out = make_console()
     out.print(table)
+    out.print(describe_multiplicity(len(claims)), highlight=False)
     for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
 

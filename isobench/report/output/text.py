@@ -12,7 +12,7 @@ from isobench.statistics.seeds import ALPHA
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
 MAX_PAGE_COLUMNS = 5  # a LaTeX table with more columns is shrunk to the page's width
-CLAIM_COLUMNS = ("paper", "claim", "outcome", "numbers", "scale", "experiment")
+CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
 PAIR_HEAD = ["encoder", "method", "column", f"difference from {BASELINE}, points", "p", "seeds", "examples"]
 
 

@@ -1,0 +1,104 @@
+"""Turn a paper's printed numbers into the report that runs with these numbers would give.
+
+Claims are judged by it, to see that our criteria accept the papers' own tables.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isobench.config.schema import Experiment, Task
+from isobench.papers.published import PublishedColumn, load_tables
+from isobench.report.build import Report
+from isobench.report.cells import build_cells
+from isobench.report.tables import CONSTANT_PREDICTOR, SPEED_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+
+SPLIT = "validation"
+SECONDS_PER_MINUTE = 60
+# What a printed run shares with all others: columns of ``runs`` (`isobench.report.tables.RUNS`).
+SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SPEED_SETTINGS], "printed") | {
+    "data": "printed", "weights": "printed", "share": 1,
+    "status": "finished", "message": None, "split": SPLIT, "scale": "", "part": "", "selected": True, "candidates": 1,
+    "threads": 1, "torch": "", "machine": "", "epochs": 1, "examples": 1,
+}  # fmt: skip
+
+
+def build_printed_report(paper: str, tables: Sequence[str], seeds: int) -> Report:
+    """Build a report of ``seeds`` runs for each row and task, whose numbers have the printed means and deviations.
+
+    Scores and isotropies of a cell are uncorrelated over its seeds. A score that is printed as NaN or as 0 is one of
+    a run that predicts one class.
+    """
+    records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
+    metrics: dict[str, list[str]] = {}  # task -> its metrics
+    splits: dict[str, list[str]] = {}  # task -> its dev splits
+    for name in tables:
+        content = load_tables(paper)[name]
+        for column in content.columns.values():
+            splits.setdefault(column.task, [SPLIT])
+            splits[column.task] += [column.split] if column.split and column.split not in splits[column.task] else []
+            metrics.setdefault(column.task, [])
+            metrics[column.task] += [_name_metric(column)] if column.metric else []
+        for encoder, rows in content.cells.items():
+            for method, row in content.methods.items():
+                for title, numbers in rows.get(row, {}).items():
+                    column = content.columns[title]
+                    values = sample_cell(dict(zip(content.form, numbers, strict=True)), seeds, bool(column.metric))
+                    is_constant = (bool(column.metric) and not values.any()) or bool(np.isnan(values).all())
+                    for seed, value in enumerate(values, 1):
+                        record = records.setdefault((encoder, column.task, method, seed), {"failure": None})
+                        record[_name_source(column)] = value * (SECONDS_PER_MINUTE if column.time else 1)
+                        record["failure"] = CONSTANT_PREDICTOR if is_constant else record["failure"]
+    runs = []
+    for (encoder, task, method, seed), record in records.items():
+        score = record.get(f"{SPLIT}/{metrics[task][0]}", math.nan) if metrics[task] else math.nan
+        names = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
+        about = {"seed": seed, "metric": (metrics[task] or [""])[0], "score": 0.0 if math.isnan(score) else score}
+        runs.append({**SHARED, **names, **about, **record})
+    table = pd.DataFrame(runs).astype(object)
+    table = table.where(table.notna(), None)
+    known = {
+        name: Task(name=name, metrics=list(dict.fromkeys(found)), primary=(found or [""])[0], dev_splits=splits[name])
+        for name, found in metrics.items()
+    }
+    experiment = Experiment(name=paper, paper=paper, tables=list(tables))
+    cells = build_cells(table, experiment, known, [])
+    return Report(experiment, table, pd.DataFrame(), cells, pd.DataFrame(), [])
+
+
+def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarray:
+    """Make values with a cell's printed mean (or median) and deviation; a lone median gets the printed maximum.
+
+    Args:
+        numbers: statistic -> the printed number.
+        seeds: how many values, at least two.
+        is_score: if False, the values are uncorrelated with those that True gives.
+    """
+    steps = np.linspace(-1, 1, seeds)
+    steps = steps if is_score else steps**2 - np.mean(steps**2)
+    steps = steps / steps.std(ddof=1)
+    location = next(
+        (numbers[name] for name in ("mean", "median", "value") if numbers.get(name) is not None), math.nan
+    )
+    if numbers.get("population_sd") is not None:
+        spread = numbers["population_sd"] * math.sqrt(seeds / (seeds - 1))
+    elif numbers.get("sd") is not None:
+        spread = numbers["sd"]
+    else:
+        spread = (numbers.get("max", location) - location) / steps.max()
+    return float(location) + float(spread) * steps
+
+
+def _name_metric(column: PublishedColumn) -> str:
+    return column.metric[0] if isinstance(column.metric, list) else str(column.metric)
+
+
+def _name_source(column: PublishedColumn) -> str:
+    """Return the column of ``runs`` that a printed column's numbers go into."""
+    if column.time:
+        return "training_seconds"
+    return column.isotropy or f"{column.split or SPLIT}/{_name_metric(column)}"
