@@ -27,9 +27,8 @@ from isobench.cli import choices
 from isobench.common.packages import conf_dir
 from isobench.config import schema
 from isobench.config.bounds import TYPE_NAMES, Bound, Choices, find_section, read_hints
-from isobench.papers.folders import find_papers
 from isobench.report import tables
-from isobench.report.claims import load_claims
+from isobench.report.claims import judge_print, load_claims
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = {
@@ -218,35 +217,14 @@ def list_fields(part: dict[str, Any], full: dict[str, Any], prefix: str) -> Iter
 
 
 def write_claims() -> str:
-    """List every claim with its paper, its experiment and its check."""
-    checks = [check for folder in find_papers().values() for check in read_checks(folder / "claims.py")]
-    rows = [
-        f"| {claim.paper} | {escape(claim.text)} | `{claim.experiment}` | {escape(check)} |"
-        for claim, check in zip(load_claims(), checks, strict=True)
-    ]
-    heading = ["| paper | claim | experiment | check |", "|---|---|---|---|"]
+    """List every claim with its paper, its criterion, its experiment, and what the paper's own numbers say."""
+    rows = []
+    for claim in load_claims():
+        print_says = claim.printed if isinstance(claim.printed, str) else judge_print(claim).word
+        cells = (escape(text) for text in (claim.text, claim.criterion, print_says))
+        rows.append(f"| {claim.paper} | {' | '.join(cells)} | `{claim.experiment}` |")
+    heading = ["| paper | claim | holds if | by the printed numbers | experiment |", "|---|---|---|---|---|"]
     return "\n".join(["## The claims", "", *heading, *rows])
-
-
-def read_checks(file: Path) -> list[str]:
-    """Read each claim's check from a claims.py: the first sentence of the file's own function, or a call as code."""
-    if not file.is_file():
-        return []
-    body = ast.parse(file.read_text("utf-8")).body
-    sentences = {
-        node.name: (ast.get_docstring(node) or "").partition("\n")[0].partition("heck that ")[2].replace("``", "`")
-        for node in body
-        if isinstance(node, ast.FunctionDef)
-    }
-    (claims,) = (
-        node.value.elts
-        for node in body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.List)
-        and ast.unparse(node.targets[0]) == "CLAIMS"
-    )
-    checks = [ast.unparse(claim.args[2]) for claim in claims if isinstance(claim, ast.Call)]
-    return [sentences.get(check.partition("(")[0], f"`{check}`") for check in checks]
 
 
 def write_tables() -> str:

@@ -56,8 +56,8 @@ CLAIMS_TEXT = """## The papers' claims
 
 The table judges each [claim](reference/claims.md) by the runs and analyses on this page. "Holds" and "does not hold"
 are about the paper's own setting. Elsewhere the words are "seen here", "not seen here" and "can't tell here": such an
-outcome neither supports nor contradicts the paper. No p is corrected for the other claims. To make the same table, with
-all numbers, from the bundles:
+outcome neither supports nor contradicts the paper. No p is corrected for the other claims. To make the same table,
+with all numbers, from the bundles:
 """
 
 

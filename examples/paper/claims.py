@@ -17,6 +17,21 @@ def vectors_are_halved(rows: Rows) -> Outcome:
 
 
 CLAIMS = [
-    Claim("Halving improves nothing (Table 1)", "greetings", nothing_improves),
-    Claim("Halved vectors are half as long (Figure 1)", "greeting_norms", vectors_are_halved, rows_file="norms"),
+    Claim(
+        quote="halving improves nothing",
+        source="Table 1",
+        criterion="no gain survives Holm's correction, and the runs would usually have shown one of a point",
+        experiment="greetings",
+        check=nothing_improves,
+        printed="three seeds with the printed deviations could miss a gain of a point",
+    ),
+    Claim(
+        quote="halved vectors are half as long",
+        source="Figure 1",
+        criterion="to 1%",
+        experiment="greeting_norms",
+        check=vectors_are_halved,
+        printed=lambda: [{"method": "none", "norm": 1.0}, {"method": "halved", "norm": 0.5}],
+        rows_file="norms",
+    ),
 ]

@@ -24,7 +24,7 @@ def variance_is_not_importance(rows: Rows) -> Outcome:
 
 
 def variance_rises_with_importance(rows: Rows) -> Outcome:
-    """Check that a dimension's deviation and Fisher score rise together by more than chance where the paper sees it."""
+    """Check that a dimension's deviation and Fisher score rise together by more than chance on ``RISING_TASKS``."""
     found = [row for row in rows if row["task"] in RISING_TASKS]
     counts = [row["dimensions"] - row["constant"] for row in found]
     cases = (row["spearman"] * (n - 1) ** 0.5 > CRITICAL for row, n in zip(found, counts, strict=True))

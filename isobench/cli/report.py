@@ -216,7 +216,8 @@ def report_published(arguments: Sequence[str]) -> None:
     claims = load_claims()
     outcomes = [judge_print(claim) for claim in claims]
     print_claims([
-        {"paper": claim.paper, "claim": claim.text, "outcome": outcome.word, "numbers": outcome.numbers, "scale": ""}
+        {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word,
+         "numbers": outcome.numbers, "scale": ""}
         for claim, outcome in zip(claims, outcomes, strict=True)
     ])  # fmt: skip
     pairs = [pair for pair in zip(claims, outcomes, strict=True) if not isinstance(pair[0].printed, str)]

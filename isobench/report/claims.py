@@ -77,7 +77,9 @@ class Claim:
 
 def describe_multiplicity(count: int) -> str:
     """Say how many claims there are, and that none is corrected for the others."""
-    return f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
+    return (
+        f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
+    )
 
 
 def load_claims() -> list[Claim]:

@@ -94,7 +94,7 @@ def select_runs(
         _check_rule(rule, of_part, differing)
         groups = _group_by_configuration(of_part, differing)
         if rule.equal_budget:
-            groups = {key: _fix_method_settings(key[1], choices, differing) for key, choices in groups.items()}
+            groups = _even_budgets(groups, differing)
         selected[positions] = False
         only_selects = of_part["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
         decides = only_selects if rule.rule == "seeds" else ~only_selects
@@ -196,19 +196,41 @@ def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Group
     return {key: {choice: np.array(found) for choice, found in group.items()} for key, group in groups.items()}
 
 
+def _even_budgets(groups: Groups, varying: Sequence[str]) -> Groups:
+    """Keep the configurations by which all methods of an encoder and task can be compared.
+
+    A method's own settings are fixed at their defaults, or the first values that were run. Of all other settings,
+    the values that every method was run with stay.
+    """
+    own = [name.startswith("calibration.") for name in varying]
+    fixed = {key: _fix_method_settings(key[1], choices, varying) for key, choices in groups.items()}
+
+    def read_others(choice: Choice) -> Choice:
+        return tuple(value for value, is_own in zip(choice, own, strict=True) if not is_own)
+
+    shared: dict[tuple[str, str], set[Choice]] = {}
+    for (encoder, _, task), choices in fixed.items():
+        found = set(map(read_others, choices))
+        shared[encoder, task] = shared.get((encoder, task), found) & found
+    return {
+        (encoder, method, task): {
+            choice: positions
+            for choice, positions in choices.items()
+            if read_others(choice) in shared[encoder, task] or not shared[encoder, task]
+        }
+        for (encoder, method, task), choices in fixed.items()
+    }
+
+
 def _fix_method_settings(
     method: str, choices: dict[Choice, np.ndarray], varying: Sequence[str]
 ) -> dict[Choice, np.ndarray]:
-    """Keep the configurations whose settings of the method have their defaults, or the first values that were run.
-
-    So a method has as many configurations as plain fine-tuning, which has no such settings: the whole grid of others.
-    """
     file = find_config("calibration", method)
     defaults = yaml.safe_load(file.read_text()) if file else {}
     for index, name in enumerate(varying):
         section, _, key = name.partition(".")
+        values = [choice[index] for choice in choices]
         if section == "calibration":
-            values = [choice[index] for choice in choices]
             kept = str(defaults.get(key)) if str(defaults.get(key)) in values else values[0]
             choices = {choice: positions for choice, positions in choices.items() if choice[index] == kept}
     return choices
@@ -247,7 +269,7 @@ def _describe_rule(groups: Groups, selection: Selection) -> str:
     criterion = f"best mean over seeds on {basis}"
     if selection.rule == "seeds":
         criterion = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
-    even = "; the settings of each method alone are fixed, at their defaults" if selection.equal_budget else ""
+    even = "; for equal budgets each method's own settings are fixed" if selection.equal_budget else ""
     text = f"{criterion}. Configurations to choose from: {counts}{even}."
     most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
     if selection.rule != "dev" or most == least:

@@ -181,11 +181,19 @@ def test_a_configuration_without_scores_is_no_candidate(tmp_path):
 
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
     kept, words = select(configurations(tmp_path), "dev", equal_budget=True)
-    assert "; 1 of them for every method" in words
-    again, _ = select(configurations(tmp_path)[::-1], "dev", equal_budget=True)
-    lr = {r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"}
-    assert lr == {r.cfg.optimization.lr for r in again if r.cfg.calibration["name"] == "none"}  # whatever the order
-    assert len(lr) == 1
+    assert "plain 1, isobn_paper 1; for equal budgets each method's own settings are fixed" in words
+    assert len({r.cfg.optimization.lr for r in kept}) == 1  # that which both methods have
+
+
+def test_equal_budgets_take_the_default_of_a_methods_own_setting_with_the_whole_grid_of_others(tmp_path):
+    lrs = ("optimization.lr=1e-5", "optimization.lr=2e-5")
+    rows = [run for lr in lrs for run in runs(tmp_path, "none", [0.7, 0.71], lr)]
+    for beta, score in (("0.25", 0.9), ("0.5", 0.8), ("1.0", 0.95)):  # the default, 0.5, is the worst
+        for lr in lrs:
+            rows += runs(tmp_path, "isobn_paper", [score, score + 0.01], f"calibration.beta={beta}", lr)
+    kept, words = select(rows, "dev", equal_budget=True)
+    assert "plain 2, isobn_paper 2" in words
+    assert {r.cfg.calibration["beta"] for r in kept if r.cfg.calibration["name"] == "isobn_paper"} == {0.5}
 
 
 def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):

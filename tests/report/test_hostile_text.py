@@ -94,7 +94,9 @@ def test_a_report_of_hostile_records_starts_no_markup(tmp_path):
     rows = make_rows(tmp_path)
     report = build_report(Experiment(name=None), rows)
     page, markdown, latex = render_report(report), format_markdown(report), format_latex(report)
-    claim = dict.fromkeys(("paper", "claim", "numbers", "scale", "experiment"), EVIL) | {"outcome": HOLDS}
+    claim = dict.fromkeys(("paper", "claim", "criterion", "numbers", "scale", "experiment"), EVIL) | {
+        "outcome": HOLDS
+    }
     for text in (page, markdown, render_claims([claim])):
         assert "<script" not in text
         assert "&lt;script&gt;" in text

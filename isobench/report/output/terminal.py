@@ -54,7 +54,7 @@ def print_claims(claims: list[dict[str, Any]]) -> None:
     for name in ("paper", "claim", "here", "numbers"):
         table.add_column(name, overflow="fold")
     for claim in claims:
-        text = f"{claim['claim']}\n{claim.get('criterion', '')}".strip()
+        text = f"{claim['claim']}\nHolds if: {claim['criterion']}"
         table.add_row(claim["paper"], text, claim["outcome"], claim["numbers"], end_section=True)
     out = make_console()
     out.print(table)
