@@ -277,7 +277,7 @@ class Selection(Section):
 
     rule: Annotated[str, one_of(*SELECTION_RULES)] = "dev"
     seeds: list[Seed] = field(default_factory=list)
-    equal_budget: bool = False  # let every method choose among as many configurations as the one with fewest
+    equal_budget: bool = False  # fix each method's own settings, so that all choose among the same others
 
 
 @dataclass
