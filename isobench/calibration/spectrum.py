@@ -4,9 +4,10 @@ import math
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_bool
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_number
 from isobench.common.linalg import eigh, gram
 
 
@@ -27,6 +28,10 @@ class SpectrumControl(Calibration):
         start_at_target: True to set the matrix's singular values to the targets before training. A penalty alone
             needs thousands of steps to shrink a classifier, because AdamW moves a weight by about the learning rate
             per step.
+        reparametrize: None to train W itself. rho, 0 or more, to train U, sigma and V of W = U diag(sigma) V^T in
+            its place (``reparametrize_layer``). sigma_k is then the k-th trained number, and R also has
+            rho (|U^T U - I|^2 + |V^T V - I|^2), Frobenius norms. Wang et al. (2020) call their method a
+            reparametrization; we have read their abstract only, so this form is ours.
     """
 
     start: Tensor  # [], c1 where it is None: sigma_1 at the first call, NaN before
@@ -40,6 +45,7 @@ class SpectrumControl(Calibration):
         c2: float = 1.0,
         gamma: float | None = None,
         start_at_target: bool = False,
+        reparametrize: float | None = None,
     ) -> None:
         super().__init__(dim)
         if decay not in ("polynomial", "exponential"):
@@ -49,6 +55,8 @@ class SpectrumControl(Calibration):
         require_bool("start_at_target", start_at_target)
         self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
         self.start_at_target = start_at_target
+        self.reparametrize = None if reparametrize is None else require_number("reparametrize", reparametrize, 0)
+        self.factors: tuple[Any, ...] = ()  # holds the layer's U, sigma and V; a tuple, so that they stay the layer's
         self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))
         if not 0 <= self.strength < float("inf") or (c1 is not None and not 0 <= c1 < float("inf")):
             raise ValueError(f"strength and c1 must be numbers of at least 0, not {strength} and {c1}")
@@ -69,13 +77,34 @@ class SpectrumControl(Calibration):
             ratio = torch.where(values > _compute_noise(values), target / values, 0.0)
             weight.copy_(_mix_smaller_side(weight.double(), (vectors * ratio) @ vectors.T))
 
+    def reparametrize_layer(self, layer: nn.Module) -> None:
+        """Replace a layer's parameter ``weight``, [V, d], by U, sigma and V; call it before making the optimiser.
+
+        It does nothing where ``reparametrize`` is None. ``layer.weight`` then still reads W.
+        """
+        if self.reparametrize is not None:
+            parametrize.register_parametrization(layer, "weight", _SingularFactors())
+            self.factors = (layer.parametrizations["weight"],)  # type: ignore[index]
+
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix in float64: [V, d] -> scalar, float32."""
         with torch.autocast(weight.device.type, enabled=False):
+            if self.reparametrize is not None:
+                return self._penalize_factors(self.reparametrize).to(torch.float32)
             vectors, values = _smaller_side_svd(weight.detach())
             target = self._read_target(values)
             distance: Tensor = _SpectrumDistance.apply(weight, vectors, values, target)  # type: ignore[no-untyped-call]
             return (self.strength * distance).to(torch.float32)
+
+    def _penalize_factors(self, rho: float) -> Tensor:
+        """Compute R from the trained sigma, U and V; float64."""
+        if not self.factors:
+            raise RuntimeError("with reparametrize, call reparametrize_layer(layer) before penalty")
+        left, values, right = (getattr(self.factors[0], f"original{number}").double() for number in range(3))
+        identity = torch.eye(len(values), dtype=values.dtype, device=values.device)
+        skew: Tensor = (left.T @ left - identity).square().sum() + (right.T @ right - identity).square().sum()
+        distance: Tensor = (values - self._read_target(values.detach())).square().sum()
+        return self.strength * distance + rho * skew
 
     def _read_target(self, values: Tensor) -> Tensor:
         """Return the targets for singular values [n], descending; the first call sets c1 where it is None."""
@@ -89,6 +118,21 @@ class SpectrumControl(Calibration):
         powers = k**self.gamma
         decay = powers if self.decay == "polynomial" else torch.exp(-self.c2 * powers)
         return decay * (self.start.to(device) if self.c1 is None else self.c1)
+
+
+class _SingularFactors(nn.Module):
+    """Parametrise a matrix [V, d] as U diag(sigma) V^T: U [V, n], sigma [n] and V [d, n], with n = min(V, d)."""
+
+    def forward(self, left: Tensor, values: Tensor, right: Tensor) -> Tensor:
+        """Compute the matrix."""
+        with torch.autocast(left.device.type, enabled=False):
+            return (left * values) @ right.T
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Decompose the matrix with which training starts."""
+        left, values, right = torch.linalg.svd(weight.double(), full_matrices=False)
+        left, right = left.contiguous(), right.T.contiguous()
+        return left.to(weight.dtype), values.to(weight.dtype), right.to(weight.dtype)
 
 
 def _smaller_side_svd(weight: Tensor) -> tuple[Tensor, Tensor]:

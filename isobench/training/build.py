@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from isobench.calibration import SpectrumControl
 from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
@@ -17,7 +18,7 @@ from isobench.models.dropout import DropoutNumbers, replace_dropout
 from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
 from isobench.training.classifier import Classifier
-from isobench.training.instantiate import instantiate_chain, refuse_token_states
+from isobench.training.instantiate import instantiate_chain, refuse_what_generation_lacks
 from isobench.training.preparation import DecoderStates, find_prepared_once, load_pretrained_embeddings, prepare_chain
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
@@ -48,6 +49,9 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
         module.dropout_numbers = DropoutNumbers(seeds["dropout"])
         replace_dropout(module, module.dropout_numbers)
     chain.adjust(module.matrices())
+    for calibration in chain:
+        if isinstance(calibration, SpectrumControl):
+            calibration.reparametrize_layer(module.head)
     if positions := find_prepared_once(chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress())
         module.eval()
@@ -89,7 +93,7 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress())
     chain = build_chain(cfg, loaded.dim)
     _check_output_width(cfg, chain, loaded.dim)
-    refuse_token_states(format_method_name(cfg.calibration), chain)
+    refuse_what_generation_lacks(format_method_name(cfg.calibration), chain)
     module = Seq2Seq(cfg, loaded, chain, loaders, _count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):

@@ -17,6 +17,7 @@ from typing import Any
 from pytorch_lightning.callbacks import Callback
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
@@ -99,7 +100,8 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
         about |= {"load_with": "AutoModel", "pooling": module.encoder.pooling, "layer": module.encoder.layer}
         module.encoder.model.save_pretrained(folder, state_dict=_copy_state(module.encoder.model))  # type: ignore[operator]
         save_file(
-            _copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": module.head})), folder / HEAD_FILE
+            _copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": _make_plain(module.head)})),
+            folder / HEAD_FILE,
         )
         lacks.append(f"the head ({HEAD_FILE})")
     if any(overrides_hook(calibration, "forward") for calibration in module.chain):
@@ -141,8 +143,17 @@ def build_transformers_model(cfg: Config, module: Classifier) -> Any:
     own_pooler = getattr(base, "pooler", None)
     parts = split_head(model, own_pooler if own_pooler is not None else nn.Identity())
     _copy_tensors(module.pooler, parts.pooler)
-    parts.classifier.load_state_dict(_copy_state(module.head))
+    parts.classifier.load_state_dict(_copy_state(_make_plain(module.head)))
     return model.eval()
+
+
+def _make_plain(head: nn.Module) -> nn.Module:
+    """Return a classifier whose weight is a parameter: itself, unless its weight is trained as a product."""
+    if not parametrize.is_parametrized(head):
+        return head
+    plain = nn.Linear(head.in_features, head.out_features)  # type: ignore[arg-type]
+    plain.load_state_dict({"weight": head.weight, "bias": head.bias})
+    return plain
 
 
 def _copy_tensors(source: nn.Module, target: nn.Module) -> None:

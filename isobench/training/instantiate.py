@@ -12,6 +12,7 @@ import torch
 from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
+from isobench.calibration import SpectrumControl
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
@@ -38,7 +39,7 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
             with torch.device("meta"):
                 calibration = instantiate_calibration(part, ANY_WIDTH)
             if generates:
-                refuse_token_states(part["name"], calibration)
+                refuse_what_generation_lacks(part["name"], calibration)
         else:
             _check_signature(part)
 
@@ -95,7 +96,15 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
                 f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}; set "
                 "placement=after_pooler for the method that changes the width"
             )
+    if sum(_is_reparametrized(link.calibration) for link in placed) > 1:
+        raise UserError(
+            f"calibration={format_method_name(config)}: one method alone can reparametrize the classifier"
+        )
     return Chain(placed)
+
+
+def _is_reparametrized(calibration: Calibration) -> bool:
+    return isinstance(calibration, SpectrumControl) and calibration.reparametrize is not None
 
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
@@ -117,6 +126,8 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         )
     if problem := _find_broken_rule(calibration):
         raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
+    if _is_reparametrized(calibration) and config["target"] != "head":
+        raise UserError(f"calibration={config['name']}: reparametrize needs target=head, the classifier")
     if calibration.reads_token_states and config["placement"] != "before_pooler":
         raise UserError(
             f"calibration={config['name']} reads the states of all tokens, and there are none after the pooler: set "
@@ -154,8 +165,10 @@ def _explain_unknown_setting(error: BaseException | None, settings: dict[str, An
     return f"{settings['_target_']} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
 
 
-def refuse_token_states(name: str, method: Calibration | Chain) -> None:
-    """Raise UserError if a method of this name reads token states, which translation and summarisation don't give."""
+def refuse_what_generation_lacks(name: str, method: Calibration | Chain) -> None:
+    """Raise UserError if a method reads token states or reparametrizes a classifier: generators have neither."""
+    if any(map(_is_reparametrized, method if isinstance(method, Chain) else [method])):
+        raise UserError(f"calibration={name}: reparametrize is for sentence classification: leave it out")
     if method.reads_token_states:
         raise UserError(
             f"calibration={name} reads the states of all tokens, which is for sentence classification, not for "

@@ -41,6 +41,7 @@ BAD_SETTINGS = [
     ("SpectrumControl", "c1", [-1]),
     ("SpectrumControl", "c2", [2]),  # has no effect with decay=polynomial
     ("SpectrumControl", "start_at_target", ["false", 2, None]),
+    ("SpectrumControl", "reparametrize", [-1, True, "yes", math.inf]),
     ("GradientNorm", "eps", [0]),
     ("GradientNorm", "alpha", [math.nan]),
     ("Decorrelation", "strength", [-0.1, "strong", math.inf, True, None]),

@@ -38,11 +38,18 @@ def encode(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["isobn", "huggingface"])
-def test_transformers_computes_the_runs_own_logits(small, tmp_path, head):
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ["head=isobn", "calibration=cosine"],
+        ["head=huggingface", "calibration=cosine"],
+        ["calibration=spectrum_polynomial", "+calibration.reparametrize=1.0"],  # its classifier's weight is a product
+    ],
+)
+def test_transformers_computes_the_runs_own_logits(small, tmp_path, chosen):
     from transformers import AutoModelForSequenceClassification
 
-    settings = [f"head={head}", "calibration=cosine", "optimization.epochs=3", "optimization.patience=1"]
+    settings = [*chosen, "optimization.epochs=3", "optimization.patience=1"]
     _, folder, about, logits = train_and_export(small, tmp_path, *settings)
     assert (about["load_with"], about["lacks"]) == ("AutoModelForSequenceClassification", [])
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()

@@ -217,6 +217,14 @@ def test_what_the_text_says_of_tests_data_and_rates(text):
     assert f"{rate}, for which the learning rate is set to $1e^{{-5}}$" in re.sub(" +", " ", appendix)
 
 
+def test_what_two_papers_say_of_the_decomposition(text, papers):
+    assert "They decompose W using Singular Value Decomposition (SVD)" in text
+    other = (papers / "too_much_in_common.txt").read_text()
+    assert "Wang et al. (2020) propose to reparametrize the embedding matrix using SVD" in other
+    spectrum = text[text.index("**Spectrum Control.**") : text.index("Flow Model.")]
+    assert not re.search("reparametri|initiali|learning rate", spectrum)
+
+
 def test_what_the_text_does_not_state(text):
     """No optimiser, no epoch that is reported, no flow's rate or joint training, no length, no kind of BLEU."""
     body = text[: text.index("### References")] + text[text.index("Isotropy Metrics") :]

@@ -130,6 +130,25 @@ def test_the_penalty_alone_needs_about_three_thousand_steps():
     assert found[1][1] < 1e-3
 
 
+def test_a_trained_sigma_moves_too_slowly_too_unless_it_starts_or_learns_otherwise():
+    """With U, sigma and V trained at 2e-5, without a task: AdamW moves each entry by about the rate per step."""
+    steps, rate = max(STEPS.values()), 2e-5
+    head = torch.nn.Linear(DIM, 2, dtype=torch.float64)
+    head.weight.data = new_head(2)
+    first = float(torch.linalg.svdvals(new_head(2))[0])
+    control = read_collapsed("polynomial", start_at_target=False, reparametrize=0.0)
+    control.reparametrize_layer(head)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=0.0)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        control.penalty(head.weight).backward()
+        optimizer.step()
+    moved = first - float(torch.linalg.svdvals(head.weight.detach())[0])
+    assert (f"{first:.2f}", f"{moved:.3f}") == ("0.56", "0.016")
+    assert first / rate == pytest.approx(28_000, rel=0.02)
+    assert print_isotropy(head.weight.detach().numpy())[1] > 0.3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rows_lr", [(2, 2e-5), (2, 1e-4), (6, 2e-5)])
 @pytest.mark.parametrize("decay", list(DECAYS))
