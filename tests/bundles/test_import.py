@@ -64,15 +64,6 @@ def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
     assert created[0] == created[1]
 
 
-def test_a_bundle_joins_ones_own_runs(bundle, bob, run_import, command, reviews, cache):
-    from isobench.cli import report
-
-    assert run_import(bundle, bob)[0] == 0
-    settings = [f"output_dir={bob}", f"data.root={reviews}", f"data.cache={cache}"]
-    assert command(report.main, "+experiment=glue_isobn", *settings)[0] == 0
-    assert sorted(read_runs(bob)["seed"]) == [1, 1, 2, 2, 3, 3]
-
-
 @pytest.mark.parametrize("name", ["result.json", "predictions.parquet"])
 def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, run_import, tmp_path, name):
     outputs = tmp_path / "outputs"

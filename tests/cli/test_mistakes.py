@@ -190,20 +190,6 @@ def test_a_broken_yaml_file_is_named(cli, tmp_path, content, message):
     check_one_line(cli("status", f"--config-dir={tmp_path}", "task=own"), message)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "task.name must be set: add task.name=..."),
-        (b"- a\n", "'task/own'"),
-        (b"nme: a\n", "there is no setting task.nme: did you mean name"),
-        (b"defaults: [nope]\n", "Could not load 'task/nope'"),
-    ],
-)
-def test_a_yaml_file_of_another_content_is_explained(cli, tmp_path, content, message):
-    write_own(tmp_path, "task", content)
-    check_one_line(cli("--config-dir", str(tmp_path), "task=own"), message)
-
-
 OWN_METHOD = """\
 name: own
 _target_: isobench.calibration.Calibration

@@ -17,7 +17,6 @@ from isobench.config.bounds import (
     at_most,
     between,
     check_value,
-    check_values,
     one_of,
 )
 
@@ -81,11 +80,3 @@ def test_what_is_invalid(hint, value, message):
         check_value("s", value, hint)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_values_without_a_hint_are_not_checked():
-    check_values("part", {"a": 1, "b": "anything"}, {"a": PositiveInt, "c": PositiveInt})
-    with pytest.raises(UserError, match=r"^part\.a=0 must"):
-        check_values("part", {"a": 0}, {"a": PositiveInt})
-    with pytest.raises(UserError, match=r"^a=0 must"):
-        check_values("", {"a": 0}, {"a": PositiveInt})

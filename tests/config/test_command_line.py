@@ -2,8 +2,6 @@
 
 import pytest
 
-from isobench import __main__ as entry
-from isobench.cli import report, status
 from isobench.common.errors import UserError
 from isobench.config.command_line import check_typed_settings, expand_home_folders
 
@@ -53,13 +51,3 @@ def test_the_home_folder_is_written_out_where_a_shell_leaves_it(monkeypatch, set
 def test_a_home_folder_of_nobody_is_refused():
     with pytest.raises(UserError, match="~nosuchuser/x: there is no home folder of ~nosuchuser"):
         expand_home_folders("output_dir=~nosuchuser/x")
-
-
-def test_every_command_refuses_a_setting_that_is_given_twice(monkeypatch, capfd, tmp_path):
-    for main in (entry.main, status.main, report.main):
-        monkeypatch.setattr("sys.argv", ["isobench", f"output_dir={tmp_path}", "seed=1", "seed=2", "dry_run=true"])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        output = capfd.readouterr()
-        assert (stop.value.code, output.out) == (2, "")
-        assert output.err == "isobench: seed is given twice, as 1 and as 2: leave one out\n"

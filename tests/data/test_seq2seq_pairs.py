@@ -16,17 +16,14 @@ from isobench.common.files import read_checksummed
 from isobench.data import sources
 from isobench.data.batches.seq2seq import (
     PairCollator,
-    PairTokens,
     batch_by_tokens,
     tokenise_pairs,
 )
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.scale import find_task_differences
 from isobench.data.seq2seq_pairs import (
     TextPairs,
     normalise_diacritics,
     read_pairs,
-    resolve_train_limit,
 )
 
 
@@ -58,18 +55,6 @@ def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_samp
     salted = sorted(range(50), key=lambda i: hashlib.sha256(f"3:{i}".encode()).hexdigest())[:7]
     assert other.sources == [str(i) for i in sorted(salted)] != few.sources
     assert read(root, limit=500).sources == [str(i) for i in range(50)]
-
-
-@pytest.mark.slow
-def test_a_papers_reduction_and_a_users_sample_nest():
-    def limit(*overrides):
-        return resolve_train_limit(make_config(*overrides).task)
-
-    assert limit("task=wmt16_en_ro") is None
-    assert limit("task=wmt16_en_ro_50k") == 50_000
-    assert limit("task=cnn_dailymail_20k") == 20_000
-    assert limit("task=wmt16_en_ro_50k", "task.train_samples=100") == 100
-    assert limit("task=wmt16_en_ro_50k", "task.train_samples=60000") == 50_000
 
 
 def test_romanian_is_normalised_on_its_side_only(tmp_path):
@@ -116,32 +101,6 @@ def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overri
     assert message in str(caught.value)
 
 
-@pytest.mark.slow
-def test_only_the_papers_own_reductions_and_tasks_go_unsaid():
-    def notes(*overrides):
-        return find_task_differences(make_config("data.root=null", *overrides))
-
-    assert notes("task=wmt16_en_ro_50k") == []
-    assert notes("task=wmt16_en_ro_50k", "task.reduced=10") == ["training set reduced to 10"]
-    assert notes("task=cnn_dailymail", "task.reduced=20000") == ["training set reduced to 20000"]
-    assert notes("task=multi30k", "task.hub=mine", "task.revision=0") == ["task multi30k is not in the paper"]
-
-
-def test_no_rows_and_no_parquet_are_one_line(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    pair = pa.struct([("en", pa.string()), ("de", pa.string())])
-    (tmp_path / "multi30k").mkdir()
-    file = tmp_path / "multi30k/train.parquet"
-    pyarrow.parquet.write_table(pa.table({"translation": pa.array([], pair)}), file)
-    with pytest.raises(UserError, match="has no rows"):
-        read(str(tmp_path))
-    file.write_text("no parquet")
-    with pytest.raises(UserError, match="can't be read as Parquet"):
-        read(str(tmp_path))
-
-
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
@@ -161,14 +120,6 @@ def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
     assert tokens.targets.lengths.tolist() == [3, 2, 12]
     assert [tokens.sources.ids[end - 1] for end in tokens.sources.offsets[1:]] == [tokenizer.eos_token_id] * 3
     assert (tokens.lengths == tokens.sources.lengths + tokens.targets.lengths).all()
-
-
-def test_tokens_survive_the_cache(tokenizer, tmp_path):
-    tokens = tokenise_pairs(TextPairs(["a b", "c"], ["d", "e f"]), tokenizer, 4, 3, "", progress_bar=False)
-    save_cached_arrays(tokens.to_arrays(), tmp_path / "tokens.safetensors")
-    again = load_cached_arrays(tmp_path / "tokens.safetensors", PairTokens.from_arrays).to_arrays()
-    for name, array in tokens.to_arrays().items():
-        np.testing.assert_array_equal(again[name], array)
 
 
 def test_an_instruction_stands_before_every_source(tokenizer):

@@ -73,14 +73,6 @@ def test_no_dropout_in_evaluation_and_at_rate_0():
     assert source.get_state() == DropoutNumbers(1).get_state()  # nothing was drawn
 
 
-def test_rate_1_drops_everything():
-    x = torch.randn(9, requires_grad=True)
-    y = drop(x, 1.0)
-    y.sum().backward()
-    assert torch.equal(y, torch.zeros(9))
-    assert torch.equal(x.grad, torch.zeros(9))
-
-
 def test_another_device_gets_torch_s_dropout(monkeypatch):
     source, calls = DropoutNumbers(1), []
     monkeypatch.setattr(nn.functional, "dropout", lambda *arguments: calls.append(arguments))
@@ -103,16 +95,6 @@ def test_seeds_ranks_and_states(monkeypatch):
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
     assert not np.array_equal(DropoutNumbers(1).draw(1001), first)
-
-
-def test_a_module_that_stands_twice_is_replaced_by_one():
-    shared = nn.Dropout(0.25)
-    model = nn.Sequential(shared, nn.Sequential(nn.Linear(2, 2), shared), nn.Dropout(0.5), nn.Identity()).eval()
-    assert replace_dropout(model, DropoutNumbers(1)) == 2
-    assert model[0] is model[1][1]
-    assert [module.p for module in model.modules() if isinstance(module, CpuDropout)] == [0.25, 0.5]
-    assert not any(module.training for module in model.modules())
-    assert not [module for module in model.modules() if isinstance(module, nn.Dropout)]
 
 
 FAMILIES = {

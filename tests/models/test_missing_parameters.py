@@ -158,18 +158,6 @@ def test_the_files_bytes_are_in_the_key(small, tiny, tmp_path):
     assert len(keys) == 3
 
 
-@pytest.mark.parametrize("reads_no_pooler", ["encoder.pooling=cls", "head=huggingface"])
-def test_a_file_that_is_not_read_is_in_the_key_and_must_be_in_the_folder(small, tiny, tmp_path, reads_no_pooler):
-    """Which parameters are missing is known only once the encoder is loaded."""
-    shutil.copytree(tiny, tmp_path / "copy")
-    overrides = [*small, f"encoder.path={tmp_path / 'copy'}", reads_no_pooler]
-    with pytest.raises(UserError, match=f"has no {BIN}; put it there, or set encoder.missing_from=null"):
-        identify(make_config(*overrides, f"encoder.missing_from={BIN}"))
-    (tmp_path / "copy" / BIN).write_bytes(b"not read")
-    keys = [identify(make_config(*overrides, f"encoder.missing_from={file}")).key for file in ("null", BIN)]
-    assert keys[0] != keys[1]
-
-
 @pytest.mark.parametrize(
     "overrides", [["encoder=minilm"], ["encoder=distilbert-quire"], ["task=captions", "encoder=bart-scratch"]]
 )

@@ -167,18 +167,6 @@ def test_the_probe_sees_a_window_that_packed_attention_is_not_told_of(name, wind
     assert find_first_position(model) is None
 
 
-def test_the_program_does_not_wait_for_copies_to_a_gpu(monkeypatch):
-    from pytorch_lightning.utilities import move_data_to_device
-
-    copies, to = [], torch.Tensor.to
-    monkeypatch.setattr(
-        torch.Tensor, "to", lambda x, *a, **k: copies.append(k.get("non_blocking", False)) or to(x, *a, **k)
-    )
-    move_data_to_device([make_row(LENGTHS, [0, 2, 3, 6])], torch.device("meta"))
-    assert len(copies) == 7  # ids, positions, two ends, and three of the group whose sentences differ in length
-    assert all(copies)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 2, 9])
 def test_a_groups_mask_is_that_of_its_definition(causal, window):

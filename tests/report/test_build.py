@@ -13,7 +13,6 @@ from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
-from isobench.report.tables import SPEED_SETTINGS
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
@@ -112,14 +111,6 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
 
 
-def test_tidy_rows_have_the_settings_that_change_speed(tmp_path):
-    settings = ("trainer.accelerator=cpu", "trainer.precision=bf16-mixed", "encoder.gradient_checkpointing=true")
-    (run,) = build_report(experiment(), runs(tmp_path, "none", [0.7], *settings)).runs.to_dict("records")
-    assert [run[setting.split("=")[0]] for setting in settings] == ["cpu", "bf16-mixed", True]
-    assert (run["head.name"], run["optimization.batch_size"], run["threads"]) == ("isobn", 32, 1)
-    assert "-" not in {run[setting] for setting in SPEED_SETTINGS if "generation" not in setting}  # each exists
-
-
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),
@@ -170,13 +161,6 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
 def test_tidy_rows_say_from_how_many_configurations_the_reported_scores_selected(tmp_path, selection, counts):
     report = build_report(experiment(**selection), configurations(tmp_path))
     assert dict(zip(report.runs["method"], report.runs["candidates"], strict=True)) == counts
-
-
-def test_a_configuration_without_scores_is_no_candidate(tmp_path):
-    rows = configurations(tmp_path)
-    for run in rows[:4]:
-        run.record = None
-    assert set(build_report(experiment(), rows).runs["candidates"]) == {1}
 
 
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
@@ -239,20 +223,6 @@ def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs
     assert difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
     (said,) = (said for said in report.evidence if "Difference" in said)
     assert "Difference +18.00 " in said  # the evidence takes plain fine-tuning of the same scale and head, too
-
-
-def test_threads_are_no_configuration(tmp_path):
-    rows = runs(tmp_path, "none", PLAIN[:3], "trainer.threads=1")
-    rows += runs(tmp_path, "none", PLAIN[3:], "trainer.threads=2")
-    assert select(rows, "dev")[1].startswith("nothing to select")
-
-
-def test_the_chosen_configuration_and_the_epoch_rule_are_named(tmp_path):
-    report = build_report(experiment(), configurations(tmp_path))
-    settings = dict(zip(report.cells["method"], report.cells["settings"], strict=True))
-    assert settings == {"none": "lr=2e-05", "isobn_paper": "lr=1e-05"}
-    assert "best epoch on the dev set, the set it is reported on" in report.selection
-    assert list(report.runs["selected"]) == [False] * 4 + [True] * 8
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,6 @@ def test_a_million_pairs_and_all_pairs_are_both_compared_with_the_papers_de_en()
     assert f"wmt16_de_en: {difference}." in view.notes
 
 
-def test_rouge_l_is_of_the_metric_of_that_name():
-    cells = cells_of(runs("none", [0.6], "cnn_dailymail", "bart-base"), SUMMARIES)
-    shown = [cell.ours for (_, column), cell in cells.items() if column.startswith("R-")]
-    assert shown == ["60.00", "30.00", "20.00"]  # x 1, / 2, / 3
-
-
 def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     rows = [*runs("none", PLAIN, minutes=[0.31, 0.32, 0.33]), *runs("cosine", BETTER, minutes=[17.1, 17.2, 17.3])]
     cells = cells_of(rows)
@@ -104,27 +98,6 @@ def test_a_time_is_in_minutes_of_training_an_epoch_and_has_no_mark():
     assert not cells["cosine", "EN-RO Time"].compared
     assert cells["cosine", "EN-RO Time"].why == "times of different machines"
     assert cells["cosine", "EN-RO BLEU"].mark == "*"
-
-
-def test_a_failed_run_has_no_time_and_a_constant_one_has_one():
-    assert cells_of(runs("none", PLAIN[:1], failed="crash"))["none", "EN-RO Time"].values == []
-    constant = cells_of(runs("none", PLAIN[:1], constant=True))
-    assert constant["none", "EN-RO Time"].ours == "108"
-    assert constant["none", "EN-RO BLEU"].ours == "constant (26.00)"
-
-
-def test_the_time_over_plain_of_several_tasks_is_the_median_and_the_range():
-    rows = []
-    for task, factor in (("wmt16_en_ro", 2), ("wmt16_de_en_1m", 4)):
-        rows += runs("none", PLAIN, task, minutes=(10.0, 11.0, 12.0))
-        rows += runs("flow", PLAIN, task, minutes=(10.0 * factor, 99.0, 99.0))  # the fastest seed counts
-    assert cells_of(rows)["flow", "EN-RO BLEU"].time == "3.00x (2.00-4.00)"
-
-
-def test_a_loss_is_no_percentage():
-    report = build_report(MT, runs("none", PLAIN), with_pairs=False)
-    assert set(report.runs["validation/loss"]) == {1.75}
-    assert list(report.runs["validation/bleu"]) == pytest.approx([26.0, 26.1, 26.2])
 
 
 CUT = {"validation": {"sources": 12, "targets": 0}, "train": {"sources": 1500, "targets": 3}}

@@ -75,18 +75,6 @@ def test_the_same_bytes_elsewhere_are_the_same_data(two_sources, tmp_path):
     assert find_varying_settings(rows) == []
 
 
-def test_the_same_path_in_two_working_folders_is_two_data_sets(two_sources, tmp_path, monkeypatch):
-    rows = []
-    for name in "ab":
-        (tmp_path / f"in_{name}").mkdir()
-        shutil.move(tmp_path / name, tmp_path / f"in_{name}" / "data")
-        monkeypatch.chdir(tmp_path / f"in_{name}")
-        rows.append(make_row("task=sst2", "data.root=data"))
-    assert rows[0].cfg == rows[1].cfg
-    assert find_varying_settings(rows) == ["task.data"]
-    assert len(group_over_seeds(rows, ["task.data"])) == 2
-
-
 def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
     save_tiny(tmp_path, "gpt2")
     own = ("encoder=local", "encoder.pooling=last")
@@ -95,16 +83,6 @@ def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
     shutil.copytree(tiny, tmp_path / "copy")
     rows = [make_row(*own, f"encoder.path={folder}") for folder in (tiny, tmp_path / "copy")]
     assert find_varying_settings(rows) == []
-
-
-def test_monitors_and_settings_that_only_one_run_has_are_told():
-    plain = make_row("calibration=isobn_paper")
-    assert find_varying_settings([plain, make_row("calibration=isobn_paper", "+monitors.x._target_=a.B")]) == [
-        "monitors.x"
-    ]
-    without_mean = make_row("calibration=isobn_paper", "+calibration.subtract_mean=true")
-    assert find_varying_settings([plain, without_mean]) == ["calibration.subtract_mean"]
-    assert list_setting_values(plain, ["calibration.subtract_mean"]) == ["-"]
 
 
 @pytest.mark.parametrize(

@@ -129,22 +129,11 @@ def test_a_damaged_record_is_named_not_trusted(tmp_path, text):
         folder_with(tmp_path, text).read_record()
 
 
-def test_another_runs_record_is_named_not_trusted(tmp_path):
-    folder = folder_with(tmp_path, to_text(content(key="cd" * 32)))
-    with pytest.raises(UserError, match=r"result.json is not this run's record; remove it to run again"):
-        folder.read_record()
-
-
 @pytest.mark.parametrize("spelt", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"])
 def test_a_record_with_a_number_that_is_not_finite_is_damaged(tmp_path, spelt):
     text = json.dumps(content(cost={"seconds": "here"}), indent=1).replace('"here"', spelt)
     with pytest.raises(UserError, match=DAMAGED):
         folder_with(tmp_path, add_checksum(text.encode()).decode()).read_record()
-
-
-def test_a_record_in_memory_may_have_undefined_metrics():
-    epoch = BEST | {"validation": {"accuracy": math.nan, "f1": None, "constant_predictor": True}}
-    assert math.isnan(RunRecord.model_validate(content(best=epoch)).best.metrics("validation")["accuracy"])
 
 
 HELD_OUT = {"accuracy": 0.25, "constant_predictor": False}

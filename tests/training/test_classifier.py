@@ -56,19 +56,6 @@ def test_placement_is_pooler_isobn_dropout_linear(small):
     assert module.dropout.p == 0.02  # the encoder's own
 
 
-def test_before_the_pooler(small):
-    class Doubled(Calibration):
-        def forward(self, h):
-            return 2 * h
-
-    module, loaders, *_ = built(small, "calibration.placement=before_pooler")
-    batch = next(iter(loaders.train))
-    module.eval()
-    module.chain.calibrations[0] = Doubled(32)
-    h = torch.cat([module.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]
-    torch.testing.assert_close(module.embed(batch), module.pooler(2 * h))
-
-
 def test_losses(small):
     module, *_ = built(small)
     logits, labels = torch.randn(5, 2), torch.tensor([0, 1, 1, 0, 1])

@@ -173,16 +173,6 @@ def test_tied_embeddings_are_one_parameter(tiny_translation):
     assert sum(p is weight for p in optimised) == 1
 
 
-def test_a_method_that_wants_pretrained_embeddings_gets_the_decoders_states(tiny_translation):
-    module, loaders, *_ = built(tiny_translation, "calibration=fixed_norm_z")
-    module.eval()
-    with torch.no_grad():
-        states, _ = module.compute_decoder_states(all_examples(loaders))
-        h, _ = module.chain(states, nn.Identity())
-    assert h.mean(0).abs().max() < 1e-3
-    assert torch.allclose(h.std(0), torch.ones(32), atol=0.01)
-
-
 def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
     settings = ("task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
     module, *_, generation = built(tiny_translation, *settings)

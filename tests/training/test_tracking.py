@@ -1,7 +1,9 @@
 """What W&B is given: every documented name, read back from a real run's log."""
 
 import json
+import struct
 import subprocess
+import zlib
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -10,13 +12,16 @@ import pytest
 import wandb
 from helpers import files_with, tiny_overrides, train_run
 from pytorch_lightning.callbacks import Callback
-from wandb_log import read
+from wandb.proto.wandb_internal_pb2 import Record
 
 from isobench.training.callbacks import Stopwatch, measure_run_cost
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
 REMOTE = "https://ghp_alsosecret:x-oauth-basic@example.com/someone/else.git"
+HEADER = struct.Struct("<4sHB")  # of the file: identifier, magic number, version
+CHUNK = struct.Struct("<IHB")  # of a chunk: checksum, length, type
+BLOCK, LAST_CHUNKS = 32768, (1, 4)  # types of the chunks that end a message
 EPOCHS, BATCHES, MATRICES = 3, 10, ("embedding", "head", "vocabulary")
 
 
@@ -35,9 +40,50 @@ def run(overrides):
     return record, cfg
 
 
-def log_of(outputs):
-    (file,) = outputs.glob("wandb/offline-run-*/run-*.wandb")
-    return read(file)
+def read_messages(data):
+    """Yield the messages of a transaction log, a LevelDB log, each joined from its chunks."""
+    assert HEADER.unpack_from(data)[0] == b":W&B"
+    position, content = HEADER.size, b""
+    while position + CHUNK.size <= len(data):
+        if (left := BLOCK - position % BLOCK) < CHUNK.size:  # a block's end, too short for a chunk
+            position += left
+            continue
+        checksum, length, kind = CHUNK.unpack_from(data, position)
+        position += CHUNK.size + length
+        chunk = data[position - length : position]
+        assert zlib.crc32(chunk, zlib.crc32(bytes([kind]))) == checksum
+        content += chunk
+        if kind in LAST_CHUNKS:
+            yield Record.FromString(content)
+            content = b""
+
+
+class Log:
+    """What a run logged: its config, rows of history in order, its last summary, and how it ended."""
+
+    def __init__(self, outputs):
+        (file,) = outputs.glob("wandb/offline-run-*/run-*.wandb")
+        self.config, self.history, self.summary = {}, [], {}
+        for message in read_messages(file.read_bytes()):
+            match message.WhichOneof("record_type"):
+                case "history":
+                    self.history.append(read_items(message.history.item))
+                case "summary":
+                    self.summary |= read_items(message.summary.update)
+                case "config":
+                    self.config |= read_items(message.config.update)
+                case "run":
+                    self.run = message.run
+                    self.config |= read_items(message.run.config.update)
+                case "exit":
+                    self.exit_code = message.exit.exit_code
+
+    def curve(self, name):
+        return [row[name] for row in self.history if name in row]
+
+
+def read_items(items):
+    return {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +106,7 @@ def offline(tiny, reviews, cache, tmp_path_factory):
             patch.setenv(name, value)
         record, cfg = run([*tiny_overrides(tiny, reviews, cache, outputs), *settings])
     assert record["status"] == "finished"
-    return record, cfg, log_of(outputs), outputs
+    return record, cfg, Log(outputs), outputs
 
 
 @pytest.mark.slow
@@ -157,7 +203,7 @@ def test_no_secret_is_written(offline):
 def test_a_failed_run_says_so(small, outputs):
     settings = ["tracking=wandb", "optimization.lr=1e30", "optimization.warmup=0"]
     record, _ = run([*small, *settings])
-    log = log_of(outputs)
+    log = Log(outputs)
     assert log.summary["failure"] == record["failure"]["name"]
     assert log.summary["failure"].startswith("non_finite")
     assert (log.summary["status"], log.exit_code) == ("failed", 1)
@@ -173,7 +219,7 @@ def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
     monkeypatch.setattr(Classifier, "on_train_epoch_end", stop)
     with pytest.raises(KeyboardInterrupt):
         run([*small, "tracking=wandb"])
-    log = log_of(outputs)
+    log = Log(outputs)
     assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
 
 

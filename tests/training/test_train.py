@@ -15,10 +15,8 @@ from helpers import make_config, train_run, write_parquet
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.identity import identify
 from isobench.training import execute
-from isobench.training.build import build_run_parts
 from isobench.training.classifier import Classifier
 from isobench.training.fine_tuned import FineTuningModule
-from isobench.training.tracking import has_login
 
 
 def run(*overrides):
@@ -125,18 +123,6 @@ def test_the_record_is_whole_and_true(small):
 
 
 @pytest.mark.slow
-def test_mixed_precision(small):
-    overrides = [*small, "calibration=isobn_paper", "optimization.clip=1.0", "optimization.lr=1e-4"]
-    overrides += ["optimization.epochs=1"]
-    full, one = run(*overrides)
-    mixed, two = run(*overrides, "trainer.precision=bf16-mixed")
-    assert full["status"] == mixed["status"] == "finished"
-    a, b = (np.array(predictions(folder)["logits"].to_pylist()) for folder in (one, two))
-    assert not np.array_equal(a, b)
-    assert np.abs(a - b).max() < 0.5 * np.abs(a).max()
-
-
-@pytest.mark.slow
 def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cli, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
@@ -149,14 +135,6 @@ def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cl
     assert "not-a-key" not in err
     assert "Traceback" not in err
     assert not list(outputs.glob("runs/*"))
-
-
-def test_a_login_is_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    assert not has_login()
-    (tmp_path / "netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
-    assert has_login()
 
 
 @pytest.mark.slow
@@ -268,14 +246,6 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
     kept, held_out = examples("task.held_out=0.25")
     assert sorted(kept + held_out) == sorted(everything)
     assert examples("task.held_out=0.25", "seed=5") == [kept, held_out]
-
-
-def test_a_schedule_of_a_single_step_trains(small):
-    """Warm-up never takes the whole schedule."""
-    cfg = make_config(*small, "optimization.epochs=1", "optimization.batch_size=160")
-    module, loaders, *_ = build_run_parts(cfg, identify(cfg))
-    assert len(loaders.train) == 1
-    assert module.configure_optimizers()["optimizer"].param_groups[0]["lr"] == cfg.optimization.lr
 
 
 def test_a_traceback_names_its_run(monkeypatch):

@@ -42,9 +42,10 @@ def test_an_intact_folder_holds(folder):
 
 @pytest.mark.parametrize(("name", "kind", "repaired"), CASES)
 def test_each_kind_of_tampering_is_named(places, tmp_path, name, kind, repaired):
-    folder = Path(shutil.copytree(places / kind, tmp_path / kind))
-    tamper(name, 1, folder, repaired)
-    assert list_failures(folder), name
+    for seed in range(3):
+        folder = Path(shutil.copytree(places / kind, tmp_path / f"{kind} {seed}"))
+        tamper(name, seed, folder, repaired)
+        assert list_failures(folder), seed
 
 
 @pytest.mark.parametrize("name", sorted(NOT_IN_PREDICTIONS))
@@ -194,11 +195,6 @@ def test_folders_that_are_too_deep_are_named_and_the_rest_is_checked(bundle):
     failures = list_failures(bundle)
     assert any("isobench writes no folders as deep" in failure for failure in failures)
     assert any("record: " in failure for failure in failures)
-
-
-def test_a_bundle_without_its_manifest_is_no_output_folder(bundle):
-    (bundle / "bundle.json").unlink()
-    assert any(failure.startswith("bundle.json files: ") for failure in list_failures(bundle))
 
 
 @pytest.mark.parametrize(
