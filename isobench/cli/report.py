@@ -219,7 +219,7 @@ def report_published(arguments: Sequence[str]) -> None:
         {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word,
          "numbers": outcome.numbers, "scale": ""}
         for claim, outcome in zip(claims, outcomes, strict=True)
-    ])  # fmt: skip
+    ], by_print=True)  # fmt: skip
     pairs = [pair for pair in zip(claims, outcomes, strict=True) if not isinstance(pair[0].printed, str)]
     rejected = [claim.text for claim, outcome in pairs if outcome.word != HOLDS]
     print(f"{len(pairs) - len(rejected)} of {len(pairs)} checks accept the paper's own numbers; "

@@ -48,17 +48,22 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
         _print_words(out, sentence)
 
 
-def print_claims(claims: list[dict[str, Any]]) -> None:
-    """Print the papers' claims with their outcomes, and how the runs behind them differ from the papers' setting."""
-    table = Table(title="What the papers claim, and what was found here", title_justify="left", header_style="bold")
-    for name in ("paper", "claim", "here", "numbers"):
+def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
+    """Print the papers' claims with their outcomes, and how the runs behind them differ from the papers' setting.
+
+    ``by_print``: the outcomes are those of the papers' own printed numbers.
+    """
+    basis = "what their own printed numbers say" if by_print else "what was found here"
+    table = Table(title=f"What the papers claim, and {basis}", title_justify="left", header_style="bold")
+    for name in ("paper", "claim", "in print" if by_print else "here", "numbers"):
         table.add_column(name, overflow="fold")
     for claim in claims:
         text = f"{claim['claim']}\nHolds if: {claim['criterion']}"
         table.add_row(claim["paper"], text, claim["outcome"], claim["numbers"], end_section=True)
     out = make_console()
     out.print(table)
-    out.print(describe_multiplicity(len(claims)), highlight=False)
+    if not by_print:
+        out.print(describe_multiplicity(len(claims)), highlight=False)
     for scale in dict.fromkeys(claim["scale"] for claim in claims if claim["scale"]):
         out.print(f"NOT the paper's setting: {scale}.", highlight=False, markup=False)
 
