@@ -100,7 +100,7 @@ def run_hydra() -> None:
     if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
         arguments = postpone_method_settings(arguments)
     sys.argv[1:] = _move_flags_first(arguments)
-    CommandParser("isobench", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
+    CommandParser("isobench", "", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
 
 

@@ -26,13 +26,9 @@ def main(word: str) -> None:
     group = GROUPS.get(word)
     choose = f" that {'+' if group == 'experiment' else ''}{group}=NAME can choose" if group else ""
     page = {"tasks": "own_data", "papers": "experiments"}.get(word, word)
-    parser = CommandParser(
-        f"isobench {word}",
-        "[--config-dir FOLDER] [--paper FOLDER]" if group else "[--map [NAME]] [--paper FOLDER]",
-        f"Lists the {word}{choose}, those of --paper FOLDER too, one line each.",
-        example="--config-dir FOLDER" if group else "--map",
-        page=f"docs/how-to/{page}.md",
-    )
+    description = f"List the {word}{choose}, those of --paper FOLDER too, one line each."
+    example = f"isobench {word} {'--config-dir FOLDER' if group else '--map'}"
+    parser = CommandParser(f"isobench {word}", f"{description}\nExample: {example}", "[--paper FOLDER]", page=page)
     if group:
         parser.add_argument(*CONFIG_DIR_FLAGS, metavar="FOLDER", type=Path, help="list those in FOLDER too")
         options = parser.parse_args()

@@ -29,29 +29,23 @@ class CommandParser(argparse.ArgumentParser):
 
     Args:
         program: the command as it is typed, such as ``isobench report``.
-        usage: what may follow it and ``-h``; None to list its flags.
-        description: what it does.
-        example: what to type after ``program`` for a first try; its help ends with it.
-        page: the page of the documentation, which its help names too.
+        description: what it does. It may end with a line ``Example: ...``, which the help shows behind the flags.
+        settings: what follows the flags in the usage, such as ``[SETTING=VALUE ...]``.
+        page: the page of docs/how-to that the help names.
         options: further arguments of argparse.
     """
 
-    def __init__(
-        self,
-        program: str,
-        usage: str | None = None,
-        description: str = "",
-        example: str = "",
-        page: str = "",
-        **options: Any,
-    ) -> None:
-        usage = f"{program} [-h] {usage}" if usage else None
-        super().__init__(prog=program, usage=usage, description=description, allow_abbrev=False, **options)
-        self.ending = f"\nexample: {program} {example}\npage:    {page}\n" if example else ""
+    def __init__(self, program: str, description: str, settings: str = "", page: str = "", **options: Any) -> None:
+        text, _, example = description.partition("\nExample: ")
+        super().__init__(program, description=text, allow_abbrev=False, **options)
+        self.settings = settings
+        self.ending = f"\nexample: {example.strip()}\npage:    docs/how-to/{page}.md\n" if example else ""
         self.extra_flags: tuple[str, ...] = ()  # flags that are valid beside the parser's own
 
     def format_help(self) -> str:
         """Return what ``--help`` prints."""
+        flags = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        self.usage = f"{flags} {self.settings}".rstrip()
         return super().format_help() + self.ending
 
     def error(self, message: str) -> NoReturn:

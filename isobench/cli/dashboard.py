@@ -1,4 +1,10 @@
-"""Run ``isobench dashboard``: make a W&B workspace, and a W&B report, of an experiment's runs."""
+"""Make a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder and method.
+
+Give it +experiment=NAME and the sweep's other arguments. It prints the workspace's address; every call makes a new
+workspace.
+
+Example: isobench dashboard +experiment=glue_isobn
+"""
 
 import os
 from collections.abc import Sequence
@@ -22,16 +28,8 @@ MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench dashboard",
-        "[--report] +experiment=NAME [SETTING=VALUE ...]",
-        "Makes a W&B workspace of an experiment's runs: scores, isotropy and training, by task, encoder "
-        "and method. Give it +experiment=NAME and the sweep's other arguments. Prints the workspace's address; every "
-        "call makes a new workspace.",
-        example="+experiment=glue_isobn",
-        page="docs/how-to/tracking.md",
-    )
+    """Parse the command line and carry out ``isobench dashboard``."""
+    parser = CommandParser("isobench dashboard", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="tracking")
     parser.add_argument("--report", action="store_true", help="also make a W&B report, task by task")
     options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: create_dashboard(arguments, options.report))

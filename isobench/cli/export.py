@@ -1,4 +1,12 @@
-"""Run ``isobench export``: write an experiment's runs as a bundle, which can be published, checked and merged."""
+"""Write an experiment's ended runs into a folder as a bundle, which can be published, checked and merged.
+
+The bundle has records, settings, predictions, the plan, the rows of the experiment's analysis, and a manifest with
+the sha256 of every file; no weights and no checkpoints. Give it the sweep's own arguments; +experiment=NAME alone
+takes every run of this experiment that was asked for in the output folder. A bundle of this experiment in FOLDER is
+replaced. isobench report FOLDER shows a bundle.
+
+Example: isobench export --to bundle +experiment=glue_isobn
+"""
 
 import argparse
 import re
@@ -33,18 +41,8 @@ MAX_NAMED = 5
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench export",
-        "--to FOLDER [--anonymous] [--license NAME] +experiment=NAME [SETTING=VALUE ...]",
-        "Writes an experiment's ended runs into FOLDER as a bundle: records, settings, predictions, the "
-        "plan, the rows of its analysis, and a manifest with the sha256 of every file. Give it the sweep's own "
-        "arguments; +experiment=NAME alone takes every run of this experiment that was asked for in the output "
-        "folder. A bundle of this experiment in FOLDER is replaced. No weights and no checkpoints are written. "
-        "isobench report FOLDER shows a bundle.",
-        example="--to bundle +experiment=glue_isobn",
-        page="docs/how-to/bundles.md",
-    )
+    """Parse the command line and carry out ``isobench export``."""
+    parser = CommandParser("isobench export", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="bundles")
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
     parser.add_argument(
         "--anonymous",

@@ -1,4 +1,10 @@
-"""Run ``isobench import``: merge bundles into an output folder. The file has an underscore: import is a keyword."""
+"""Merge bundles (isobench export) into an output folder, so that isobench report and status show their runs.
+
+The runs go to output_dir (default: outputs). Each bundle is verified first (isobench verify), and nothing that it
+names is run. Runs that are there already stay; if one has other results there, nothing of its bundle is imported.
+
+Example: isobench import bundle output_dir=outputs
+"""
 
 import shlex
 import sys
@@ -14,17 +20,8 @@ from isobench.config.schema import Config
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench import",
-        "FOLDER [FOLDER ...] [output_dir=FOLDER]",
-        "Merges bundles (isobench export) into an output folder, so that isobench report and status show "
-        "their runs. The runs go to output_dir (default: outputs). Each bundle is verified first (isobench verify), "
-        "and nothing that it names is run. Runs that are there already stay; if one has other results there, "
-        "nothing of its bundle is imported.",
-        example="bundle output_dir=outputs",
-        page="docs/how-to/bundles.md",
-    )
+    """Parse the command line and carry out ``isobench import``."""
+    parser = CommandParser("isobench import", __doc__, "[output_dir=FOLDER]", page="bundles")
     parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
     arguments = parser.parse_args().arguments
     run_guarded(lambda: import_runs(*split_folders(arguments)))

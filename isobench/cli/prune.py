@@ -1,4 +1,10 @@
-"""Run ``isobench prune``: list the runs that no plan of their output folder has, and remove them on request."""
+"""List the runs that no plan of the output folder has, then ask whether to remove them.
+
+Every command that starts runs writes its plan; the same command, given again after data, grid or code have changed,
+replaces it, and the runs that only the former plan had are listed here. Runs that can't be read are kept.
+
+Example: isobench prune output_dir=outputs
+"""
 
 import os
 import shutil
@@ -25,17 +31,8 @@ from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_hear
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench prune",
-        "[--yes] [output_dir=FOLDER]",
-        "Lists the runs that no plan of the output folder has, then asks whether to remove them. Every "
-        "command that starts runs writes its plan; the same command, given again after data, grid or code have "
-        "changed, replaces it, and the runs that only the former plan had are listed here. Runs that can't be read "
-        "are kept.",
-        example="output_dir=outputs",
-        page="docs/how-to/sweeps.md",
-    )
+    """Parse the command line and carry out ``isobench prune``."""
+    parser = CommandParser("isobench prune", __doc__, "[output_dir=FOLDER]", page="sweeps")
     parser.add_argument("--yes", action="store_true", help="remove them without asking")
     options, settings = parser.parse_sweep_arguments()
     run_guarded(lambda: prune(settings, options.yes))

@@ -1,4 +1,12 @@
-"""Run ``isobench report``: tables, statistics and an HTML page of an experiment's runs, or the papers' claims."""
+"""Report on an experiment's runs: tables, statistics and an HTML page; or show the papers' claims.
+
+Give it the sweep's own arguments; +experiment=NAME alone reports on every run of this experiment that was asked for
+in the output folder. experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment
+it shows the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that isobench
+export wrote: its report goes into outputs/reports/, or that of output_dir=FOLDER.
+
+Example: isobench report +experiment=glue_isobn
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,18 +47,9 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench report",
-        "[--appendix] [BUNDLE | +experiment=NAME | --published] [SETTING=VALUE ...]",
-        "Reports on an experiment's runs. Give it the sweep's own arguments; +experiment=NAME alone "
-        "reports on every run of this experiment that was asked for in the output folder. "
-        "experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment it shows "
-        "the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that "
-        "isobench export wrote: its report goes into outputs/reports/, or that of output_dir=FOLDER.",
-        example="+experiment=glue_isobn",
-        page="docs/how-to/reports.md",
-    )
+    """Parse the command line and carry out ``isobench report``."""
+    settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
+    parser = CommandParser("isobench report", __doc__, settings, page="reports")
     parser.add_argument(
         "--appendix",
         action="store_true",

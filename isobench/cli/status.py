@@ -1,4 +1,10 @@
-"""Run ``isobench status``: which runs are done, running, queued, failed or missing, and their device time."""
+"""Show the state of a sweep's runs and their device time.
+
+Give it the sweep's own arguments. +experiment=NAME alone shows every run of this experiment that was asked for in the
+output folder, and no arguments show every run there.
+
+Example: isobench status +experiment=glue_isobn
+"""
 
 import argparse
 import contextlib
@@ -16,16 +22,8 @@ from isobench.sweep.overview import print_details, print_overview
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench status",
-        "[--watch [SECONDS]] [+experiment=NAME] [SETTING=VALUE ...]",
-        "Shows the state of a sweep's runs and their device time. Give it the sweep's own arguments. "
-        "+experiment=NAME alone shows every run of this experiment that was asked for in the output folder, and no "
-        "arguments show every run there.",
-        example="+experiment=glue_isobn",
-        page="docs/how-to/usage.md",
-    )
+    """Parse the command line and carry out ``isobench status``."""
+    parser = CommandParser("isobench status", __doc__, "[+experiment=NAME] [SETTING=VALUE ...]", page="usage")
     parser.add_argument(
         "--watch",
         nargs="?",

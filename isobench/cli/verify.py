@@ -1,4 +1,12 @@
-"""Run ``isobench verify``: check bundles or output folders, and name what holds and what does not."""
+"""Check bundles or output folders, and name what holds and what does not.
+
+Level 1 compares checksums, and computes keys, scores and the rows of analyses of trained runs again. Level 2 also
+compares data, weights, code and machine with the records. --retrain trains N finished runs of each folder again,
+drawn at random; failed runs are never drawn. No code that a folder's files name is run. Say with data.root,
+data.cache and encoder.path where data and weights are here. The exit code is 1 if anything fails.
+
+Example: isobench verify bundle
+"""
 
 import argparse
 import json
@@ -18,40 +26,17 @@ SETTINGS = ("data.root", "data.cache", "encoder.path")
 
 
 def main() -> None:
-    """Parse the command line and run the command."""
-    parser = CommandParser(
-        "isobench verify",
-        "[--level 1|2] [--recompute] [--retrain N [--seed S]] [--trust] [--json] FOLDER "
-        "[FOLDER ...] [data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]",
-        "Checks bundles or output folders. Level 1 compares checksums, and computes keys, scores and the "
-        "rows of analyses of trained runs again. Level 2 also compares data, weights, code and machine with the "
-        "records. --retrain trains N finished runs of each folder again, drawn at random; failed runs are never "
-        "drawn. No code that a folder's files name is run. Exit code 1 if anything fails. Say with data.root, "
-        "data.cache and encoder.path where data and weights are here.",
-        example="bundle",
-        page="docs/how-to/verify.md",
-    )
-    parser.add_argument(
-        "arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a ="
-    )
-    parser.add_argument("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
-    parser.add_argument(
-        "--recompute",
-        action="store_true",
-        help="also compute the rows of analyses again that train nothing, from data and weights",
-    )
-    parser.add_argument(
-        "--retrain",
-        type=read_count,
-        default=0,
-        metavar="N",
-        help="train N finished runs of each folder again (level 3)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice of these runs (0)")
-    parser.add_argument(
-        "--trust", action="store_true", help="use the paths and run the classes that the folders' configs name"
-    )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    """Parse the command line and carry out ``isobench verify``."""
+    settings = "[data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]"
+    parser = CommandParser("isobench verify", __doc__, settings, page="verify")
+    add = parser.add_argument
+    add("arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a =")
+    add("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
+    add("--recompute", action="store_true", help="also compute the rows of analyses again that train nothing")
+    add("--retrain", type=read_count, default=0, metavar="N", help="train N finished runs of each folder again")
+    add("--seed", type=int, default=0, help="seed of the random choice of these runs (0)")
+    add("--trust", action="store_true", help="use the paths and run the classes that the folders' configs name")
+    add("--json", action="store_true", help="print everything as JSON")
     options = parser.parse_intermixed_args()  # settings may stand after flags
     run_guarded(lambda: print_outcome(options))
 
