@@ -147,14 +147,6 @@ def test_hostile_names_stay_text(tmp_path):
     compile_latex(text, tmp_path)
 
 
-def test_the_section_compiles(tmp_path):
-    write_folder(tmp_path, name="glue_isobn", paper="isobn", tables=["table1"])
-    log = compile_latex(write_section(tmp_path), tmp_path)
-    if log is None:
-        pytest.skip("pdflatex is not installed")
-    assert "Overfull" not in log
-
-
 def test_it_is_written_beside_the_report_and_needs_an_experiment(tmp_path):
     write_folder(tmp_path, ("none",), (1,))
     rows = read_runs(tmp_path)

@@ -13,7 +13,6 @@ from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
-from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
 
@@ -264,29 +263,3 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
     assert "Reported (isobn_arxiv_v1)" in render_report(report)
     assert [sentence for sentence in report.evidence if "Avg" in sentence or "Reported" in sentence] == []
-
-
-@pytest.mark.slow
-def test_two_thousand_runs_are_a_report_in_seconds(tmp_path):
-    import dataclasses
-    import random
-    import time
-
-    draw, rows = random.Random(0), []
-    for task in ("rte", "mrpc", "cola", "sst2"):
-        for method in ("none", "isobn_paper", "cosine", "flow", "whitening_zca"):
-            one = row(tmp_path, 0.7, f"task={task}", *IN_PAPER[1:], f"calibration={method}")
-            for seed in range(100):
-                score = draw.gauss(0.7, 0.02)
-                metrics = {one.cfg.task.dev_splits[0]: {one.cfg.task.primary: score, "constant_predictor": False}}
-                best = one.record.best.model_copy(update={"score": score, "selection": score, **metrics})
-                history = [best.model_copy(update={"epoch": epoch}) for epoch in range(1, 11)]
-                record = one.record.model_copy(update={"best": best, "history": history})
-                folder = RunFolder(str(tmp_path), f"{len(rows):016x}" + 48 * "0")
-                rows.append(Run(dataclasses.replace(one.cfg, seed=seed), folder, record))
-    start = time.process_time()
-    report = build_report(experiment(), add_states(rows))
-    page = render_report(report)
-    assert (len(report.runs), len(report.epochs)) == (2000, 20_000)
-    assert "2000 of 2000" in re.sub("<[^>]*>", "", page).replace(",", "")
-    assert time.process_time() - start < 30  # seconds of the processor: other processes do not count

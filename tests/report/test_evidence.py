@@ -169,15 +169,6 @@ def test_three_seeds_are_too_few_for_the_test_and_that_is_said():
     assert smallest_stratified_p([(LOW, LOW)] * 3) == pytest.approx(2 / 20_000)  # relabellings drawn at random
 
 
-def test_a_difference_on_one_task_only_is_said_of_that_task():
-    mixed = {"b": noisy(60, 5, 1, sd=9), "c": noisy(60, 5, 2, sd=9)}
-    said = verdict({"none": {"a": LOW, **mixed}, "isobn": {"a": HIGH, "b": mixed["c"], "c": mixed["b"]}})
-    assert said == (
-        "Over all tasks no method differs from plain by more than chance; on single tasks 1 difference survives "
-        "Holm's correction: isobn on a (+5.00 points)."
-    )
-
-
 def test_a_choice_among_more_configurations_is_said_beside_the_gain():
     arms = {"none": {"a": LOW}, "isobn": {"a": HIGH}}
     said = verdict(arms, candidates={"isobn": 6})

@@ -58,15 +58,6 @@ def test_every_gpu_has_a_process(cores, monkeypatch):
     assert divide_machine([make_config()] * 15, 15) == Division(1, None, ("0",))
 
 
-def test_apples_gpu_counts_as_one(cores, monkeypatch):
-    cores(8)
-    monkeypatch.setattr(launchers, "has_apple_gpu", lambda: True)
-    assert divide_machine([make_config()] * 15, 15) == Division(1)
-    assert divide_machine([make_config("trainer.accelerator=mps")] * 15, 15) == Division(1)
-    assert divide_machine([make_config("trainer.accelerator=cpu")] * 15, 15) == Division(8, 1)
-    assert divide_machine([make_config()] * 15, 15, processes=2) == Division(2, 4)
-
-
 @pytest.mark.parametrize(("left", "division"), [(1, Division(1, 1)), (3, Division(3, 1)), (9, Division(8, 1))])
 def test_there_are_no_more_processes_than_runs_left_and_their_threads_stay(cores, monkeypatch, left, division):
     cores(8)

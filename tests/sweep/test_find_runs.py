@@ -103,12 +103,6 @@ def test_an_output_folder_of_the_version_before_is_read_by_its_runs_records(tmp_
     assert len(find("+experiment=mine", f"output_dir={tmp_path}")) == 3  # those of before are not forgotten
 
 
-def test_a_folder_with_nothing_in_it_is_named_and_an_unknown_experiment_too(tmp_path):
-    for arguments in ([f"output_dir={tmp_path}"], [f"output_dir={tmp_path}", "+experiment=glue_isobm"]):
-        with pytest.raises(Exception, match=r"nothing was run|glue_isobm"):
-            find(*arguments)
-
-
 def test_the_typed_folder_is_read_as_hydra_reads_it(tmp_path, monkeypatch):
     cfg = make_config("tracking=none")
     write_plan(tmp_path / "a b", Plan("mine", ["x"], [(cfg, identify(cfg))]))
@@ -141,17 +135,6 @@ def test_a_report_carries_out_the_command_lines_analysis_and_no_stored_one(tmp_p
     assert own.cfg.analysis["_target_"] == "isobench_papers.isobn.drift"
     assert (own.cfg.experiment.name, own.cfg.experiment.selection.rule) == ("isobn_drift", "none")
     assert "evil_analysis" not in sys.modules
-
-
-def test_an_experiment_that_is_not_among_the_configs_has_no_analysis(tmp_path, capfd):
-    cfg = make_config("tracking=none")
-    cfg = replace(cfg, analysis={"_target_": "evil_analysis.run", "trains": True})
-    cfg = replace(cfg, experiment=replace(cfg.experiment, name="mine", paper="isobn"))
-    rows = [Run(cfg, RunFolder(str(tmp_path), "0" * 64), None)]
-    (own,) = take_own_experiment(rows, ["+experiment=mine", "experiment.selection.rule=none"])
-    assert own.cfg.analysis == {}
-    assert (own.cfg.experiment.paper, own.cfg.experiment.selection.rule) == ("isobn", "none")
-    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_an_analysis_that_refuses_the_runs_leaves_a_note_and_a_full_folder_stops(tmp_path, monkeypatch, capsys):

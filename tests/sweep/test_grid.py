@@ -48,11 +48,6 @@ def test_every_run_has_a_value_of_every_setting_and_every_combination_is_there(s
         assert any(set(combination) <= set(run) for run in runs)
 
 
-def test_values_of_a_grid_are_written_as_hydra_reads_them():
-    grid = [{"flag": [True, None], "rate": [0.5]}]
-    assert expand_grid(grid, {}) == [["flag=true", "rate=0.5"], ["flag=null", "rate=0.5"]]
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -162,14 +157,6 @@ def test_at_the_papers_scale_plain_fine_tuning_keeps_its_runs():
     planned = plan("+experiment=glue_isobn", "scale=paper", "calibration.beta=0.3,0.4", *ONE_CELL)
     counts = Counter((cfg.calibration["name"], cfg.calibration.get("beta")) for cfg in planned)
     assert counts == {("none", None): 6} | {(name, beta): 6 for name in VARIANTS for beta in (0.3, 0.4)}
-
-
-@pytest.mark.slow
-def test_the_announcement_says_which_methods_lack_a_setting(cli, tmp_path):
-    code, out, err = cli(f"output_dir={tmp_path}", "+experiment=glue_isobn", "calibration.beta=0.25", "dry_run=true")
-    told = "calibration.beta is set for isobn_paper, isobn_released; methods without this setting: none"
-    assert (code, err) == (0, f"isobench: {told}\n")
-    assert "3 runs: " in out
 
 
 @pytest.mark.slow

@@ -74,16 +74,6 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
 
 
 @pytest.mark.slow
-def test_slurm_where_there_is_none_is_one_line(cli, quick, outputs, monkeypatch):
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))  # noqa: PTH120
-    code, _, err = cli(*quick, "hydra/launcher=slurm", "-m")
-    assert code == 2
-    assert "isobench: hydra/launcher=slurm: there is no srun here" in err
-    assert "Traceback" not in err
-    assert not outputs.exists()
-
-
-@pytest.mark.slow
 def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
     stop_signals = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
     handlers = {signum: signal.getsignal(signum) for signum in stop_signals}

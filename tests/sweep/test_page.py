@@ -31,16 +31,6 @@ def test_a_sweep_ends_with_the_path_of_its_page(cli, small, outputs):
     assert not page.exists()
 
 
-def test_the_page_of_one_sweep_of_several_says_how_to_have_all(cli, small, outputs):
-    sweep = [*small, "report=true", "optimization.epochs=1", "+experiment=glue_isobn", "calibration=none"]
-    _, out, _ = cli(*sweep, "-m", "seed=1")
-    assert "isobench report" not in out
-    _, out, _ = cli(*sweep, "-m", "seed=2")
-    *_, hint, page = out.splitlines()
-    assert hint.endswith("isobench report +experiment=glue_isobn")
-    assert page == f"Page: {outputs}/reports/glue_isobn/report.html"
-
-
 def test_a_page_that_can_t_be_written_costs_a_line_and_no_result(cli, small, outputs):
     (outputs / "reports").mkdir(parents=True)
     (outputs / "reports" / "runs").write_text("in its place")
@@ -63,18 +53,6 @@ def test_a_rule_that_selects_nothing_costs_a_line_and_the_rule_dev_takes_its_pla
     assert "best mean over seeds on the set that is reported" in page
 
 
-def test_there_is_no_page_where_no_run_finished_and_after_a_single_run(cli, small, outputs):
-    failing = [*small, "report=true", "optimization.lr=1e38", "optimization.epochs=1"]
-    code, out, err = cli(*failing, "-m", "seed=1")
-    assert code == 1
-    assert "Page:" not in out
-    assert "no page is written" not in err
-    code, out, err = cli(*small, "report=true", "optimization.epochs=1")
-    assert code == 0
-    assert out.splitlines()[-1].startswith(f"This run: {outputs}/runs/")
-    assert not (outputs / "reports").exists()
-
-
 def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, small, outputs, monkeypatch):
     monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
     quick = [*small, "report=true", "optimization.epochs=1", "-m"]
@@ -87,12 +65,3 @@ def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, sm
     assert out.splitlines()[-1].startswith("Page: ")
     runs = (outputs / "reports" / "runs" / "runs.csv").read_text().splitlines()
     assert len(runs) == 3
-
-
-def test_an_analysis_names_its_own_files_and_has_no_page(cli, small, outputs):
-    own = [setting for setting in small if not setting.startswith("optimization.")]
-    sweep = [*own, "+experiment=isobn_drift", "encoder.pooling=cls", "task.dev_samples=40", "task.train_samples=48"]
-    code, out, err = cli(*sweep, "report=true", "optimization.epochs=2", "-m")
-    assert code == 0, err
-    assert out.splitlines()[-1].startswith(f"Written to {outputs}/reports/isobn_drift/: ")
-    assert not list(outputs.glob("reports/*/report.html"))

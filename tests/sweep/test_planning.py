@@ -8,13 +8,10 @@ from dataclasses import asdict
 
 import pytest
 from helpers import drop_replaced, make_config, make_record
-from hydra.errors import HydraException
 
 from isobench.cli import status
-from isobench.config.explain import ABSENT_PART_ERROR
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
-from isobench.runs.grouping import read_setting
 from isobench.runs.plan import read_plans
 from isobench.runs.run import Run
 from isobench.runs.state import QueuedJob, describe_process, find_run_state
@@ -52,26 +49,6 @@ def test_the_fast_composition_is_hydras():
                     composer.compose(run)
                 continue
             assert asdict(composer.compose(run)) == expected, run
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("choice", "other", "setting", "error"),
-    [
-        ("calibration=isobn_paper", "calibration=none", "calibration.beta=0.25", "Could not override"),
-        ("calibration=isobn_paper", "calibration=none", "calibration.gamma=mean", "Could not override"),
-        ("encoder=bart-scratch", "encoder=minilm", "encoder.scratch.d_model=64", ABSENT_PART_ERROR),
-        ("task=captions", "task=rte", "task.generation.beams=2", ABSENT_PART_ERROR),
-    ],
-)
-def test_settings_that_only_one_choice_has(choice, other, setting, error):
-    with compose_sweep(["-m"]) as (loader, base, _):
-        composer = Composer(loader, base)
-        found = composer.compose([choice, setting, "seed=7"])
-        assert asdict(found) == asdict(to_config(loader.load_sweep_config(base, [choice, setting, "seed=7"])))
-        assert str(read_setting(found, setting.partition("=")[0])) == setting.partition("=")[2]
-        with pytest.raises((HydraException, AssertionError), match=error):
-            composer.compose([other, setting])
 
 
 @pytest.mark.slow
@@ -286,21 +263,6 @@ def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, cap
     own = drop_replaced([a for a in base if a[0] != "+" and "output_dir" not in a])
     status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}", "seed=1,2,3,4", *own])
     assert "4 runs: 3 done, 1 missing" in capfd.readouterr().out
-
-
-@pytest.mark.slow
-def test_status_of_nothing_and_of_nonsense(command, tmp_path):
-    assert "3 runs: 3 missing" in command(status.main, "+experiment=glue_isobn", f"output_dir={tmp_path}/none")[1]
-    assert not (tmp_path / "none").exists()
-    for arguments, message in [
-        ([f"output_dir={tmp_path}/none"], "nothing was run in"),
-        (["+experiment=glue"], "did you mean glue_"),
-        (["sed=1"], "there is no setting sed"),
-        (["--watch", "-1"], "must be a number of seconds above 0"),
-    ]:
-        code, _, err = command(status.main, *arguments)
-        assert (code, len(err.splitlines())) == (2, 1)
-        assert message in err
 
 
 @pytest.mark.slow

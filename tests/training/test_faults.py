@@ -253,18 +253,6 @@ def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(
     assert results_in(small_disk / "outputs") == before
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
-def test_trouble_with_the_disk_is_never_a_runs_failure(cli, small, outputs, monkeypatch, number):
-    def broken(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("isobench.training.train.write_predictions", broken)
-    code, _, err = cli(*small, "-m", "seed=1,2", "optimization.epochs=1")
-    assert code == 2
-    assert err.count(os.strerror(number).lower()) == 1  # the sweep stops at once
-    assert not list(outputs.glob("runs/*/result.json"))
-
-
 def test_two_processes_at_once_run_each_point_once(processes, small, outputs):
     sweep = [*small, "-m", "seed=1,2,3", "trainer.threads=1"]
     both = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(2)]

@@ -1,6 +1,5 @@
 """The isotropy monitor: the one-shot measures, in the record and in the log, for any module, over processes too."""
 
-import json
 import math
 
 import pytest
@@ -133,12 +132,3 @@ def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor, me
     assert (code, err.strip().count("\n")) == (2, 0)
     assert message in err
     assert not list(outputs.glob("runs/*/result.json"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sign", ["", "+"])
-def test_the_isotropy_monitor_can_be_replaced(cli, small, outputs, sign):
-    settings = "{_target_: isobench.monitor.IsotropyMonitor, curve: 5}"
-    assert cli(*small, f"{sign}monitors.isotropy={settings}", "optimization.epochs=1")[0] == 0
-    (file,) = outputs.glob("runs/*/result.json")
-    assert len(json.loads(file.read_text())["history"][0]["explained_variance"]["embedding"]) == 5

@@ -3,17 +3,14 @@
 import os
 import re
 import signal
-from types import SimpleNamespace
 
 import pytest
-import torch
 from helpers import train_run
 from pseudo_terminal import PseudoTerminal
 
 from isobench.common.interruption import Interrupted
 from isobench.common.progress import ProgressBar
 from isobench.runs.state import Heartbeat
-from isobench.training.callbacks import ProgressReporter
 from isobench.training.classifier import Classifier
 
 SPEED = r" +[\d.]+(?:step/s|s/step)"
@@ -82,18 +79,3 @@ def test_a_resumed_run_says_where_it_goes_on(small, every_step, capsys, monkeypa
     assert terminal.lines[0] == "sst2 local none seed 1: goes on from step 13 of 20, in epoch 2/2"
     assert terminal.lines[1].startswith("epoch 2/2:  65%|")
     assert "| 13/20, " in terminal.lines[1]
-
-
-def test_on_a_gpu_the_loss_is_read_only_where_it_is_checked(tmp_path):
-    beats = []
-    heartbeat = SimpleNamespace(report_training=lambda step, steps, *rest: beats.append((step, *rest)))
-    reporter = ProgressReporter(heartbeat, show=False, name="run")
-    trainer = SimpleNamespace(global_step=0, current_epoch=0, max_epochs=1, callback_metrics={})
-    module = SimpleNamespace(total_steps=60, device=torch.device("meta"))
-    reporter.on_train_start(trainer, module)
-    for step in range(1, 61):
-        trainer.global_step = step
-        trainer.callback_metrics = {"train/loss": torch.tensor(float(step))} if step % 25 == 0 else {}
-        reporter.on_train_batch_end(trainer, module, None, None, step - 1)
-    assert {step: loss for step, loss, _ in beats[1:] if loss is not None} == {25: 25.0, 50: 50.0}
-    assert all(speed > 0 for _, _, speed in beats[1:])

@@ -8,7 +8,6 @@ import torch
 from helpers import read_analysis_rows, write_parquet
 
 from isobench.data.sources import select_by_hash
-from isobench_papers.isobn import drift as isobn_drift
 from isobench_papers.isobn.drift_monitor import (
     ClassifierDrift,
     fit_optimal_classifier,
@@ -109,22 +108,6 @@ def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, 
     assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
     assert 0 < distances[1] < distances[2]
     assert cosines[2] < cosines[0]
-
-
-def test_figure_3_and_its_table_are_of_tasks_with_classes_and_figure_2_of_all():
-    def rows_of(task, **optimal):
-        base = {"encoder": "e", "task": task, "method": "none", "seed": 1}
-        return [
-            {**base, "epoch": epoch, "cosine": 1 - epoch * drop, "l2": epoch * 0.1, "fine_tuned_top1": 0.9, **optimal}
-            for epoch, drop in ((0, 0), (1, 0.02 if optimal else 0.04))
-        ]
-
-    rows = [*rows_of("mrpc", optimal_top1=0.4), *rows_of("stsb")]
-    assert isobn_drift.average_curves(rows, "cosine") == {"e, none": [(0, 1.0), (1, pytest.approx(0.97))]}
-    assert isobn_drift.select_rows_with_classes(rows) == rows[:2]
-    (panel,) = isobn_drift.draw_figure3(isobn_drift.select_rows_with_classes(rows), ["1"]).axes
-    assert [list(line.get_ydata()) for line in panel.get_lines()] == [[90, 90], [40, 40]]
-    assert isobn_drift.build_drift_table(rows, ["1"]).row_count == 3
 
 
 @pytest.mark.parametrize(("components", "top"), [(0, [1]), ("ten", [1]), (10, [1, 0]), (10, []), (10, 5)])

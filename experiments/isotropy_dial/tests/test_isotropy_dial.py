@@ -90,16 +90,6 @@ def test_across_dials_plain_fine_tuning_counts_once(study):
     assert across["correlation"] == pytest.approx(np.mean(by_seed), rel=1e-9)
 
 
-def test_holms_families_are_of_complete_studies_as_long_as_there_is_one():
-    tests = [{"p": p, "p_holm": math.nan, "complete": complete} for p, complete in ((0.01, 1), (0.02, 0), (0.03, 1))]
-    dial_analysis.add_holm(tests)
-    assert [row["p_holm"] for row in tests] == pytest.approx([0.02, math.nan, 0.03], nan_ok=True)
-    for row in tests:
-        row["complete"] = False
-    dial_analysis.add_holm(tests)
-    assert [row["p_holm"] for row in tests] == pytest.approx(holm([0.01, 0.02, 0.03]))
-
-
 def test_undefined_values_give_dashes_and_no_error(study):
     for subject in study.subjects:
         subject.record.best.isotropy["embedding/ev1"] = None  # undefined

@@ -14,7 +14,6 @@ from isobench_papers.isotropy_dial.design import (
     describe_progress,
     keep_grid_runs,
     list_grid_runs,
-    list_ranges,
     measure_progress,
     refuse_mixed_settings,
 )
@@ -111,12 +110,6 @@ def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(
     assert describe(whole.subjects) == ["E, T: INCOMPLETE: 298 of 300 runs finished, 1 failed."]
 
 
-def test_a_sweep_of_some_seeds_is_incomplete_and_names_the_others(study):
-    (note,) = describe(study.subjects)
-    assert note == "E, T: INCOMPLETE: 180 of 300 runs finished; seeds 7 to 10: not yet run."
-    assert list_ranges([1, 3, 4, 6, 7, 8, 10]) == "1, 3, 4, 6 to 8, 10"
-
-
 def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     for subject in study.subjects:
         subject.task = "U"
@@ -196,10 +189,3 @@ def test_runs_with_other_settings_are_refused_and_the_setting_is_named(study):
     change(study.find("istar", 2, 1), "calibration", **{name: 0.123})
     with pytest.raises(UserError, match=rf"^E, T, I-STAR \(strength\): the runs differ in calibration\.{name}"):
         refuse_mixed_settings(study.subjects)
-
-
-def test_a_strength_of_0_is_no_second_plain_fine_tuning(study):
-    zero = copy.copy(study.find("istar", 2, 1))
-    change(zero, "calibration", strength=0.0)
-    with pytest.raises(UserError, match=r"2 runs are dose 0 of I-STAR .*calibration\.name \(none, istar\)"):
-        refuse_mixed_settings([*study.subjects, zero])

@@ -1,6 +1,5 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,12 +13,6 @@ from transformers import AutoModel, AutoTokenizer
 from isobench.data.scored_pairs import SETS
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
-from isobench_papers.mteb.sts_similarity import (
-    average_over_sets,
-    compare_with_published,
-    draw_gains,
-    group_equal_methods,
-)
 
 
 def subject(*overrides):
@@ -94,49 +87,7 @@ def test_correlations_are_scipys_and_whitening_is_rotated_freely():
     assert abs(zca[3, 1] - pca[3, 1]) > 1e-3
 
 
-def test_unit_length_leaves_a_zero_vector_alone():
-    vectors = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e-20, 0.0]])
-    expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]).double()
-    torch.testing.assert_close(sts_similarity.prepare_vectors(vectors, True), expected, rtol=1e-6, atol=0)
-    assert torch.equal(sts_similarity.prepare_vectors(vectors, False), vectors.double())
-
-
 # --- Tables and the figure.
-
-
-def make_row(**changed):
-    row = {
-        "encoder": "minilm", "model": "minilm", "layer": None, "pooling": "mean", "method": "none", "set": "sts13",
-        "similarity": "cosine", "pairs": 1500, "spearman": 80.7, "pearson": 80.0, "gain": 0.0, "top_share": 0.01,
-    }  # fmt: skip
-    return row | changed
-
-
-def test_only_uncalibrated_means_at_the_output_stand_beside_mteb():
-    (spearman, pearson) = compare_with_published([make_row()], False)
-    assert (spearman["ours"], spearman["published"]) == (80.7, 80.603)
-    assert spearman["difference"] == pytest.approx(0.097)
-    assert (pearson["metric"], pearson["published"]) == ("pearson", 80.152)
-    others = [{"method": "center"}, {"layer": 3}, {"pooling": "cls"}, {"model": "mine"}, {"similarity": "inner"}]
-    assert compare_with_published([make_row(**other) for other in others], True) == []
-    assert compare_with_published([make_row(similarity="l1")], False) == []  # MTEB's vectors have length 1
-    assert compare_with_published([make_row(similarity="l1")], True)[0]["published"] == 80.702
-
-
-def test_means_leave_undefined_correlations_out():
-    rows = [make_row(), make_row(set="stsb", spearman=60.7, gain=2.0), make_row(set="sts12", spearman=math.nan)]
-    (mean,) = average_over_sets(rows)
-    assert (mean["spearman"], mean["gain"], mean["sets"]) == (pytest.approx(70.7), 1.0, "sts13, stsb")
-    assert math.isnan(average_over_sets([make_row(spearman=math.nan)])[0]["spearman"])
-
-
-def test_methods_with_the_same_gains_are_grouped():
-    points = [(method, name) for method in ("none", "pca", "zca", "center") for name in ("sts12", "sts13")]
-    gains = {"none": 0.0, "pca": 2.0, "zca": 2.01, "center": 2.1}
-    rows = [make_row(method=method, set=name, gain=gains[method]) for method, name in points]
-    assert group_equal_methods(rows[2:]) == [["pca", "zca"], ["center"]]
-    assert len(draw_gains(rows).axes) == 2
-    assert draw_gains(rows[:2]).axes is not None  # without calibrations there is nothing to draw
 
 
 def test_the_published_cells_are_those_of_the_result_files():

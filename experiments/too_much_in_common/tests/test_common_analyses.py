@@ -14,11 +14,9 @@ from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
 from isobench.common.errors import UserError
-from isobench.config.schema import Data
 from isobench.metrics import weighted_isotropy
 from isobench.papers import published
 from isobench_papers.too_much_in_common import frequency, isotropy, token_counts
-from isobench_papers.too_much_in_common.corpus import open_corpus
 
 
 def shifted(rows=300, dim=12, seed=0):
@@ -79,22 +77,6 @@ def test_table_1_is_what_its_definitions_give(removed, count):
     places = np.array([(row["first"], row["second"]) for row in found["points"] if row["vectors"] == "raw"])
     np.testing.assert_allclose(np.abs(places), np.abs(u[:, :2] * s[:2]), atol=1e-5)
     assert places[:, 0].sum() > 0
-
-
-def test_the_kernel_density_is_scotts():
-    w = shifted()
-    found = isotropy.measure_vocabulary(torch.from_numpy(w), "ceil")
-    norms = np.linalg.norm(w, axis=1)
-    width = norms.std(ddof=1) * len(norms) ** (-1 / 5)
-    for row in [row for row in found["norm_density"] if row["vectors"] == "raw"][::50]:
-        bells = np.exp(-(((row["norm"] - norms) / width) ** 2) / 2) / (width * math.sqrt(2 * math.pi))
-        assert row["density"] == pytest.approx(bells.mean())
-
-
-def test_figure_1_shows_some_of_many_tokens(monkeypatch):
-    monkeypatch.setattr(isotropy, "MAX_TOKENS", 100)
-    found = isotropy.measure_vocabulary(torch.from_numpy(shifted()), "ceil")
-    assert [row["token"] for row in found["points"]] == 2 * [*range(0, 300, 3)]
 
 
 def test_the_correlation_of_norm_and_isotropy_needs_three_encoders():
@@ -249,16 +231,3 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
     assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
     assert {file.stem for file in folder.glob("*.svg")} == {"figure3", "figure4"}
-
-
-def test_words_and_tokens_of_real_news_are_as_uneven_as_the_paper_says(glue):
-    """Section 2.2: 13 types for over 30 % of the corpus, 85 for 50 %; here of a part, and of words."""
-    if not list((Path(glue) / "cnn_dailymail").glob("*.parquet")):
-        pytest.skip("ISOBENCH_DATA has no cnn_dailymail/*.parquet")
-    corpus = open_corpus("cnn_dailymail", Data(root=glue), 300)
-    counts = frequency.count_words(corpus.iter_batches())
-    heads = [{"types": 13}, {"types": 85}]
-    found = frequency.summarise_counts(counts, heads, {"share": 0.98}, [10, 1000])
-    assert 0.27 < found["share_of_13"] < 0.34
-    assert 0.45 < found["share_of_85"] < 0.55
-    assert 0.8 < found["zipf_least_squares"] < 1.2

@@ -1,10 +1,8 @@
 """The five sets of word pairs, from files in their published form to the Parquet files that are read."""
 
-import os
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 
 from isobench.common.errors import UserError
@@ -113,50 +111,3 @@ def test_a_missing_or_doubled_file_and_a_folder_that_is_there_are_mistakes(comma
     with pytest.raises(UserError, match=r"has no wordsim_relatedness_goldstandard.txt"):
         convert_word_pairs(published, tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-def test_a_disk_that_fails_half_way_leaves_nothing(published, tmp_path, monkeypatch):
-    written = []
-
-    def fail_at_the_third(table, file):
-        written.append(file)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        write_table(table, file)
-
-    write_table = pyarrow.parquet.write_table
-    monkeypatch.setattr(pyarrow.parquet, "write_table", fail_at_the_third)
-    with pytest.raises(UserError, match="wordsim can't be written"):
-        convert_word_pairs(published, tmp_path / "data")
-    assert list((tmp_path / "data").iterdir()) == []
-
-
-def test_a_pair_in_both_orders_is_accepted(published, tmp_path):
-    """The published SimLex-999, Rare Words and WordSim-353 (relatedness) have one such pair each."""
-    file = find(published, "ws353_rel")
-    lines = file.read_text().splitlines()
-    first, second, _ = lines[0].split("\t")
-    file.write_text("\n".join([*lines[:-1], f"{second}\t{first}\t5"]))
-    assert convert_word_pairs(published, tmp_path / "data")["ws353_rel"] == (file, 252)
-
-
-def count_in_both_orders(found):
-    pairs = set(zip(found.first, found.second, strict=True))
-    return sum((second, first) in pairs for first, second in pairs if first < second)
-
-
-@pytest.mark.data
-def test_the_real_pairs_go_through_the_published_form_and_come_back(tmp_path):
-    root = os.environ.get("ISOBENCH_DATA")
-    if not root or not (Path(root) / "wordsim").is_dir():
-        pytest.skip("ISOBENCH_DATA does not name a folder with wordsim/")
-    real = word_pairs.load_word_pairs(Data(root=root))
-    pairs = {name: (found.first, found.second, found.scores.tolist()) for name, found in real.items()}
-    convert_word_pairs(write_public(tmp_path / "downloads", pairs), tmp_path / "data")
-    again = word_pairs.load_word_pairs(Data(root=str(tmp_path / "data")))
-    assert {name: len(found) for name, found in real.items()} == COUNTS
-    in_both_orders = {name: count_in_both_orders(found) for name, found in real.items()}
-    assert in_both_orders == {"men": 0, "rw": 1, "simlex999": 1, "ws353_sim": 0, "ws353_rel": 1}
-    for name, found in real.items():
-        assert (again[name].first, again[name].second) == (found.first, found.second)
-        np.testing.assert_allclose(again[name].scores, found.scores, atol=1e-6)

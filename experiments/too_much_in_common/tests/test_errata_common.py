@@ -320,26 +320,3 @@ def test_our_text_lost_a_column_of_table_2(text):
         if "Inner" in rows["raw"]
     }
     assert closed == {"bert-base-cased": False, "roberta-base": True, "gpt2": True}  # three of the six can be checked
-
-
-def test_section_5_3_excepts_the_cased_berts(text):
-    assert_contains(
-        text,
-        "four standard benchmarks and observe significant performance improvement across all of them",
-        "improves the performance across all models, except for the most isotropic BERT-cased models",
-        'The only case in which "scaled-centering" does not improve performance is BERT-large-cased',
-    )
-    assert not re.search(r"p-value|\bp ?[<=] ?0?\.\d|t-test|confidence interval", text)
-
-
-def test_section_4_2s_indices_are_no_bin_of_figure_3(text):
-    (caption,) = re.findall(r"BERT-base-case grouped into bins of 1000 \(i\.e\., \[(\d+):(\d+)\]\)", text)
-    indices = re.findall(r"indices \[(\d+)-(\d+)\]", text)
-    assert caption == ("1000", "1999")
-    assert indices == [("28500", "29500"), ("2000", "3000")]
-    assert [int(first) % 1000 for first, _ in (caption, *indices)] == [0, 500, 0]
-
-
-def test_d_is_printed_in_two_ways(text):
-    assert re.search(r"we set D = \$\\lfloor d/100 \\rfloor\$", re.sub(r"\s+", " ", text))
-    assert r"with $\lceil d/100 \rceil$ top principal components removed" in text
