@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import io
 import itertools
-import keyword
 import os
 import re
 import sys
@@ -73,28 +72,29 @@ def main() -> None:
 
 def find_command(word: str) -> Callable[[], None]:
     """Import the module of isobench/cli that carries out a command, and return its function."""
-    module = f"{word}_" if keyword.iskeyword(word) else word  # import_.py
+    module = "import_" if word == "import" else word  # a keyword is no name of a module
     function: Callable[[], None] = importlib.import_module(f"isobench.cli.{module}").main
     return function
 
 
 def run_hydra() -> None:
-    """Hand the command line to Hydra, in an order and a form that Hydra accepts.
-
-    Raises:
-        UserError: the first word is no command, or an argument can't be meant.
-    """
-    from isobench.sweep.grid import postpone_method_settings, rewrite_overrides  # late: it imports NumPy
+    """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
+    from isobench.sweep.grid import postpone_method_settings, rewrite_overrides  # late: a list or --help needs none
 
     call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
     arguments = sys.argv[1:]
-    if any(flag in arguments for flag in COMPLETION_FLAGS) and any(text.startswith("query=") for text in arguments):
+    if set(COMPLETION_FLAGS) & set(arguments) and any(text.startswith("query=") for text in arguments):
         _complete(call_hydra)
         return
     if not arguments:
         raise UserError("name what to run, such as isobench task=rotten_tomatoes calibration=isobn_paper (or --help)")
-    if re.fullmatch(r"\w[\w-]*", arguments[0]):
-        _refuse_word(arguments[0])
+    if (word := arguments[0]) in MOVED:
+        folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
+        script = f"python -m isobench_papers.{next(folders, 'PAPER')}.{MOVED[word]} --help"
+        raise UserError(f"isobench {word} is a script of its paper now: {script}")
+    if re.fullmatch(r"\w[\w-]*", word):
+        hint = suggest_nearest(word, (*COMMANDS, *LISTS))
+        raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
     check_typed_settings(arguments)
     arguments = rewrite_overrides(arguments)
     if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
@@ -104,21 +104,8 @@ def run_hydra() -> None:
     call_hydra()
 
 
-def _refuse_word(word: str) -> None:
-    """Raise UserError for a first word that is no command; it says what to type now."""
-    if word in MOVED:
-        folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
-        script = f"python -m isobench_papers.{next(folders, 'PAPER')}.{MOVED[word]} --help"
-        raise UserError(f"isobench {word} is a script of its paper now: {script}")
-    hint = suggest_nearest(word, (*COMMANDS, *LISTS))
-    raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
-
-
 def _complete(call_hydra: Callable[[], object]) -> None:
-    """Print what can complete the line that a shell put into COMP_LINE: commands, and Hydra's choices and settings.
-
-    Print nothing else, no error either, since the user is still typing.
-    """
+    """Print what can complete the line in COMP_LINE, and no error: the user is still typing."""
     commands = (*COMMANDS, *LISTS)
     line = os.environ.get("COMP_LINE", "")
     program, *words = line.split() or ["isobench"]
@@ -133,10 +120,10 @@ def _complete(call_hydra: Callable[[], object]) -> None:
 
 def is_sweep(arguments: list[str]) -> bool:
     """Return True if a command line is a sweep's: by its flag, or because its experiment is one."""
-    if any(flag in arguments for flag in MULTIRUN_FLAGS):
+    if set(MULTIRUN_FLAGS) & set(arguments):
         return True
     has_experiment = any(text.startswith("+experiment=") for text in arguments)
-    if not has_experiment or any(flag in arguments for flag in SHOWING_FLAGS):
+    if not has_experiment or set(SHOWING_FLAGS) & set(arguments):
         return False
     from isobench.sweep.planning import compose_sweep
 

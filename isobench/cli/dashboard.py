@@ -36,11 +36,7 @@ def main() -> None:
 
 
 def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
-    """Make the W&B workspace, and the W&B report if asked for, and print their addresses.
-
-    Raises:
-        UserError: a package, a login or the runs are missing, or W&B doesn't answer.
-    """
+    """Make the W&B workspace, and the W&B report if asked for, and print their addresses."""
     require_package("wandb-workspaces", "dashboard", "isobench dashboard")
     configs = _find_tracked_configs(arguments)
     if not tracking.has_login():

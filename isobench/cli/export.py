@@ -30,28 +30,22 @@ from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
-from isobench.common.terminal import format_count, print_plainly
+from isobench.common.terminal import format_count, name_some, print_plainly
 from isobench.runs.folder import report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
 from isobench.sweep.find_runs import are_general, drop_selection, find_runs, take_own_experiment
 from isobench.sweep.planning import convert_to_overrides
 
-MAX_NAMED = 5
-
 
 def main() -> None:
     """Parse the command line and carry out ``isobench export``."""
     parser = CommandParser("isobench export", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="bundles")
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
-    parser.add_argument(
-        "--anonymous",
-        action="store_true",
-        help="take names of machines, users and folders out of the records, which get new checksums",
-    )
-    parser.add_argument(
-        "--license", metavar="NAME", type=read_licence, help="of these results, as SPDX names it, such as CC-BY-4.0"
-    )
+    text = "take names of machines, users and folders out of the records, which get new checksums"
+    parser.add_argument("--anonymous", action="store_true", help=text)
+    text = "of these results, as SPDX names it, such as CC-BY-4.0"
+    parser.add_argument("--license", metavar="NAME", type=read_licence, help=text)
     options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: export(arguments, options.to, options.anonymous, options.license))
 
@@ -65,11 +59,7 @@ def read_licence(text: str) -> str:
 
 @collect_garbage_rarely()
 def export(arguments: Sequence[str], target: Path, anonymous: bool = False, licence: str | None = None) -> None:
-    """Write a bundle of an experiment's ended runs and print what is in it.
-
-    Raises:
-        UserError: no experiment is named, no run has ended, a run is damaged, or the folder holds something else.
-    """
+    """Write a bundle of an experiment's ended runs and print what is in it."""
     overrides = convert_to_overrides(arguments)
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
@@ -92,10 +82,8 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
 def _select_ended(runs: list[Run]) -> list[Run]:
     """Return the runs that have ended; raise UserError if there is none, or one is damaged."""
     check_predictions(runs)
-    troubles = [run.trouble for run in runs if run.trouble]
-    if troubles:
-        more = f" (and {len(troubles) - MAX_NAMED} more damaged runs)" if len(troubles) > MAX_NAMED else ""
-        raise UserError(f"damaged runs are not exported: {'; '.join(troubles[:MAX_NAMED])}{more}")
+    if troubles := [run.trouble for run in runs if run.trouble]:
+        raise UserError(f"damaged runs are not exported: {name_some(troubles, '; ')}")
     ended = [run for run in runs if run.record is not None]
     if not ended:
         raise UserError(f"no run of this sweep has ended in {runs[0].cfg.output_dir}: run it first")
@@ -139,9 +127,8 @@ def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[
 
 def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
     size = sum((target / path).stat().st_size for path in manifest.files)
-    if missing := planned - len(manifest.runs):
-        subject_and_verb = "1 has" if missing == 1 else f"{missing} have"
-        print(f"Exported {len(manifest.runs)} of {planned} runs; {subject_and_verb} not ended: export again later")
+    if len(manifest.runs) < planned:
+        print(f"Exported {len(manifest.runs)} of {planned} runs; the others have not ended: export again later")
     elif manifest.runs:
         print(f"Exported all {format_count(planned, 'run')}")
     print(f"Bundle: {target}, {len(manifest.files) + 1} files, {size / 2**20:.1f} MiB")
@@ -153,15 +140,14 @@ def _print_remains(target: Path, manifest: Manifest) -> None:
     texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
     remains = find_remains(list_user_names(), texts)
     if remains:
-        more = f" and {len(remains) - MAX_NAMED} more" if len(remains) > MAX_NAMED else ""
-        text = f"These names stay, and so do texts of warnings and failures: {', '.join(remains[:MAX_NAMED])}{more}"
+        text = f"These names stay, and so do texts of warnings and failures: {name_some(remains)}"
         print_plainly(f"{text}; read them before you publish")
 
 
 def _print_machines_and_paths(runs: list[Run]) -> None:
     machines, paths = find_machines_and_paths(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
-    named = [f"machines ({', '.join(machines[:3])})"] if machines else []
-    named += [f"folders ({', '.join(paths[:3])}{', ...' if len(paths) > 3 else ''})"] if paths else []
+    named = [f"machines ({name_some(machines)})"] if machines else []
+    named += [f"folders ({name_some(paths)})"] if paths else []
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
         print_plainly(text)

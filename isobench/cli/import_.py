@@ -31,10 +31,8 @@ def main() -> None:
 def import_runs(bundles: list[Path], settings: list[str]) -> None:
     """Import bundles one by one and print how many runs of each are new.
 
-    Raises:
-        UserError: no bundle is named, a setting is not ``output_dir``, or a manifest is damaged: nothing is imported.
-            Or a bundle is damaged elsewhere, or a run of it has other results in the output folder: the bundles
-            before it are imported.
+    Nothing is imported if a manifest is damaged. If a bundle is damaged elsewhere, or a run of it has other results
+    in the output folder, the bundles before it are imported.
     """
     output_dir = read_output_dir(settings, "isobench import")
     if not bundles:

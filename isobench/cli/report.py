@@ -50,17 +50,10 @@ def main() -> None:
     """Parse the command line and carry out ``isobench report``."""
     settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
-    parser.add_argument(
-        "--appendix",
-        action="store_true",
-        help="also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, "
-        "hardware and cost, for a paper's appendix",
-    )
-    parser.add_argument(
-        "--published",
-        action="store_true",
-        help="judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them",
-    )
+    text = "also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, cost"
+    parser.add_argument("--appendix", action="store_true", help=text)
+    text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
+    parser.add_argument("--published", action="store_true", help=text)
     options, arguments = parser.parse_sweep_arguments()
     if options.published:
         run_guarded(lambda: report_published(arguments))
@@ -70,18 +63,12 @@ def main() -> None:
 
 @collect_garbage_rarely()
 def report(arguments: Sequence[str], appendix: bool = False) -> None:
-    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
-
-    Raises:
-        UserError: the arguments name no runs, none has ended, or the analysis lacks a setting that was given.
-    """
+    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims."""
     _, typed = split_config_dirs(arguments)
     bundles, settings = split_folders([text for text in typed if not text.startswith(("+", "~"))])
     if bundles:
         if len(bundles) + len(settings) < len(arguments) or len(bundles) > 1:
-            raise UserError(
-                "isobench report BUNDLE takes one folder that isobench export wrote, and output_dir=FOLDER"
-            )
+            raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
         _report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
         return
     check_typed_settings(arguments)

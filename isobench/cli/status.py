@@ -24,14 +24,8 @@ from isobench.sweep.overview import print_details, print_overview
 def main() -> None:
     """Parse the command line and carry out ``isobench status``."""
     parser = CommandParser("isobench status", __doc__, "[+experiment=NAME] [SETTING=VALUE ...]", page="usage")
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        const=10.0,
-        type=read_seconds,
-        metavar="SECONDS",
-        help="show it again every SECONDS (10)",
-    )
+    text = "show it again every SECONDS (10)"
+    parser.add_argument("--watch", nargs="?", const=10.0, type=read_seconds, metavar="SECONDS", help=text)
     options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: print_status(arguments, options.watch))
 
@@ -47,11 +41,7 @@ def read_seconds(text: str) -> float:
 
 
 def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
-    """Print the states of a sweep's runs, every ``watch`` seconds until all have ended; None prints them once.
-
-    Raises:
-        UserError: the arguments name no runs.
-    """
+    """Print the states of a sweep's runs, every ``watch`` seconds until all have ended; None prints them once."""
     while True:
         title, runs = find_runs(arguments)
         if runs[0].cfg.analysis and not needs_training(runs[0].cfg.analysis):

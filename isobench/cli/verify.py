@@ -19,7 +19,7 @@ from rich.table import Table
 from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.terminal import make_console, replace_control_characters
+from isobench.common.terminal import make_console, print_plainly
 from isobench.verification.folder import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
 SETTINGS = ("data.root", "data.cache", "encoder.path")
@@ -50,21 +50,15 @@ def read_count(text: str) -> int:
 
 @collect_garbage_rarely()
 def print_outcome(typed: argparse.Namespace) -> None:
-    """Verify each folder and print the outcome; a folder that can't be verified doesn't stop the others.
-
-    Raises:
-        SystemExit: 1 if anything fails.
-        UserError: no folder is named, a setting is wrong, a folder can't be verified, or no run be trained again.
-    """
+    """Verify each folder and print the outcome; a folder that can't be verified doesn't stop the others."""
     from isobench.verification.reproduction import Options
     from isobench.verification.verify import verify
 
     folders, settings = split_folders(typed.arguments)
     if not folders:
         raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
-    options = Options(
-        typed.level, typed.recompute, typed.retrain, typed.seed, **_read_locations(settings), trust=typed.trust
-    )
+    locations = _read_locations(settings)
+    options = Options(typed.level, typed.recompute, typed.retrain, typed.seed, **locations, trust=typed.trust)
     verified: dict[Path, Outcomes] = {}
     problems: dict[Path, str] = {}
     for folder in folders:
@@ -82,7 +76,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
         print(json.dumps(told, indent=1))
     elif len(folders) > 1:
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
-        print(clean(f"{len(verified)} of {len(folders)} folders verified. {outcome}"))
+        print_plainly(f"{len(verified)} of {len(folders)} folders verified. {outcome}")
     if failed:
         raise SystemExit(1)
     if problems:
@@ -101,9 +95,7 @@ def _read_locations(settings: list[str]) -> dict[str, Any]:
         name, _, value = text.partition("=")
         if name not in SETTINGS or not value:
             hint = suggest_nearest(name, SETTINGS)
-            raise UserError(
-                f"{text} is no setting of verify, which are written NAME=FOLDER: {hint}; a folder is ./a=b"
-            )
+            raise UserError(f"{text} is no setting of verify, written NAME=FOLDER: {hint}; a folder is ./a=b")
         if name != "data.cache" and not Path(value).expanduser().is_dir():
             raise UserError(f"{text}: {value} is no folder")
         if values[name] and name != "encoder.path":
@@ -115,16 +107,15 @@ def _read_locations(settings: list[str]) -> dict[str, Any]:
 
 def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
     """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
-    out = make_console()
     for entry in outcomes.list_entries(FAILS):
-        out.print(clean(f"{entry.subject}  {entry.check}: {entry.text}"), highlight=False, soft_wrap=True)
+        print_plainly(f"{entry.subject}  {entry.check}: {entry.text}".replace("\n", "?"))
     for outcome in (DIFFERS, UNCHECKED):
         subjects: dict[tuple[str, str], list[str]] = {}
         for entry in outcomes.list_entries(outcome):
             subjects.setdefault((entry.check, entry.text), []).append(entry.subject)
         for (check, text), names in subjects.items():
             where = f"{len(names)} times" if len(names) > 1 else names[0]
-            out.print(clean(f"{outcome}: {check}: {text} ({where})"), highlight=False, soft_wrap=True)
+            print_plainly(f"{outcome}: {check}: {text} ({where})".replace("\n", "?"))
     table = Table(title=f"Verified: {folder}", title_justify="left", header_style="bold")
     table.add_column("check")
     table.add_column("what was checked", overflow="fold")
@@ -132,11 +123,6 @@ def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
         table.add_column(outcome, justify="right")
     for check, counts in outcomes.count().items():
         table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))
-    out.print(table)
-    failed = sorted({entry.subject for entry in outcomes.entries if entry.outcome == FAILS})
-    out.print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")
-
-
-def clean(text: str) -> str:
-    """Return a text that a stranger's file may have chosen as one line that can be printed."""
-    return replace_control_characters(text).replace("\n", "?").encode(errors="replace").decode()
+    make_console().print(table)
+    failed = {entry.subject for entry in outcomes.list_entries(FAILS)}
+    print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")

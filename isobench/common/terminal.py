@@ -5,7 +5,7 @@ import errno
 import io
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,6 +55,12 @@ def print_note(text: str) -> None:
 def format_count(number: int, noun: str) -> str:
     """Write a number with a noun, which gets an s unless the number is 1: ``1,000 runs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def name_some(names: Sequence[str], separator: str = ", ", limit: int = 5) -> str:
+    """Write the first names of a list, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return separator.join(names[:limit]) + more
 
 
 class OutlivingFile(io.FileIO):

@@ -71,7 +71,7 @@ def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path)
     record.rename(tmp_path / "kept")
     code, out, _ = run_export(alice, tmp_path / "bundle")
     assert code == 0
-    assert "Exported 3 of 4 runs; 1 has not ended: export again later" in out
+    assert "Exported 3 of 4 runs; the others have not ended: export again later" in out
     before = read_content(tmp_path / "bundle")
     (tmp_path / "kept").rename(record)
     code, out, _ = run_export(alice, tmp_path / "bundle")
