@@ -94,12 +94,3 @@ def test_runs_of_several_experiments_need_a_name(tmp_path):
     with pytest.raises(UserError, match="several experiments: name one of them, first, second"):
         isobench.report_table(tmp_path)
     assert isobench.report_table(tmp_path, experiment="second")["method"].tolist() == ["isobn_paper"]
-
-
-def test_an_experiment_is_named_or_found(tmp_path):
-    write_folder(tmp_path / "a", ("none",), (1,), name="first", paper="isobn", tables=["table1"])
-    assert set(isobench.report_table(tmp_path / "a")["table"]) == {"table1"}
-    write_folder(tmp_path / "b", ("none",), (1,))
-    assert isobench.report_table(tmp_path / "b")["table"].eq("").all()
-    with pytest.raises(UserError, match="has no ended runs of first"):
-        isobench.report_table(tmp_path / "b", experiment="first")

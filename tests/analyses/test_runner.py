@@ -5,16 +5,14 @@ import shutil
 import sys
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 from helpers import make_config, read_analysis_rows
 from safetensors.torch import load_file, save_file
 
-from isobench.analyses.rows import make_tables, read_about, read_stored_rows
+from isobench.analyses.rows import read_stored_rows
 from isobench.analyses.runner import check_settings, show_rows
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
-from isobench.common.files import add_json_checksum, read_json
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
@@ -165,12 +163,6 @@ def test_a_setting_that_is_missing_is_named():
         check_settings(compute, {"own": 1})
 
 
-def test_a_target_that_names_a_function_as_before_is_its_module(cli, mine, outputs):
-    code, _, err = cli(*mine, "analysis._target_=my_own_analysis.analyse")
-    assert code == 0, err
-    assert cli(*mine, "dry_run=true")[1].count("done: ") == 1  # the same analysis
-
-
 @pytest.mark.parametrize("place", ["outputs", "outputs/reports", "outputs/reports/mine"])
 def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, mine, module, tmp_path, place):
     module.write_text("def compute(subjects, k):\n    raise AssertionError('worked first')\n")
@@ -179,19 +171,6 @@ def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, mine, module
     code, _, err = cli(*mine)
     assert (code, err.count("\n")) == (2, 1)
     assert ("is a file: name a folder" if place == "outputs" else "can't be written") in err
-
-
-def test_what_an_earlier_outcome_left_goes(cli, mine, outputs):
-    cli(*mine)
-    folder = outputs / "reports" / "mine"
-    about = read_json(folder / "about.json")
-    (folder / "figure6.png").write_text("of an earlier version")
-    (folder / "notes.txt").write_text("the user's own")
-    about["files"].append("figure6.png")
-    (folder / "about.json").write_text(json.dumps(add_json_checksum(about)))
-    cli(*mine)
-    assert not (folder / "figure6.png").exists()
-    assert (folder / "notes.txt").exists()
 
 
 def test_dry_run_computes_nothing_and_knows_whether_these_settings_were_analysed(cli, mine, outputs):
@@ -213,17 +192,6 @@ def save_without_pooler(tiny: str, folder: Path) -> None:
     save_file({k: v for k, v in load_file(weights).items() if not k.startswith("pooler")}, weights, {"format": "pt"})
 
 
-def test_weights_that_the_checkpoint_lacks_are_said_where_they_were_read(cli, mine, tiny, tmp_path, outputs):
-    save_without_pooler(tiny, tmp_path / "poor")
-    poor = [x for x in mine if not x.startswith("encoder.p")] + [f"encoder.path={tmp_path}/poor", "calibration=none"]
-    message = "local: the checkpoint has no pooler: pooler.dense is randomly initialised"
-    _, out, _ = cli(*poor, "encoder.pooling=pooler")
-    assert message in " ".join(out.split())
-    assert message in read_about(outputs / "reports" / "mine")["scale"]["differs"]
-    _, out, _ = cli(*poor, "encoder.pooling=cls")  # reads no pooler
-    assert message not in " ".join(out.split())
-
-
 def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
     save_without_pooler(tiny, tmp_path / "poor")
     poor = [x for x in small if not x.startswith("encoder.p")]
@@ -236,19 +204,3 @@ def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(smal
     other.embeddings()
     other.encoded()
     assert subject.warnings == other.warnings == [NO_POOLER_WARNING]
-
-
-def test_rows_may_lack_columns_and_values(tmp_path):
-    tables = make_tables({"a": [{"x": 1, "y": None}, {"x": 2.5, "z": "t"}], "empty": []})
-    pyarrow.parquet.write_table(tables["a"], tmp_path / "a.parquet")
-    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").to_pylist() == [
-        {"x": 1.0, "y": None, "z": None}, {"x": 2.5, "y": None, "z": "t"},
-    ]  # fmt: skip
-    assert tables["empty"].to_pylist() == []
-
-
-def test_a_figures_name_is_no_path(cli, mine, module):
-    module.write_text(MODULE.replace('{"lengths": figure}', '{"../lengths": figure}'))
-    code, _, err = cli(*mine)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "show named a figure ../lengths" in err

@@ -8,15 +8,10 @@ import torch
 from isobench import calibration
 from isobench.calibration import (
     Centering,
-    Chain,
     Flow,
     IsoBN,
     IStar,
-    Link,
     Whitening,
-    all_but_the_top,
-    center,
-    whiten,
 )
 
 BAD_SETTINGS = [
@@ -100,22 +95,3 @@ def test_a_batch_that_is_none_is_refused(shape):
     for method in (IsoBN(8), Centering(8, kind="center"), Whitening(8, form="zca")):
         with pytest.raises(ValueError, match="needs a batch of embeddings"):
             method(torch.ones(shape))
-
-
-def test_functions_of_vectors_say_what_they_cannot():
-    for function in (center, whiten):
-        with pytest.raises(ValueError, match="needs vectors"):
-            function(torch.ones(8))
-    for rows, k, message in ((1, None, "two rows"), (9, 0, "k must be"), (9, 5, "k must be")):
-        with pytest.raises(ValueError, match=message):
-            whiten(torch.ones(rows, 4), k)
-    with pytest.raises(ValueError, match="D must be between 0 and 4, not 5"):
-        all_but_the_top(torch.ones(9, 4), 5)
-
-
-def test_a_chain_of_what_are_no_links_is_refused():
-    for links in ([], [IsoBN(8)]):
-        with pytest.raises(ValueError, match="at least one Link"):
-            Chain(links)
-    with pytest.raises(ValueError, match="placement must be"):
-        Link(IsoBN(8), "nowhere")

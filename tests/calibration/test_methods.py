@@ -5,12 +5,9 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
-from helpers import make_config
 from killed_runs import check_accumulation, stop_training
 
 from isobench.common.packages import conf_dir
-from isobench.training.instantiate import instantiate_chain
 
 pytestmark = pytest.mark.slow
 
@@ -68,35 +65,3 @@ def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_m
     assert cli(*arguments)[0] == 0
     (file,) = outputs.glob("runs/*/result.json")
     assert json.loads(file.read_text())["history"][0]["step"] == 1
-
-
-SMALLER = {"flow": ["calibration.levels=2", "calibration.steps=2", "calibration.width=8"]}  # traced step by step
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_compiled_it_is_the_same(method):
-    """Output, gradient, all losses and state, over steps, with torch.compile's tracing and without."""
-    calibration = make_config(f"calibration={method}", *SMALLER.get(method, [])).calibration
-    chains = [instantiate_chain(calibration, 16) for _ in range(2)]
-    chains[1].load_state_dict(chains[0].state_dict())
-    eager, traced = (next(iter(chain)).train() for chain in chains)
-    run = torch.compile(traced, backend="aot_eager")
-    penalty = torch.compile(traced.penalty, backend="aot_eager")
-    regularize = torch.compile(traced.regularize, backend="aot_eager")
-    generator = torch.Generator().manual_seed(0)
-    for step in range(3):
-        h = torch.randn(12 + step, 16, generator=generator)
-        weight = torch.randn(3, 16, generator=generator)
-        results = []
-        for forward, penal, regular, method_ in (
-            (eager, eager.penalty, eager.regularize, eager),
-            (run, penalty, regularize, traced),
-        ):
-            leaf, matrix = h.clone().requires_grad_(), weight.clone().requires_grad_()
-            out = forward(leaf)
-            loss = out.pow(3).sum() + penal(matrix) + regular(leaf) + method_.objective(h)
-            loss.backward()
-            results.append([out.detach(), leaf.grad, matrix.grad, loss.detach()])
-        torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
-    states = [list(method_.state_dict().values()) for method_ in (eager, traced)]
-    torch.testing.assert_close(*states, equal_nan=True)  # a state that a method does not need stays NaN

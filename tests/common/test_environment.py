@@ -1,6 +1,5 @@
 """Messages between processes: what is noted can be read, and no other module knows the variables' names."""
 
-import gc
 import os
 import platform
 import subprocess
@@ -14,7 +13,6 @@ from helpers import ROOT
 from isobench.__main__ import COMMANDS, find_command
 from isobench.cli.command import run_guarded
 from isobench.common import environment
-from isobench.common.environment import OBJECTS_BETWEEN_COLLECTIONS, collect_garbage_rarely
 
 
 @pytest.fixture(autouse=True)
@@ -171,20 +169,3 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
 def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
     imports = "\n".join(f"import {find_command(word).__module__}" for word in COMMANDS)
     assert watch_torch(imports, tmp_path) == []
-
-
-@pytest.mark.parametrize("frozen", [0, 5])
-def test_thresholds_return_also_after_an_error_and_objects_are_kept_out_once(monkeypatch, frozen):
-    before, calls = gc.get_threshold(), []
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
-    monkeypatch.setattr(gc, "freeze", lambda: calls.append("frozen"))
-
-    @collect_garbage_rarely()
-    def fail():
-        calls.append(gc.get_threshold())
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert gc.get_threshold() == before
-    assert calls == [(OBJECTS_BETWEEN_COLLECTIONS, *before[1:]), *([] if frozen else ["frozen"])]

@@ -240,17 +240,3 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
     for text in ("isobn_paper", "Not the paper", "of 4</strong> runs done"):
         assert text in page
     assert "\n- " in out  # the evidence, in sentences
-
-
-@pytest.mark.slow
-def test_an_analysis_and_a_wrong_selection_are_one_line(reporting, outputs, cli, small):
-    code, _, err = reporting("+experiment=isobn_ev", f"output_dir={outputs}")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "has no rows of an analysis" in err
-    cli("+experiment=glue_isobn", *small, "-m", "calibration=none", "seed=1")
-    code, _, err = reporting("+experiment=glue_isobn", *small, "calibration=none", "experiment.selection.rule=magic")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "experiment.selection.rule=magic is not known" in err
-    code, _, err = reporting(f"output_dir={outputs}", "experiment.selection.rule=magic")  # of the claims, too
-    assert (code, err.count("\n")) == (2, 1)
-    assert "experiment.selection.rule=magic is not known" in err

@@ -71,15 +71,6 @@ def test_a_report_compares_the_pairs_and_shows_it_everywhere(tmp_path):
     assert f"<td>{numbers.replace('-', chr(0x2212))}</td>" in render_report(report)
 
 
-def test_without_pairs_the_verdict_and_the_other_tests_are_the_same(tmp_path):
-    rows = make_rows(tmp_path)
-    without = build_report(Experiment("glue_isobn", "isobn", ["table1"]), rows, with_pairs=False)
-    report, _ = build(rows)
-    assert report.verdict == without.verdict
-    assert report.evidence[: len(without.evidence)] == without.evidence
-    assert "Paired" not in render_report(without)
-
-
 def test_pairs_are_made_by_seed_whatever_the_order_of_the_runs(tmp_path):
     rows = make_rows(tmp_path)
     _, pair = build(rows)

@@ -144,10 +144,3 @@ def test_what_translation_and_summarisation_have_of_their_own_is_said(tmp_path):
         "encoder bart-scratch is randomly initialised"
     ]
     assert find_encoder_differences(make_config("encoder=mbart-large-cc25")) == []
-
-
-def test_a_regression_as_classes_is_said_but_where_the_paper_has_it():
-    classes = ("task=stsb", "data.root=/nowhere", "task.as_classes=6", "task.metrics=[pearson]")
-    assert "stsb as 6 classes" in find_task_differences(make_config(*classes))
-    assert "stsb as 6 classes" in find_task_differences(make_config(*classes, "experiment.paper=isobn"))
-    assert find_task_differences(make_config(*classes, "experiment.paper=isotropy_calibration")) == []

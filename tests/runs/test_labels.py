@@ -3,7 +3,6 @@
 from helpers import make_config
 
 from isobench.runs.grouping import label_runs, shorten_setting_names
-from isobench.runs.identity import Identity
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
 
@@ -43,12 +42,3 @@ def test_a_label_has_the_settings_that_vary_and_the_method_has():
     assert format_wandb_name(rows[1].cfg) == "rotten_tomatoes-minilm-none-3-batch_size=16"
     label_runs(rows[:1])  # among other runs, a run has another label
     assert format_run_name(rows[0].cfg) == "rotten_tomatoes minilm none seed 3"
-
-
-def test_seeds_set_one_by_one_and_folders_of_data_tell_runs_apart_too():
-    rows = make_rows(["seeds.order=1"], ["seeds.order=2"])
-    assert make_labels(rows) == ["order=1", "order=2"]
-    folders = [(make_config("task=sst2", f"data.root={name}"), Identity("", {"train": name}, {})) for name in "ab"]
-    labels = make_labels([Run(cfg, None, None, identity=identity) for cfg, identity in folders])
-    assert [label.partition(" (")[0] for label in labels] == ["data=a", "data=b"]
-    assert make_labels(make_rows(["seed=1"], ["seed=2"])) == [None, None]

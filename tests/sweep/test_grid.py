@@ -157,12 +157,3 @@ def test_at_the_papers_scale_plain_fine_tuning_keeps_its_runs():
     planned = plan("+experiment=glue_isobn", "scale=paper", "calibration.beta=0.3,0.4", *ONE_CELL)
     counts = Counter((cfg.calibration["name"], cfg.calibration.get("beta")) for cfg in planned)
     assert counts == {("none", None): 6} | {(name, beta): 6 for name in VARIANTS for beta in (0.3, 0.4)}
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_plan_have_names_of_their_own():
-    with compose_sweep(["tracking=none", "calibration=none,isobn_paper", "calibration.beta=0.25,0.5"]) as parts:
-        planned = list(plan_runs(*parts).values())
-    assert [run.run.cfg.tracking.label for run in planned] == [None, "beta=0.25", "beta=0.5"]
-    (named, _) = plan("tracking.label=mine", "optimization.lr=1e-5,2e-5")
-    assert named.tracking.label == "mine"

@@ -73,14 +73,6 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
     assert "2 interrupted" in out
 
 
-@pytest.mark.slow
-def test_after_a_run_the_signals_are_their_owners_again(cli, quick):
-    stop_signals = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
-    handlers = {signum: signal.getsignal(signum) for signum in stop_signals}
-    assert cli(*quick)[0] == 0
-    assert {signum: signal.getsignal(signum) for signum in handlers} == handlers
-
-
 @pytest.mark.parametrize(
     ("launcher", "setting", "message"),
     [

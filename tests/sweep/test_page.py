@@ -3,11 +3,6 @@
 from pathlib import Path
 
 import pytest
-from helpers import make_config
-
-from isobench.runs.folder import RunFolder
-from isobench.runs.identity import identify
-from isobench.sweep import sweeper
 
 pytestmark = pytest.mark.slow
 
@@ -51,17 +46,3 @@ def test_a_rule_that_selects_nothing_costs_a_line_and_the_rule_dev_takes_its_pla
     assert "selection by the rule none: there are several configurations (optimization.lr)" in err
     page = Path(out.splitlines()[-1].removeprefix("Page: ")).read_text()
     assert "best mean over seeds on the set that is reported" in page
-
-
-def test_runs_of_other_processes_are_counted_and_the_page_has_the_others(cli, small, outputs, monkeypatch):
-    monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
-    quick = [*small, "report=true", "optimization.epochs=1", "-m"]
-    assert cli(*quick, "seed=1")[0] == 0
-    cfg = make_config(*small, "report=true", "optimization.epochs=1", "seed=2")
-    with RunFolder(cfg.output_dir, identify(cfg).key).lock():
-        code, out, _ = cli(*quick, "seed=1,2")
-    assert code == 3
-    assert " 1/2 " in out
-    assert out.splitlines()[-1].startswith("Page: ")
-    runs = (outputs / "reports" / "runs" / "runs.csv").read_text().splitlines()
-    assert len(runs) == 3

@@ -135,13 +135,6 @@ def test_other_settings_never_wait(small, settings, overhead, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_loss_is_read_every_25_steps(small):
-    events = watch_training(*build(*small, "optimization.epochs=6"), steps=27)
-    assert [event.step for event in events if event.kind == "wait"] == [0, 25]
-    check_events(events)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_progress_is_read_as_rarely_as_the_loss_is_checked(small, accumulate):
     cfg, parts = build(*small, "optimization.epochs=12", f"optimization.accumulate={accumulate}")

@@ -109,18 +109,6 @@ def test_gradients_are_only_those_that_are_needed():
         assert torch.equal(fused_cross_entropy(states, weight, labels, bias, 0.1), total)
 
 
-def test_a_second_backward_pass_and_a_second_derivative_are_refused():
-    states, weight, bias, labels = make_inputs(4)
-    total = fused_cross_entropy(states, weight, labels, bias)
-    with pytest.raises(RuntimeError, match="has no second derivative: call backward without create_graph"):
-        torch.autograd.grad(total, states, create_graph=True)
-    total.backward(retain_graph=True)
-    before = weight.grad.clone()
-    with pytest.raises(RuntimeError, match="gives its gradients only once: compute the loss again"):
-        total.backward()
-    assert torch.equal(weight.grad, before)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_rounds_no_more_than_in_torchs_cross_entropy(dtype):
     """Both are compared with float64; the weights and their gradients stay float32."""

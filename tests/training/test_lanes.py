@@ -37,18 +37,3 @@ def test_a_gpu_gets_torch_s_dropout(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert not uses_cpu_dropout(make_config())
     assert uses_cpu_dropout(make_config("trainer.accelerator=cpu"))
-
-
-def test_translation_has_torch_s_dropout(tiny_translation):
-    assert not uses_cpu_dropout(make_config(*tiny_translation))
-
-
-def test_a_run_that_goes_on_with_the_other_kind_of_dropout_says_so(small):
-    saved = {}
-    build(*small).on_save_checkpoint(saved)
-    module = build(*small, TORCH)
-    module.on_load_checkpoint(saved)
-    assert [warning for warning in module.warnings if warning.startswith("dropout changed")]
-    same = build(*small)
-    same.on_load_checkpoint(saved)
-    assert same.warnings == []

@@ -38,17 +38,6 @@ def test_several_folders_are_verified_by_one_command(places, folder, command):
     assert [told.get("error", "")[:20] for told in json.loads(out)] == ["", "/nowhere is no folde"]
 
 
-def test_outcomes_are_printed_though_no_run_can_be_trained_again(folder, command):
-    code, out, err = command(verify.main, "--retrain", "2", str(folder))
-    assert code == 2
-    assert "Nothing that was checked fails." in out
-    assert f"no run can be trained again: {folder}: " in err
-    tamper("change_score", 3, folder, repair=True)
-    code, out, err = command(verify.main, "--retrain", "2", str(folder))
-    assert (code, err) == (1, "")
-    assert "not checked: retrained: " in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

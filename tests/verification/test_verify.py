@@ -21,10 +21,9 @@ from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
 from isobench.metrics.task import evaluate_predictions
-from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.reproduction import NotAvailable, Options, retrain_runs, use_own_classes
+from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
+from isobench.verification.reproduction import NotAvailable, Options, use_own_classes
 from isobench.verification.run_check import (
-    CheckedRun,
     check_schedule,
     find_other_classes,
     parse_predictions,
@@ -225,19 +224,6 @@ def test_a_method_of_another_class_is_named_and_never_made():
         with pytest.raises(NotAvailable, match="--trust"):
             use_own_classes(replace(cfg, calibration=plain | foreign))
     assert read_own_classes()["calibration", "isobn_paper"].endswith(".IsoBN")
-
-
-def test_failed_runs_and_unusable_predictions_are_not_drawn(folder):
-    runs = {name: CheckedRun(name) for name in ("a", "b", "c")}
-    for run, status in zip(runs.values(), ("failed", "finished", "failed"), strict=True):
-        run.record = SimpleNamespace(status=status)
-    runs["b"].has_unusable_predictions = True
-    outcomes = Outcomes()
-    retrain_runs(VerifiedFolder(folder), runs, Options(retrain=3), outcomes)
-    assert [entry.text for entry in outcomes.list_entries(UNCHECKED)] == [
-        "2 failed run(s), which are never drawn",
-        "there is no finished run with an intact record and config",
-    ]
 
 
 def test_the_epochs_of_a_history_are_those_that_its_config_evaluates():

@@ -13,7 +13,6 @@ from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.design import (
     describe_progress,
     keep_grid_runs,
-    list_grid_runs,
     measure_progress,
     refuse_mixed_settings,
 )
@@ -143,15 +142,6 @@ def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     whole.find("istar", 4, 6).record = None
     rows = keep_grid_runs(build_rows([*whole.subjects, added]), measure_progress([*whole.subjects, added]))
     assert 0.9 in {row["dose"] for row in rows}
-
-
-def test_an_experiment_without_a_grid_is_measured_by_its_own_runs(study):
-    for subject in study.subjects:
-        subject.cfg = copy.copy(subject.cfg)
-        subject.cfg.experiment = copy.copy(subject.cfg.experiment)
-        subject.cfg.experiment.grid = {}
-    assert list_grid_runs(study.subjects[0].cfg) == frozenset()
-    assert measure_progress(study.subjects)[GROUP].is_complete
 
 
 def change(subject, section, **settings):

@@ -38,58 +38,38 @@ def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
     assert text.count("Left out of") == 1  # seed 6 is named once, not for each dial
 
 
-class Repository:
-    """A repository with a preregistration and the file of an analysis, and commits at chosen times."""
+def test_the_preregistration_stands_beside_the_runs_code(tmp_path):
+    file, analysis = tmp_path / "preregistration.md", tmp_path / "isobench" / "analyses" / "isotropy_dial.py"
+    analysis.parent.mkdir(parents=True)
 
-    def __init__(self, folder):
-        self.folder, self.file = folder, folder / "preregistration.md"
-        self.analysis = folder / "isobench" / "analyses" / "isotropy_dial.py"
-        self.analysis.parent.mkdir(parents=True)
-        self.git("init", "-q")
-
-    def git(self, *arguments, seconds=0):
-        command = ["git", "-C", str(self.folder), "-c", "user.name=A", "-c", "user.email=a@b", *arguments]
+    def git(*arguments, seconds=0):
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b", *arguments]
         when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
         return subprocess.run(command, check=True, env=when, capture_output=True, text=True).stdout.strip()
 
-    def commit(self, file, text, seconds):
-        """Write a file and commit it; returns the commit."""
-        file.write_text(text)
-        self.git("add", str(file))
-        self.git("commit", "-q", "-m", text, seconds=seconds)
-        return self.git("rev-parse", "HEAD")
+    def commit(changed, text, seconds):
+        changed.write_text(text)
+        git("add", str(changed))
+        git("commit", "-q", "-m", text, seconds=seconds)
+        return git("rev-parse", "HEAD")
 
+    def describe(*commits):
+        code = [{"commit": commit, "changed": False, "runs": 3} for commit in commits]
+        return design.describe_preregistration(code, file)
 
-WRITTEN = 1_000_000_000  # when the preregistration was committed
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return Repository(tmp_path / "checkout")
-
-
-def describe(repository, *commits):
-    """Describe the preregistration beside runs of this code."""
-    code = [{"commit": commit, "changed": False, "runs": 3} for commit in commits]
-    return design.describe_preregistration(code, repository.file)
-
-
-def test_the_preregistration_stands_beside_the_runs_code(repository):
-    assert describe(repository, "abc")[0].startswith("WARNING: there is no preregistration.md")
-    repository.file.write_text("hypotheses")
-    assert "sha256 " in describe(repository, "abc")[0]
-    early = repository.commit(repository.analysis, "analysis", WRITTEN - 9)
-    written = repository.commit(repository.file, "hypotheses", WRITTEN)
-    notes = describe(repository, written)
-    assert "of 2001-09-09 01:46 UTC" in notes[0]
-    assert f"{written[:12]} (3 runs)" in notes[0]
+    git("init", "-q")
+    assert describe("abc")[0].startswith("WARNING: there is no preregistration.md")
+    early = commit(analysis, "analysis", 999_999_991)
+    written = commit(file, "hypotheses", 1_000_000_000)
+    notes = describe(written)
+    assert_contains(notes[0], "of 2001-09-09 01:46 UTC", f"{written[:12]} (3 runs)")
     assert not any("WARNING" in note for note in notes)
-    assert "The code of 6 runs is in no commit here" in describe(repository, written, "abc", None)[1]
-    assert "were not preregistered" in describe(repository, written, early)[1]
-    repository.commit(repository.file, "other hypotheses", WRITTEN + 101)
-    assert "was changed after the first run" in describe(repository, written)[1]
-    repository.file.write_text("third hypotheses")
-    assert any("has edits that are in no commit" in note for note in describe(repository, written))
+    assert "The code of 6 runs is in no commit here" in describe(written, "abc", None)[1]
+    assert "were not preregistered" in describe(written, early)[1]
+    commit(file, "other hypotheses", 1_000_000_101)
+    assert "was changed after the first run" in describe(written)[1]
+    file.write_text("third hypotheses")
+    assert any("has edits that are in no commit" in note for note in describe(written))
 
 
 def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):

