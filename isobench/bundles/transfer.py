@@ -32,10 +32,10 @@ from isobench.common.files import (
     name_system_error,
     read_bounded,
     read_file_time,
-    refuse_file,
     require_writable,
     sha256_file,
 )
+from isobench.common.terminal import name_some
 from isobench.config.schema import Config, config_from_plain
 from isobench.runs.folder import (
     ABOUT_FILE,
@@ -53,7 +53,6 @@ from isobench.runs.run import Run
 from isobench.runs.state import read_live_heartbeat
 
 NOTHING_IMPORTED = "nothing of this bundle is imported"
-MAX_NAMED = 5  # conflicts that a message names
 
 
 def export_bundle(
@@ -246,7 +245,6 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
         StorageError: the output folder can't be written.
     """
     bundle = bundle.expanduser()
-    refuse_file("output_dir", output_dir)
     for folder in (Path(output_dir).resolve(), *Path(output_dir).resolve().parents):
         if (folder / MANIFEST_FILE).is_file() and (folder / PLAN_FILE).is_file():
             raise UserError(f"{output_dir} is or lies in the bundle {folder}: name another output_dir")
@@ -310,9 +308,8 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
         if is_decisive and os.path.lexists(target) and not _has_content(target, copy):
             conflicts.append(f"{target} has other content")
     if conflicts:
-        more = f" and {len(conflicts) - MAX_NAMED} more" if len(conflicts) > MAX_NAMED else ""
         raise UserError(
-            f"the bundle and {output_dir} conflict: {', '.join(conflicts[:MAX_NAMED])}{more}; {NOTHING_IMPORTED}: "
+            f"the bundle and {output_dir} conflict: {name_some(conflicts)}; {NOTHING_IMPORTED}: "
             "import it into another output_dir"
         )
 

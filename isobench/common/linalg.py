@@ -58,18 +58,18 @@ def gram(matrix: Tensor, origin: Tensor | None = None) -> Tensor:
     width = matrix.shape[1]
     result = torch.zeros(width, width, dtype=torch.float64, device=matrix.device)
     for rows in matrix.split(GRAM_ROWS_ON_CPU if matrix.device.type == "cpu" else PIECE_ROWS):
-        add_upper_blocks(result, to_float64(rows) if origin is None else to_float64(rows) - origin)
+        _add_upper_blocks(result, to_float64(rows) if origin is None else to_float64(rows) - origin)
     return torch.triu(result) + torch.triu(result, 1).T
 
 
 def gram_in_own_precision(matrix: Tensor) -> Tensor:
     """Compute matrix^T matrix in the matrix's own precision, only its upper blocks: [m, n] -> [n, n]."""
     result = matrix.new_zeros(matrix.shape[1], matrix.shape[1])
-    add_upper_blocks(result, matrix)
+    _add_upper_blocks(result, matrix)
     return torch.triu(result) + torch.triu(result, 1).T
 
 
-def add_upper_blocks(result: Tensor, rows: Tensor) -> None:
+def _add_upper_blocks(result: Tensor, rows: Tensor) -> None:
     """Add the upper blocks of rows^T rows to a matrix [n, n] in place, from rows [m, n] of the same precision."""
     width = rows.shape[1]
     bounds = range(0, width, -(-width // GRAM_BLOCKS) or 1)

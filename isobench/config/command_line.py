@@ -24,22 +24,16 @@ HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for a setting without a name, a setting given twice, or a list of options such as tasks.
+    """Raise UserError for a wrong ``--config-dir``, or a setting that Hydra would drop or half drop in silence.
 
-    Hydra would silently drop some of them: it takes the last value of a setting. Of ``task=[rte,sst2]`` it takes
-    each setting from the last option that has it.
+    Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes each setting from the last option that
+    has it.
     """
-    groups = list_config_groups()
-    for folder in map(Path, split_config_dirs(arguments)[0]):
-        if not folder.is_dir():
-            raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
-        if folder.name in groups and not any((folder / group).is_dir() for group in groups):
-            raise UserError(
-                f"--config-dir={folder} is a group's own folder: name the folder that holds {folder.name}/, "
-                f"--config-dir={folder.parent}"
-            )
+    folders, settings = split_config_dirs(arguments)
+    for folder in map(Path, folders):
+        _check_config_dir(folder)
     typed: dict[str, str] = {}
-    for argument in arguments:
+    for argument in settings:
         if argument in FORMER_LAUNCHERS:
             raise UserError(f"{argument}: {FORMER_LAUNCHERS[argument]}")
         key, equals, value = argument.partition("=")
@@ -48,19 +42,30 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
             raise UserError(f"{argument} has no name before the =: settings are written key=value (isobench --help)")
         if not equals or argument.startswith(("-", "~")):
             continue
-        if name in GROUPS and value.strip().startswith("["):
-            advice = (
-                "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
-            )
-            raise UserError(f"{argument}: a run has one {name}: {advice}")
-        entries = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip().startswith("{") else []
-        if twice := next((entry for entry in entries if entries.count(entry) > 1), None):
-            raise UserError(f"{argument}: {twice} is given twice: leave one out")
-        if message := explain_removed(name):
+        if message := explain_removed(name) or _explain_composite_value(name, value.strip()):
             raise UserError(message)
         first = typed.setdefault(name, value)
         if first != value:
             raise UserError(f"{name} is given twice, as {first} and as {value}: leave one out")
+
+
+def _check_config_dir(folder: Path) -> None:
+    groups = list_config_groups()
+    if not folder.is_dir():
+        raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
+    if folder.name in groups and not any((folder / group).is_dir() for group in groups):
+        advice = f"name the folder that holds {folder.name}/, --config-dir={folder.parent}"
+        raise UserError(f"--config-dir={folder} is a group's own folder: {advice}")
+
+
+def _explain_composite_value(name: str, value: str) -> str | None:
+    """Explain what is wrong with a list of options, or with a mapping that has a key twice; None if nothing is."""
+    if name in GROUPS and value.startswith("["):
+        several = "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
+        return f"{name}={value}: a run has one {name}: {several}"
+    keys = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.startswith("{") else []
+    twice = [key for key in keys if keys.count(key) > 1]
+    return f"{name}={value}: {twice[0]} is given twice: leave one out" if twice else None
 
 
 def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

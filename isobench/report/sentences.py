@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from isobench.common.terminal import format_count
+from isobench.common.terminal import format_count, name_some
 from isobench.report.methods import find_detectable_differences, group_tested_arms, list_score_cells
 from isobench.report.tables import BASE_LABEL, BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import (
@@ -327,7 +327,7 @@ def _name_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
             found.append(f"{name} ({format_points(difference)} points{warning})")
     if not found:
         return ""
-    named = ", ".join(found[:MAX_NAMED]) + f" and {len(found) - MAX_NAMED} more" * (len(found) > MAX_NAMED)
+    named = name_some(found, limit=MAX_NAMED)
     if several:
         survive = "survives" if len(found) == 1 else "survive"
         return (
