@@ -35,6 +35,7 @@ def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds
     data, encoder = write_data_and_encoder(root)
     overrides = [
         "task=sst2",
+        "task.train_samples=160",
         f"data.root={data}",
         "encoder=local",
         f"encoder.path={encoder}",

@@ -14,9 +14,11 @@ import yaml
 
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.packages import conf_dir
+from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.papers.description import read_paper, write_map
 from isobench.papers.folders import find_config_folders, find_papers, list_config_groups
+from isobench.papers.published import list_misspellings, load_tables
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
 
@@ -41,9 +43,13 @@ def main(word: str) -> None:
 
 
 def _print_papers() -> None:
+    """Print each paper's name and title, and what seems misspelt in its printed tables."""
     papers = {name: read_paper(folder) for name, folder in find_papers().items()}
     for name, paper in papers.items():
         print(f"{name:{max(map(len, papers)) + 2}}{paper.title}{f' ({paper.venue})' if paper.venue else ''}")
+    for name in papers:
+        for remark in list_misspellings(name, load_tables(name)):
+            print_note(remark)
 
 
 def print_help() -> None:

@@ -54,29 +54,36 @@ def main() -> None:
     parser.add_argument("--appendix", action="store_true", help=text)
     text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
     parser.add_argument("--published", action="store_true", help=text)
+    parser.add_argument("--claims", metavar="NAME", help="judge the claims of this paper and of no other")
     options, arguments = parser.parse_sweep_arguments()
     if options.published:
-        run_guarded(lambda: report_published(arguments))
+        run_guarded(lambda: report_published(arguments, options.claims))
     else:
-        run_guarded(lambda: report(arguments, options.appendix))
+        run_guarded(lambda: report(arguments, options.appendix, options.claims))
 
 
 @collect_garbage_rarely()
-def report(arguments: Sequence[str], appendix: bool = False) -> None:
-    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims."""
+def report(arguments: Sequence[str], appendix: bool = False, paper: str | None = None) -> None:
+    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
+
+    ``paper`` names the one whose claims alone are judged.
+    """
     _, typed = split_config_dirs(arguments)
     bundles, settings = split_folders([text for text in typed if not text.startswith(("+", "~"))])
+    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
+    is_of_claims = not bundles and all(text.startswith(no_runs_named) for text in convert_to_overrides(arguments))
+    if paper and not is_of_claims:
+        raise UserError("--claims judges all runs of an output folder: leave out the bundle or the experiment")
     if bundles:
         if len(bundles) + len(settings) < len(arguments) or len(bundles) > 1:
             raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
         _report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
         return
     check_typed_settings(arguments)
-    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
-    if all(override.startswith(no_runs_named) for override in convert_to_overrides(arguments)):
+    if is_of_claims:
         if appendix:
             raise UserError("--appendix is of one experiment: add +experiment=NAME")
-        _report_claims(list(arguments))
+        _report_claims(list(arguments), paper)
         return
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
@@ -150,8 +157,8 @@ def repeat_analysis(runs: list[Run]) -> "tuple[Shown | None, list[str]]":
         return None, [f"{note[0].upper()}{note[1:]}."]
 
 
-def _report_claims(arguments: list[str]) -> None:
-    """Print the claims of the papers with their outcomes in this output folder, and write them to files."""
+def _report_claims(arguments: list[str], paper: str | None) -> None:
+    """Print what the papers, or one of them, claim with the outcomes in this output folder, and write it to files."""
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
@@ -162,21 +169,22 @@ def _report_claims(arguments: list[str]) -> None:
     from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
 
-    claims = judge_claims(arguments, output_dir)
+    claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
+    name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)
     with require_writable(folder):
         try:
-            write_rows(folder, "claims", claims)
-            write_text(folder / "claims.md", format_claims_markdown(claims))
-            write_text(folder / "claims.html", render_claims(claims))
+            write_rows(folder, name, claims)
+            write_text(folder / f"{name}.md", format_claims_markdown(claims))
+            write_text(folder / f"{name}.html", render_claims(claims))
         except OSError as error:
             raise make_storage_error(error, folder) from error
-    print(f"Written to {folder}/: claims (Parquet, CSV, Markdown), claims.html")
+    print(f"Written to {folder}/: {name} (Parquet, CSV, Markdown, HTML)")
 
 
-def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
-    """Judge every claim by what an output folder has, a row for each; no run and no analysis is started for it."""
+def judge_claims(arguments: list[str], output_dir: str, paper: str | None) -> list[dict[str, Any]]:
+    """Judge every claim, or a paper's, by what an output folder has, a row for each; nothing is started for it."""
     from isobench.report.claims import judge_claim, load_claims
 
     find_report = cache(lambda experiment: _build_experiment_report(experiment, arguments))
@@ -185,21 +193,21 @@ def judge_claims(arguments: list[str], output_dir: str) -> list[dict[str, Any]]:
         return read_claimed_rows(report_folder(output_dir, experiment), name)
 
     judged = []
-    for claim in load_claims():
+    for claim in load_claims(paper):
         outcome, scale = judge_claim(claim, find_report, find_rows)
         about = {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word}
         judged.append({**about, "numbers": outcome.numbers, "scale": scale, "experiment": claim.experiment})
     return judged
 
 
-def report_published(arguments: Sequence[str]) -> None:
-    """Print the papers' claims, judged by the papers' printed numbers; exit with 1 if a check rejects them."""
+def report_published(arguments: Sequence[str], paper: str | None) -> None:
+    """Print the claims of all papers or of one, judged by printed numbers; exit with 1 if a check rejects them."""
     from isobench.report.claims import HOLDS, judge_print, load_claims
     from isobench.report.output.terminal import print_claims
 
     if arguments:
         raise UserError(f"isobench report --published judges printed numbers alone: leave out {arguments[0]}")
-    claims = load_claims()
+    claims = load_claims(paper)
     outcomes = [judge_print(claim) for claim in claims]
     print_claims([
         {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word,

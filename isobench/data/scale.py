@@ -1,4 +1,11 @@
-"""Describe how a run's data and encoder differ from its paper's, for records and tables."""
+"""Describe how a run's data and encoder differ from its paper's.
+
+A record keeps only what is true without a paper. What the printed tables decide is said when a table is made, so that
+a corrected published.yaml counts for runs that have ended too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
@@ -8,14 +15,23 @@ from isobench.papers.description import find_task, read_paper
 from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable, load_tables
 
+READ_FROM = "read from "
 
-def find_scale_differences(cfg: Config) -> list[str]:
+
+def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -> list[str]:
     """Return how a run's encoder and data differ from the paper's, one phrase each.
 
     The paper's are the encoders and tasks of the tables that the run's experiment names. Without a table, they are
     the tasks that paper.yaml describes, and what the hub has under the name of the encoder or task.
+
+    ``recorded`` is what the record of an ended run says. Only the names of the files that it read are taken from it,
+    because ``data.root`` may have others by now.
     """
-    return find_encoder_differences(cfg) + find_task_differences(cfg)
+    if recorded is None:
+        return find_encoder_differences(cfg) + find_task_differences(cfg)
+    cfg = replace(cfg, data=replace(cfg.data, root=None))
+    files = [phrase for phrase in recorded if phrase.startswith(READ_FROM)]
+    return find_encoder_differences(cfg) + find_task_differences(cfg) + files
 
 
 def drop_paper_remarks(differences: list[str]) -> list[str]:
@@ -58,7 +74,7 @@ def find_task_differences(cfg: Config) -> list[str]:
         notes.append(f"{100 * task.held_out:g}% of the training examples held out to select on")
     if task.train_split != "train":
         notes.append(f"trained on {task.train_split}")
-    notes += [f"read from {name}.parquet" for name in sources.list_partial_splits(task, cfg.data)]
+    notes += [f"{READ_FROM}{name}.parquet" for name in sources.list_partial_splits(task, cfg.data)]
     if task.dev_samples is not None:
         notes.append(f"at most {format_count(task.dev_samples, 'dev example')}")
     if task.as_classes is not None and (of_paper is None or of_paper.as_classes != task.as_classes):

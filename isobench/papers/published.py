@@ -1,6 +1,7 @@
 """The papers' printed numbers, from published.yaml in a paper's folder: one `PublishedTable` for each table there."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -9,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.papers.folders import find_papers, read_checked_yaml
+from isobench.papers.folders import find_papers, list_configs, read_checked_yaml
 
 PrintedCell = tuple[str, str]
 
@@ -158,6 +159,30 @@ def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
     for name in tables:
         if name not in known:
             raise UserError(f"experiment.tables: {paper} has no {name}: {suggest_nearest(name, list(known))}")
+
+
+def list_misspellings(
+    paper: str, tables: Iterable[str], tasks: Iterable[str] = (), methods: Iterable[str] = ()
+) -> Iterator[str]:
+    """Yield a remark on each task and method of a paper's tables that seems misspelt, as an existing one is close.
+
+    ``tasks`` and ``methods`` are those of runs, which exist beside those that have a config. A paper may also print
+    tasks and methods that isobench lacks: of these none is close.
+    """
+    for table in tables:
+        content = load_tables(paper)[table]
+        printed_tasks = {task for column in content.columns.values() for task in (column.task, *column.variants)}
+        for column, group, printed, ran in (
+            ("task", "task", printed_tasks, tasks),
+            ("method", "calibration", set(content.methods), methods),
+        ):
+            known = {*list_configs(group), *ran}
+            for unknown in sorted(printed - known):
+                # A chain such as center+isobn_paper has no config of its own, and its methods have.
+                nearest = [difflib.get_close_matches(part, known, 1, 0.75) for part in unknown.split("+")]
+                meant = "+".join(names[0] for names in nearest) if all(nearest) else unknown
+                if meant != unknown:
+                    yield f"published.yaml of {paper}, {table}, has a {column} {unknown}: did you mean {meant}?"
 
 
 @cache

@@ -3,7 +3,6 @@
 This is the one place where statistics (`isobench.statistics`) become numbers of a report.
 """
 
-import difflib
 import math
 import statistics
 from collections import Counter
@@ -17,7 +16,7 @@ import pandas as pd
 from isobench.common.terminal import format_count
 from isobench.config.schema import Experiment, Task
 from isobench.papers import published
-from isobench.papers.folders import find_config, find_papers
+from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable
 from isobench.report.selection import find_varying
 from isobench.report.tables import (
@@ -138,15 +137,9 @@ def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
     """Say which printed numbers are not shown by mistake: the paper is not here, or misspells a task or method."""
     if experiment.paper and experiment.paper not in find_papers():
         yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
-    for name, content in _load_contents(experiment).items():
-        tasks = {column.task for column in content.columns.values()}
-        for column, group, printed in (("task", "task", tasks), ("method", "calibration", set(content.methods))):
-            ran = set(runs[column])
-            for unknown in sorted(printed - ran):
-                nearest = difflib.get_close_matches(unknown, ran, n=1, cutoff=0.75)
-                if nearest and find_config(group, unknown) is None:
-                    where = f"published.yaml of {experiment.paper}, {name}"
-                    yield f"{where}, has a {column} {unknown}: did you mean {nearest[0]}?"
+    elif experiment.paper:
+        tables = _load_contents(experiment)
+        yield from published.list_misspellings(experiment.paper, tables, set(runs["task"]), set(runs["method"]))
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:

@@ -5,8 +5,12 @@ must accept the paper's own numbers: `judge_print`. This module reads neither ru
 claim passes it what was found.
 """
 
+import difflib
 import importlib
+import re
 import shlex
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -82,23 +86,43 @@ def describe_multiplicity(count: int) -> str:
     )
 
 
-def load_claims() -> list[Claim]:
-    """Load what the papers claim: ``CLAIMS`` in the claims.py of each paper's folder."""
+def load_claims(paper: str | None = None) -> list[Claim]:
+    """Load what the papers claim, or one of them: ``CLAIMS`` in the claims.py of a paper's folder."""
+    papers = {name: folder / "claims.py" for name, folder in find_papers().items()}
+    papers = {name: file for name, file in papers.items() if file.is_file()}
+    if paper is not None:
+        if paper not in papers:
+            raise UserError(f"{paper} is no paper with a claims.py: {suggest_nearest(paper, papers)}")
+        papers = {paper: papers[paper]}
     claims: list[Claim] = []
-    for name, folder in find_papers().items():
-        file = folder / "claims.py"
-        if not file.is_file():
-            continue
+    for name, file in papers.items():
         try:
             found = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
         except Exception as error:  # whatever the file's own code raises
-            raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
+            remedy = _suggest_name(error) or "correct the file"
+            raise UserError(f"{file}: {extract_first_line(error)}: {remedy}") from error
         if not isinstance(found, list) or not all(isinstance(claim, Claim) for claim in found):
             raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
         if long := next((claim for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS), None):
             raise UserError(f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long.quote}")
         claims += [replace(claim, paper=name) for claim in found]
     return claims
+
+
+def _suggest_name(error: Exception) -> str:
+    """Return a hint on a name that a paper's code misspells, such as that of a check; empty if there is none."""
+    quoted = re.search(r"(?:import name|name|attribute) '(\w+)'", str(error))
+    if quoted is None:
+        return ""
+    if isinstance(error, ImportError):
+        choices = dir(sys.modules.get(error.name or ""))
+    elif isinstance(error, AttributeError):
+        choices = dir(error.obj)
+    else:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        choices = list(frame.f_globals)
+    nearest = difflib.get_close_matches(quoted[1], choices, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else ""
 
 
 def judge_claim(

@@ -103,11 +103,11 @@ def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
 
 
 def read_scale_differences(run: Run) -> list[str]:
-    """Read how a run differs from the paper's setting: from its record, or from its config if it has not ended.
+    """Return how a run differs from the paper's setting, as the printed tables have it now.
 
     An experiment without a paper reproduces none: then only what is true without a paper is said.
     """
-    differences = run.record.scale.differs if run.record else find_scale_differences(run.cfg)
+    differences = find_scale_differences(run.cfg, run.record.scale.differs if run.record else None)
     return differences if run.cfg.experiment.paper else drop_paper_remarks(differences)
 
 

@@ -47,7 +47,7 @@ class Scale(Part):
     """How a run's data and encoder differ from its paper's."""
 
     name: str = Field(description="paper or embedded")
-    differs: list[str] = Field(description="one sentence for each difference, none at the paper's scale")
+    differs: list[str] = Field(description="how the data are less than the whole, one phrase each")
 
 
 class Epoch(Part):

@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
 from isobench.data.own_task import check_own_files, complete_config, print_own_data
+from isobench.papers.folders import find_papers
+from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states, read_live_heartbeat
@@ -65,6 +68,7 @@ class GridSweeper(Sweeper):
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         runs = [run.run for run in planned]
         check_own_files(run.cfg for run in runs)
+        _print_misspellings(runs)
         places = find_places(runs[0].cfg.experiment.order, runs)
         if analysis := runs[0].cfg.analysis:
             load_analysis(analysis)  # its settings are checked before anything is trained
@@ -240,6 +244,16 @@ def _add_tracking_groups(runs: list[Run]) -> None:
     for run in runs:
         if not run.cfg.tracking.group and not run.cfg.experiment.name:
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, group=group))
+
+
+def _print_misspellings(runs: Sequence[Run]) -> None:
+    """Say now which names in the printed tables seem misspelt, and not when the runs have ended."""
+    experiment = runs[0].cfg.experiment
+    if experiment.paper in find_papers():
+        tasks = {run.cfg.task.name for run in runs}
+        methods = {format_method_name(run.cfg.calibration) for run in runs}
+        for remark in list_misspellings(experiment.paper, experiment.tables, tasks, methods):
+            print_note(remark)
 
 
 def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run]) -> str:

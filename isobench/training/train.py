@@ -22,7 +22,7 @@ from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.config.schema import Config
-from isobench.data.scale import find_scale_differences
+from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.identity import Identity, resolve_seeds, seed_everything
 from isobench.runs.record import (
@@ -138,7 +138,7 @@ def _build_and_fit(
         status="failed" if failure else "finished",
         failure=failure,
         seeds=resolve_seeds(cfg),
-        scale=Scale(name=cfg.scale, differs=find_scale_differences(cfg)),
+        scale=Scale(name=cfg.scale, differs=drop_paper_remarks(find_scale_differences(cfg))),
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
         warnings=[*built.warnings, *built.module.warnings] if built else [],

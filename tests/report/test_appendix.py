@@ -126,7 +126,8 @@ def test_what_is_missing_is_said_to_be_unknown(tmp_path):
 def test_hostile_names_stay_text(tmp_path):
     evil = PROVENANCE | {"cpu": EVIL, "python": EVIL, "platform": EVIL, "versions": {EVIL: EVIL}, "gpus": [EVIL]}
     evil["git"] = {"commit": EVIL, "dirty": True}
-    parts = {("none", seed): {"provenance": evil, "seeds": {EVIL: 1}, "scale": {"name": "x", "differs": [EVIL]}}
+    scale = {"name": "x", "differs": [f"read from {EVIL}"]}
+    parts = {("none", seed): {"provenance": evil, "seeds": {EVIL: 1}, "scale": scale}
              for seed in (1, 2)}  # fmt: skip
     parts["none", 2]["failure"] = {"name": EVIL, "message": EVIL}
     parts["none", 1]["data"] = {"fingerprint": {EVIL: EVIL}, "examples": {EVIL: 1}, "at_limit": {EVIL: 1}}

@@ -39,7 +39,7 @@ def make_rows(outputs) -> list[Run]:
             "best": best,
             "history": [best],
             "warnings": [EVIL],
-            "scale": {"name": "embedded", "differs": [EVIL]},
+            "scale": {"name": "embedded", "differs": [f"read from {EVIL}"]},
         }
         parts["where"] = {"host": EVIL, "machine": EVIL, "job": EVIL, "log": EVIL, "share": 1}
         if number == 2:

@@ -12,7 +12,7 @@ def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
     code, out, err = command(verify.main, str(folder))
     assert (code, err) == (0, "")
     assert "Nothing that was checked fails." in out
-    tamper("change_score", 3, folder, repair=True)
+    tamper("change_score", 4, folder, repair=True)
     code, out, _ = command(verify.main, str(folder))
     assert code == 1
     assert "scores: accuracy on validation is" in out
@@ -26,7 +26,7 @@ def test_several_folders_are_verified_by_one_command(places, folder, command):
     code, out, _ = command(verify.main, str(intact), str(folder))
     assert code == 0
     assert "2 of 2 folders verified. Nothing that was checked fails." in out
-    tamper("change_score", 3, folder, repair=True)
+    tamper("change_score", 4, folder, repair=True)
     code, out, _ = command(verify.main, str(folder), str(intact))
     assert (code, out.count("Verified: ")) == (1, 2)
     assert f"2 of 2 folders verified. These fail: {folder}\n" in out
