@@ -14,14 +14,6 @@ def batches(count, rows, dim, seed=0, dtype=torch.float32):
     return [(torch.randn(rows, dim, generator=generator) @ mix + 2).to(dtype) for _ in range(count)]
 
 
-@pytest.mark.parametrize("kind", ["z", "minmax", "l2"])
-def test_fixed_norm_changes_nothing_before_it_is_prepared_and_needs_embeddings(kind):
-    method = FixedNorm(2, kind)
-    assert torch.equal(method(torch.ones(3, 2)), torch.ones(3, 2))
-    with pytest.raises(ValueError, match="no embeddings"):
-        method.prepare([])
-
-
 def inverse_root(covariance, shrinkage, form, k, epsilon):
     """U diag(1/sqrt(s + epsilon)) U^T, or U diag(1/sqrt(s + epsilon)): by numpy's SVD."""
     d = len(covariance)

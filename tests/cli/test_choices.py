@@ -1,16 +1,9 @@
 """Lists of what can be chosen, and completions in a shell."""
 
-import re
-import shutil
-import subprocess
-import sys
-
 import pytest
 
 from isobench.__main__ import COMMANDS
-from isobench.cli import choices
 from isobench.cli.choices import GROUPS
-from isobench.common.packages import conf_dir
 from isobench.papers.folders import find_config_folders
 
 
@@ -54,28 +47,3 @@ def test_a_shells_query_is_answered_without_an_error(cli, monkeypatch, line, exp
     assert (code, err) == (0, "")
     assert set(expected) <= set(out.split())
     assert absent not in out.split()
-
-
-@pytest.mark.slow
-def test_bash_completes_as_the_page_says(tmp_path):
-    """The command of docs/how-to/usage.md, in a real bash, with a program ``isobench`` on its path."""
-    if not (bash := shutil.which("bash")):
-        pytest.skip("bash is not installed")
-    page = (choices.Path(conf_dir()).parent / "docs" / "how-to" / "usage.md").read_text()
-    (install,) = re.findall(r'`(eval "\$\(isobench -sc install=bash\)")`', page, re.MULTILINE)
-    program = tmp_path / "isobench"
-    program.write_text(f"#!{sys.executable}\nfrom isobench.__main__ import main\nmain()\n")
-    program.chmod(0o755)
-    script = f"""
-PATH={tmp_path}:$PATH
-{install}
-COMP_WORDS=(isobench calibration=isobn_p); COMP_CWORD=1
-COMP_LINE="isobench calibration=isobn_p"; COMP_POINT=${{#COMP_LINE}}
-hydra_bash_completion
-printf '%s\\n' "${{COMPREPLY[@]}}"
-complete -p isobench
-"""
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[0] == "calibration=isobn_paper"
-    assert "hydra_bash_completion isobench" in done.stdout

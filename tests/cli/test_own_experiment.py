@@ -3,11 +3,10 @@
 import pytest
 
 from isobench.cli import prune, report, status
-from isobench.sweep.planning import compose_sweep, plan_runs
 
 GRID = """# @package _global_
 experiment:
-  {name}
+  name: mybeta
   grid:
     embedded:
       - calibration: [none, isobn_paper]
@@ -17,21 +16,13 @@ hydra:
 """
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Write the experiment into conf/experiment/mybeta.yaml and work in the folder above."""
-
-    def write_grid(name: str) -> None:
-        (tmp_path / "conf" / "experiment").mkdir(parents=True)
-        (tmp_path / "conf" / "experiment" / "mybeta.yaml").write_text(GRID.format(name=name))
-        monkeypatch.chdir(tmp_path)
-
-    return write_grid
-
-
 @pytest.mark.slow
-def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, small, outputs, tmp_path, write, capfd):
-    write("name: mybeta")
+def test_status_and_report_find_the_runs_of_an_own_experiment(
+    cli, command, small, outputs, tmp_path, monkeypatch, capfd
+):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "mybeta.yaml").write_text(GRID)
+    monkeypatch.chdir(tmp_path)
     own = ["--config-dir", "conf", "+experiment=mybeta"]
     code, out, err = cli(*small, *own, "-m", "seed=2", "optimization.epochs=1")
     assert code == 0, err
@@ -59,11 +50,3 @@ def test_status_and_report_find_the_runs_of_an_own_experiment(cli, command, smal
     assert (outputs / "reports" / "claims.md").is_file()
     prune.prune([place], yes=False)
     assert "No run in" in capfd.readouterr().out
-
-
-@pytest.mark.slow
-def test_an_experiment_without_a_name_has_its_files(write):
-    write("paper: null")
-    with compose_sweep(["--config-dir=conf", "+experiment=mybeta", "tracking=none"]) as parts:
-        planned = plan_runs(*parts)
-    assert {run.run.cfg.experiment.name for run in planned.values()} == {"mybeta"}

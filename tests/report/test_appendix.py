@@ -114,15 +114,6 @@ def test_the_section_tells_what_the_records_tell(tmp_path):
     assert "/home/me" not in text
 
 
-def test_what_is_missing_is_said_to_be_unknown(tmp_path):
-    failure = {"name": "crash", "message": "x"}
-    empty = {"failure": failure, "data": {"fingerprint": {}}, "encoder": {"fingerprint": {}}, "seeds": {}}
-    write_folder(tmp_path, ("none",), (1,), epochs=0, parts={("none", 1): empty})
-    text = write_section(tmp_path)
-    assert_sound_latex(text)
-    assert "fingerprint not recorded. Examples: not recorded." in text
-
-
 def test_hostile_names_stay_text(tmp_path):
     evil = PROVENANCE | {"cpu": EVIL, "python": EVIL, "platform": EVIL, "versions": {EVIL: EVIL}, "gpus": [EVIL]}
     evil["git"] = {"commit": EVIL, "dirty": True}

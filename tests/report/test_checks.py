@@ -112,15 +112,6 @@ def test_constant_predictors_were_run(constant):
     assert (outcome.word, outcome.numbers.endswith("constant predictors: isobn_paper on rte")) == (UNDECIDED, True)
 
 
-def test_nothing_improves_says_what_is_true_if_no_task_is_left():
-    constant = make_runs("cosine", PLAIN, **CONSTANT)
-    single = [*make_runs("none", [70.0], task="mrpc"), *make_runs("cosine", [70.1], task="mrpc")]
-    outcome = nothing_improves(make_report(*make_runs("none", PLAIN), *constant, *single))
-    assert outcome.word == UNDECIDED
-    assert outcome.numbers.startswith("no task is left to test")
-    assert "every score" not in outcome.numbers
-
-
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
     plain = make_runs("none", PLAIN)
     failed = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(9)), *make_runs("flow", PLAIN[::-1])))
@@ -328,14 +319,6 @@ def test_other_encoders_and_data_decide_nothing(factor):
 def test_times_of_different_machines_or_settings_are_not_divided(column):
     other = [run | {column: "another"} for run in timed("flow", 5.5)]
     assert FLOW_COSTS(make_report(*timed("none", 1), *other)).word == NOT_RUN
-
-
-def test_one_seed_or_none_has_no_interval():
-    check = FLOW_COSTS
-    assert check(make_report()).word == NOT_RUN
-    assert check(make_report(*timed("none", 1))).word == NOT_RUN
-    outcome = check(make_report(*timed("none", 1)[:1], *timed("flow", 5.5)[:1]))
-    assert (outcome.word, "fewer than two training times" in outcome.numbers) == (NOT_RUN, True)
 
 
 def test_an_average_over_tasks_needs_every_task_and_is_the_geometric_mean():

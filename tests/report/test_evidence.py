@@ -59,21 +59,6 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
     assert re.match(answer, verdict(arms))  # gains stand before losses
 
 
-@pytest.mark.parametrize(
-    ("arms", "reason"),
-    [
-        ({"none": {"a": LOW}}, "Only plain fine-tuning was run: there is nothing to compare."),
-        ({"isobn": {"a": HIGH}}, "No run of plain fine-tuning has a score to compare with"),
-        ({"none": {"a": []}, "isobn": {"a": HIGH}}, "No run of plain fine-tuning has a score to compare with"),
-        ({"none": {"a": LOW}, "isobn": {"b": HIGH}}, "can't be compared"),
-        ({}, "There are no runs."),
-    ],
-)
-def test_without_anything_to_compare_it_says_so(arms, reason):
-    assert reason in said(table(arms))
-    assert ("No run has ended yet." if not arms else reason) in verdict(arms, ended=len(arms))
-
-
 def test_the_verdict_rests_on_the_p_after_holm_over_methods():
     base, ours = [1.0, 2.0, 3.0, 3.9], [4.0, 4.1, 4.2, 9.0]  # 2 of C(8, 4) relabellings: p = .029
     alone = said(table({"none": {"a": base}, "x": {"a": ours}}))
@@ -115,13 +100,6 @@ def test_constant_predictors_and_undefined_scores_are_named_and_in_no_mean():
     )
     assert "constant predictors (1 on a)" in both
     assert "undefined" not in both
-
-
-def test_isotropy_columns_are_in_no_mean():
-    scores = table({"none": {"a": LOW}, "isobn": {"a": HIGH}})
-    isotropy = table({"none": {"a I1": [0.9, 0.91]}, "isobn": {"a I1": [0.1, 0.11]}}, name="table4")
-    isotropy = [cell | {"kind": "isotropy", "compared": False, "p": NAN} for cell in isotropy]
-    assert said(scores, isotropy) == said(scores)
 
 
 def test_columns_of_one_task_show_the_same_runs_and_count_once():

@@ -45,13 +45,6 @@ def make_demo() -> tuple[Experiment, list[Run]]:
     return rows[0].cfg.experiment, rows
 
 
-def make_betas() -> tuple[Experiment, list[Run]]:
-    rows = make_rows("calibration=none")
-    for beta in (0.25, 0.5):
-        rows += make_rows("calibration=isobn_paper", f"calibration.beta={beta}", seconds=10.0)
-    return Experiment(), rows
-
-
 def make_many_settings() -> tuple[Experiment, list[Run]]:
     rows = []
     for lr in (1e-5, 2e-5):
@@ -122,19 +115,6 @@ def test_the_figures_are_medians_of_the_runs_with_a_score():
     assert [line["EV_1"] for line in lines] == ["0.400", "0.200", "0.400"]
     assert {line["n"] for line in lines} == {"5"}
     assert lines[0]["scores"] == {seed: f"{score:.2f}" for seed, score in enumerate(scores[0], 1)}
-
-
-def test_a_method_is_compared_with_plain_of_the_same_settings():
-    lines = summarize(make_betas()[1])
-    assert [line["time"] for line in lines] == ["8.0 s", "1.25x", "1.25x"]
-    assert [line["change"] for line in lines] == ["-", "0.00", "0.00"]
-    tuned = [
-        *make_rows("calibration=none", "optimization.lr=1e-5", scores=(0.5, 0.5)),
-        *make_rows("calibration=none", "optimization.lr=2e-5", scores=(0.6, 0.6)),
-        *make_rows("calibration=isobn_paper", "optimization.lr=2e-5", scores=(0.7, 0.7)),
-        *make_rows("calibration=isobn_paper", "optimization.lr=3e-5", scores=(0.9, 0.9)),
-    ]
-    assert [line["change"] for line in summarize(tuned)] == ["-", "-", "+10.00", "-"]
 
 
 def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):

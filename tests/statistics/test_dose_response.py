@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.statistics.dose_response import average_over_seeds, correlate_partially, fit_slopes, span, student_t
+from isobench.statistics.dose_response import average_over_seeds, correlate_partially, fit_slopes, student_t
 
 RNG = np.random.default_rng(0)
 
@@ -80,10 +80,3 @@ def test_given_the_method_only_differences_within_methods_count():
 )
 def test_where_nothing_is_left_there_is_no_correlation(x, given):
     assert math.isnan(correlate_partially(x, RNG.normal(size=8), given))
-
-
-def test_the_basis_spans_the_columns():
-    columns = np.column_stack([np.ones(5), np.arange(5), 2 + 3 * np.arange(5)])
-    basis = span(columns)
-    assert basis.shape == (5, 2)
-    assert basis @ basis.T @ columns == pytest.approx(columns, abs=1e-12)

@@ -103,20 +103,6 @@ def test_an_output_folder_of_the_version_before_is_read_by_its_runs_records(tmp_
     assert len(find("+experiment=mine", f"output_dir={tmp_path}")) == 3  # those of before are not forgotten
 
 
-def test_the_typed_folder_is_read_as_hydra_reads_it(tmp_path, monkeypatch):
-    cfg = make_config("tracking=none")
-    write_plan(tmp_path / "a b", Plan("mine", ["x"], [(cfg, identify(cfg))]))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PLACE", str(tmp_path))
-    for text in (f"output_dir='{tmp_path}/a b'", "output_dir=~/a b", "output_dir='${oc.env:PLACE}/a b'"):
-        assert len(find(text)) == 1
-    monkeypatch.chdir(tmp_path / "a b")
-    (tmp_path / "a b" / "plans").rename(tmp_path / "a b" / "kept")
-    (tmp_path / "a b" / "outputs").mkdir()
-    (tmp_path / "a b" / "kept").rename(tmp_path / "a b" / "outputs" / "plans")
-    assert len(find("+experiment=mine")) == 1  # in outputs, the default
-
-
 def plan_with_analysis(output_dir, target: str) -> None:
     cfg = make_config("tracking=none")
     cfg = replace(cfg, analysis={"_target_": target, "trains": True})

@@ -7,12 +7,11 @@ import time
 from dataclasses import asdict
 
 import pytest
-from helpers import drop_replaced, make_config, make_record
+from helpers import make_config, make_record
 
 from isobench.cli import status
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
-from isobench.runs.plan import read_plans
 from isobench.runs.run import Run
 from isobench.runs.state import QueuedJob, describe_process, find_run_state
 from isobench.sweep.compose import Composer
@@ -240,29 +239,6 @@ def test_status_says_where_why_and_how_much(tmp_path, capfd):
     )
     assert "failed: rotten_tomatoes minilm none seed 2: crash at step 4: RuntimeError: as meant (jobs/log.err)" in out
     assert "interrupted: rotten_tomatoes minilm isobn_paper seed 2: step 5 of 9" in out
-
-
-@pytest.mark.slow
-def test_status_of_an_experiment_is_of_all_its_commands(cli, small, outputs, capfd):
-    arguments = [a for a in small if not a.startswith("optimization.lr")]
-    base = [
-        *arguments,
-        "+experiment=glue_isobn",
-        "optimization.epochs=1",
-        "task.train_samples=32",
-        "calibration=none",
-    ]
-    assert cli(*base, "seed=1,2", "-m")[0] == 0
-    assert cli(*base, "seed=2,3", "-m", "retry_failed=true")[0] == 0
-    assert len(read_plans(outputs)) == 2
-    status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}"])
-    assert "3 runs: 3 done" in capfd.readouterr().out
-    assert cli(*arguments, "optimization.epochs=1", "seed=9")[0] == 0
-    status.print_status([f"output_dir={outputs}"])
-    assert "4 runs: 4 done" in capfd.readouterr().out
-    own = drop_replaced([a for a in base if a[0] != "+" and "output_dir" not in a])
-    status.print_status(["+experiment=glue_isobn", f"output_dir={outputs}", "seed=1,2,3,4", *own])
-    assert "4 runs: 3 done, 1 missing" in capfd.readouterr().out
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Test how runs are handed out to workers, with threads in the workers' place; and the workers' own output."""
 
 import re
-import sys
 import threading
 import time
 from itertools import count
@@ -12,9 +11,8 @@ from pseudo_terminal import PseudoTerminal
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted
-from isobench.sweep import pool
 from isobench.sweep.forecast import GIB, MemoryForecast
-from isobench.sweep.pool import Ended, Work
+from isobench.sweep.pool import Ended
 
 
 @pytest.fixture
@@ -170,16 +168,6 @@ def test_a_signal_to_a_worker_stops_the_sweep(carry_out):
     with pytest.raises(Interrupted) as stop:
         carry_out(range(50), lambda work: 143 if work.cfg.seed == 1 else Ended(0, None))
     assert stop.value.signum == 15
-
-
-def test_a_worker_sends_the_lines_of_its_run_without_progress_bars(monkeypatch):
-    def execute_run(cfg, position):
-        print("one")
-        print("10%\r20%\rtwo\r\n30%\rdone", file=sys.stderr)
-        return 1, None
-
-    monkeypatch.setattr(pool, "execute_run", execute_run)
-    assert pool._carry_out(Work(None, "")) == Ended(1, None, "one\ntwo\r\ndone\n")
 
 
 def test_the_lines_of_ended_runs_are_printed_and_a_terminal_has_one_bar(carry_out, capsys, monkeypatch):

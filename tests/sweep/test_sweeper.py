@@ -100,28 +100,6 @@ def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, monkeypa
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_so_and_the_same_command_goes_on(cli, small, outputs, monkeypatch):
-    import signal
-
-    from isobench.training.classifier import Classifier
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Classifier, "training_step", interrupt)
-        code, _, err = cli(*small)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from here on
-    assert code == 130
-    assert err.splitlines()[-1] == "isobench: interrupted; finished runs are kept, the same command goes on"
-    assert "Traceback" not in err
-    assert not read_records(outputs)
-    code, _, err = cli(*small)
-    assert code == 0, err
-    assert len(read_records(outputs)) == 1
-
-
-@pytest.mark.slow
 def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     quick = [*small, "optimization.epochs=1", "-m"]
     assert cli(*quick, "seed=1")[0] == 0

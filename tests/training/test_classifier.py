@@ -234,9 +234,3 @@ def test_the_architecture_is_checked_when_a_run_is_planned_and_before_weights_ar
     for content in ("[]", "{}", '{"model_type": 3}', "damaged"):
         (tmp_path / "gpt2" / "config.json").write_text(content)
         validate_config(make_config(*folder))  # not known before loading
-
-
-def test_another_width_is_refused(small):
-    cfg = make_config(*small, "head=huggingface", "calibration=whitening_pca", "calibration.k=4")
-    with pytest.raises(UserError, match="its classifier reads 32 columns, and the methods give it 4"):
-        build_run_parts(cfg, identify(cfg))

@@ -4,7 +4,6 @@ Every step runs in Lightning's own loop on torch's ``meta`` device, with its gra
 """
 
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -20,7 +19,7 @@ from torch.optim import optimizer as torch_optimizer
 from isobench.calibration import Calibration, Chain, Link
 from isobench.runs.identity import identify
 from isobench.training.build import build_run_parts
-from isobench.training.callbacks import EvaluationSchedule, ProgressReporter, Stopwatch
+from isobench.training.callbacks import EvaluationSchedule, Stopwatch
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
 
@@ -132,17 +131,6 @@ def test_other_settings_never_wait(small, settings, overhead, monkeypatch):
     if overhead is not None:
         switch_off_packing(monkeypatch, overhead)
     check_events(watch_training(*build(*small, *settings)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_progress_is_read_as_rarely_as_the_loss_is_checked(small, accumulate):
-    cfg, parts = build(*small, "optimization.epochs=12", f"optimization.accumulate={accumulate}")
-    reporter = ProgressReporter(SimpleNamespace(report_training=lambda *_: None), show=False, name="run")
-    events = watch_training(cfg, parts, reporter, steps=27)
-    readings = [e.step for e in events if "training/callbacks.py:on_train_batch_end" in e.callers]
-    assert set(readings) == {24}  # by the update that ends the 25th step
-    check_events([e for e in events if e.step not in readings])
 
 
 def test_collecting_embeddings_for_the_isotropy_monitor_never_waits(small):

@@ -1,7 +1,6 @@
 """Exported models give the run's own predictions when transformers loads them; what it can't express lies beside."""
 
 import json
-import resource
 from types import SimpleNamespace
 
 import pandas
@@ -10,11 +9,11 @@ import pytest
 import torch
 from helpers import drop_replaced, make_config, review_columns, tiny_overrides, write_parquet
 from killed_runs import start
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import isobench
 from isobench.common.errors import StorageError
-from isobench.training.export_model import explain_export_errors, load_calibration, make_exporters
+from isobench.training.export_model import load_calibration, make_exporters
 
 
 def train_and_export(small, tmp_path, *overrides):
@@ -198,17 +197,3 @@ def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small
 def test_an_export_folder_that_cannot_be_written_is_named(small):
     with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
         make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))
-
-
-def test_a_disk_that_is_full_while_a_model_is_written_is_no_crash_of_the_run(tmp_path):
-    """safetensors raises an error of its own, which is no OSError."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 10, before[1]))
-    try:
-        said = f"{tmp_path} can't be written: file too large; name another folder"
-        with pytest.raises(StorageError, match=said), explain_export_errors(tmp_path):
-            save_file({"x": torch.zeros(1 << 17)}, tmp_path / "x.safetensors")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    with pytest.raises(ValueError, match="another mistake"), explain_export_errors(tmp_path):
-        raise ValueError("another mistake")

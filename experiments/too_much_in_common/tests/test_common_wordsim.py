@@ -10,7 +10,6 @@ from helpers import write_parquet, write_sets
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
-from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench_papers.too_much_in_common import word_pairs
 from isobench_papers.too_much_in_common import wordsim as common_wordsim
@@ -66,19 +65,6 @@ def test_fewer_than_three_pairs_have_no_correlation(count, number):
     for row in common_wordsim.correlate_with_scores(vectors, ids, np.array([1.0, 5.0, 2.0])[:count]):
         assert math.isfinite(row["pearson"]) == math.isfinite(row["spearman"]) == number
         assert row["pairs"] == count
-
-
-def test_the_number_of_directions():
-    assert [common_wordsim.resolve_direction_count(removed, 768) for removed in (2, "floor", "ceil", 0)] == [
-        2,
-        7,
-        8,
-        0,
-    ]
-    assert [common_wordsim.resolve_direction_count(removed, 1024) for removed in ("floor", "ceil")] == [10, 11]
-    for wrong in ("round", -1, 769, 2.5, True, None):
-        with pytest.raises(UserError, match=f"removed={wrong} must be ceil, floor or a number from 0 to 768"):
-            common_wordsim.resolve_direction_count(wrong, 768)
 
 
 # --- The experiment.
