@@ -90,22 +90,30 @@ def cut_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, include: float | None
     outliers = find_outliers(y)
     if not outliers.any():
         return
-    kept = y[~outliers & np.isfinite(y)]
-    ends = [kept.min(), kept.max(), *([] if include is None else [include])]
-    margin = 0.08 * (max(ends) - min(ends))
-    low, high = min(ends) - margin * (min(ends) != include), max(ends) + margin * (max(ends) != include)
+    shown = y[~outliers & np.isfinite(y)]
+    low, high = shown.min(), shown.max()
+    if include is not None:
+        low, high = min(low, include), max(high, include)
+    margin = 0.08 * (high - low)
+    low -= margin * (low != include)  # bars begin at the edge itself
+    high += margin * (high != include)
     axis.set_ylim(low, high)
-    for edge, sign, marker in ((high, 1, "^"), (low, -1, "v")):
-        beyond = np.flatnonzero(outliers & (sign * y > sign * edge))
-        axis.plot(x[beyond], np.full(len(beyond), edge), marker, color="black", markersize=4, clip_on=False)
-        if len(beyond):
-            farthest = beyond[np.argmax(sign * y[beyond])]
-            is_right = x[farthest] > sum(axis.get_xlim()) / 2
-            axis.annotate(
-                f"{y[farthest]:.3g}", (x[farthest], edge), (-4 if is_right else 4, -sign),
-                textcoords="offset points", ha="right" if is_right else "left", va="top" if sign > 0 else "bottom",
-                fontsize=FIGURE_STYLE["xtick.labelsize"], bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
-            )  # fmt: skip
+    for edge, beyond in ((low, outliers & (y < low)), (high, outliers & (y > high))):
+        if beyond.any():
+            _mark_outliers(axis, x[beyond], y[beyond], edge)
+
+
+def _mark_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, edge: float) -> None:
+    """Mark values [n] beyond an edge of the axis by arrows, and write the farthest beside its arrow."""
+    is_above = y[0] > edge
+    axis.plot(x, np.full(len(x), edge), "^" if is_above else "v", color="black", markersize=4, clip_on=False)
+    farthest = np.argmax(np.abs(y - edge))
+    is_right = x[farthest] > sum(axis.get_xlim()) / 2
+    axis.annotate(
+        f"{y[farthest]:.3g}", (x[farthest], edge), (-4 if is_right else 4, -1 if is_above else 1),
+        textcoords="offset points", ha="right" if is_right else "left", va="top" if is_above else "bottom",
+        fontsize=FIGURE_STYLE["xtick.labelsize"], bbox={"facecolor": "white", "linewidth": 0, "pad": 0.5},
+    )  # fmt: skip
 
 
 def find_outliers(values: np.ndarray) -> np.ndarray:
