@@ -164,7 +164,7 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
     read_selection(arguments)  # report a mistake in it before any claim is judged
     if not Path(output_dir).is_dir():
         raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
-    from isobench.common.tidy import write_rows
+    from isobench.common.tidy import make_table, write_table
     from isobench.report.output.page import render_claims
     from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
@@ -175,7 +175,7 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
     folder = reports_folder(output_dir)
     with require_writable(folder):
         try:
-            write_rows(folder, name, claims)
+            write_table(folder, name, make_table(claims))
             write_text(folder / f"{name}.md", format_claims_markdown(claims))
             write_text(folder / f"{name}.html", render_claims(claims))
         except OSError as error:

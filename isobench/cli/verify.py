@@ -20,6 +20,7 @@ from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import make_console, print_plainly
+from isobench.config.bounds import PositiveInt, check_value
 from isobench.verification.folder import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
 SETTINGS = ("data.root", "data.cache", "encoder.path")
@@ -33,19 +34,12 @@ def main() -> None:
     add("arguments", metavar="FOLDER", nargs="+", help="a bundle or output folder; ./a=b if it has a =")
     add("--level", type=int, choices=(1, 2), default=1, help="1 (default), or 2: data, weights, code")
     add("--recompute", action="store_true", help="also compute the rows of analyses again that train nothing")
-    add("--retrain", type=read_count, default=0, metavar="N", help="train N finished runs of each folder again")
+    add("--retrain", type=int, metavar="N", help="train N finished runs of each folder again")
     add("--seed", type=int, default=0, help="seed of the random choice of these runs (0)")
     add("--trust", action="store_true", help="use the paths and run the classes that the folders' configs name")
     add("--json", action="store_true", help="print everything as JSON")
     options = parser.parse_intermixed_args()  # settings may stand after flags
     run_guarded(lambda: print_outcome(options))
-
-
-def read_count(text: str) -> int:
-    """Read the value of ``--retrain``; raise argparse's error unless it is a number from 1."""
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text} must be a number of runs, at least 1")
 
 
 @collect_garbage_rarely()
@@ -57,8 +51,9 @@ def print_outcome(typed: argparse.Namespace) -> None:
     folders, settings = split_folders(typed.arguments)
     if not folders:
         raise UserError("name the bundle or output folder to verify: isobench verify FOLDER (./a=b if it has a =)")
+    check_value("--retrain", typed.retrain, PositiveInt | None)
     locations = _read_locations(settings)
-    options = Options(typed.level, typed.recompute, typed.retrain, typed.seed, **locations, trust=typed.trust)
+    options = Options(typed.level, typed.recompute, typed.retrain or 0, typed.seed, **locations, trust=typed.trust)
     verified: dict[Path, Outcomes] = {}
     problems: dict[Path, str] = {}
     for folder in folders:

@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 
 from isobench.common.files import write_whole
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def make_table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
@@ -20,17 +17,11 @@ def make_table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
     return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
 
 
-def write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all."""
-    _write(folder, name, make_table(rows))
+def write_table(folder: Path, name: str, table: pyarrow.Table) -> None:
+    """Write a table to ``name.parquet`` and ``name.csv`` in a folder, each whole or not at all.
 
-
-def write_table(folder: Path, name: str, table: "pandas.DataFrame") -> None:
-    """Write a DataFrame as `write_rows` writes rows; in the CSV file, the parts of a list are joined by spaces."""
-    _write(folder, name, pyarrow.Table.from_pandas(table, preserve_index=False).replace_schema_metadata())
-
-
-def _write(folder: Path, name: str, table: pyarrow.Table) -> None:
+    In the CSV file the parts of a list are joined by spaces, and no text is a formula to a spreadsheet.
+    """
     with write_whole(folder / f"{name}.parquet") as file:
         pyarrow.parquet.write_table(table, file)
     with write_whole(folder / f"{name}.csv") as file:

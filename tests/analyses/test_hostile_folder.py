@@ -7,7 +7,7 @@ import pytest
 
 from isobench.analyses.rows import read_claimed_rows
 from isobench.analyses.runner import _list_earlier_files
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import make_table, write_table
 from isobench.report.claims import NOT_RUN, UNKNOWN, judge_claim, load_claims
 
 
@@ -30,7 +30,7 @@ def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
     claim = next(claim for claim in load_claims() if claim.rows_file)
     assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == NOT_RUN
     (tmp_path / "about.json").write_text(about)
-    write_rows(tmp_path, claim.rows_file, [{"x": "y"}])
+    write_table(tmp_path, claim.rows_file, make_table([{"x": "y"}]))
     assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == UNKNOWN
 
 

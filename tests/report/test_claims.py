@@ -15,7 +15,7 @@ from made_up_report import make_report, make_runs
 from isobench.analyses.rows import read_claimed_rows
 from isobench.common.errors import UserError
 from isobench.common.files import add_json_checksum
-from isobench.common.tidy import write_rows
+from isobench.common.tidy import make_table, write_table
 from isobench.config.command_line import MULTIRUN_FLAGS
 from isobench.papers.folders import find_config
 from isobench.report import checks
@@ -176,7 +176,7 @@ def test_rows_that_can_not_be_read_are_unknown_and_a_damaged_plan_is_named(repor
 
 def test_changed_rows_or_descriptions_of_an_analysis_are_unknown(tmp_path):
     claim = next(claim for claim in CLAIMS if claim.rows_file)
-    write_rows(tmp_path, claim.rows_file, [{"x": 1.0}])
+    write_table(tmp_path, claim.rows_file, make_table([{"x": 1.0}]))
     file = tmp_path / f"{claim.rows_file}.parquet"
     digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}
     about = json.dumps(add_json_checksum({"sha256": digests, "scale": {"differs": ["x"]}}))
@@ -186,7 +186,7 @@ def test_changed_rows_or_descriptions_of_an_analysis_are_unknown(tmp_path):
     outcome, _ = judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))
     assert (outcome.word, "checksum is not that of its content" in outcome.numbers) == (UNKNOWN, True)
     (tmp_path / "about.json").write_text(about)
-    write_rows(tmp_path, claim.rows_file, [{"x": 2.0}])
+    write_table(tmp_path, claim.rows_file, make_table([{"x": 2.0}]))
     outcome, _ = judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))
     assert outcome.word == UNKNOWN
     assert "was changed after the analysis wrote it; run the analysis again" in outcome.numbers

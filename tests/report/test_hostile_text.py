@@ -9,7 +9,7 @@ import pytest
 from helpers import make_config, make_record
 
 from isobench.common.terminal import PlainConsole, make_console, print_note, replace_control_characters
-from isobench.common.tidy import guard_from_formula, write_rows, write_table
+from isobench.common.tidy import guard_from_formula, make_table, write_table
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.claims import HOLDS
@@ -82,7 +82,7 @@ def test_consoles_read_no_markup():
 def test_a_formula_is_text_in_csv_and_itself_in_parquet(tmp_path, text, expected):
     assert guard_from_formula(text) == expected
     rows = [{"name": text, f"{text}x": 1, "score": -0.5}, {"name": None, f"{text}x": None, "score": None}]
-    write_rows(tmp_path, "runs", rows)
+    write_table(tmp_path, "runs", make_table(rows))
     with (tmp_path / "runs.csv").open(newline="") as file:
         head, first, _ = csv.reader(file)
     assert head == ["name", guard_from_formula(f"{text}x"), "score"]
@@ -103,7 +103,7 @@ def test_a_report_of_hostile_records_starts_no_markup(tmp_path):
     assert "\x1b" not in markdown + latex
     assert "\\input" not in latex
     assert not re.search(r"(?<!\\)\$y", latex)
-    write_table(tmp_path, "runs", set_types(report.runs))
+    write_table(tmp_path, "runs", pyarrow.Table.from_pandas(set_types(report.runs)))
     with (tmp_path / "runs.csv").open(newline="") as file:
         cells = [cell for line in csv.reader(file) for cell in line]
     assert not [cell for cell in cells if cell[:1] in tuple("=@+")]

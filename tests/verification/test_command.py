@@ -49,7 +49,7 @@ def test_several_folders_are_verified_by_one_command(places, folder, command):
         (["FOLDER", "a=b"], "a folder is ./a=b"),
         (["FOLDER", "--level", "2", "data.rot=x"], "did you mean data.root"),
         (["FOLDER", "--level", "3"], "invalid choice"),
-        (["FOLDER", "--retrain", "0"], "at least 1"),
+        (["FOLDER", "--retrain", "0"], "--retrain=0 must be greater than"),
     ],
 )
 def test_mistakes_are_one_line(places, command, arguments, message):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow
 from jinja2 import Template
 from markupsafe import Markup
 
@@ -78,7 +79,8 @@ def write_report(
     with require_writable(folder):
         try:
             for name in ("runs", "epochs", "cells"):
-                write_table(folder, name, set_types(getattr(report, name)))
+                table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
+                write_table(folder, name, table.replace_schema_metadata())
             for name, text in (texts | {PAGE_FILE: render_report(report, outcome)}).items():
                 write_text(folder / name, text)
         except OSError as error:
