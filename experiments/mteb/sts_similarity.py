@@ -1,7 +1,7 @@
 """Sentence similarity by frozen encoders: what calibrations do to it, beside MTEB's published numbers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, find_paper_column, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.files import cache_dir, sha256_json, shorten_digest
@@ -17,7 +17,7 @@ from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, one_of
 from isobench.config.schema import split_chain
-from isobench.data.scored_pairs import SETS, ScoredPairs, load_sentence_pairs
+from isobench.data.scored_pairs import SETS, load_sentence_pairs
 from isobench.data.weights import format_encoder_name
 from isobench.papers import published
 from isobench.runs.identity import drop_targets_of_chain
@@ -46,7 +46,7 @@ def compute(
 
     Args:
         subjects: encoders x layers x calibrations.
-        sets: the sets of sentence pairs.
+        sets: names of the sets.
         fit: the set on whose sentences calibrations are fitted; None for each set's own.
         unit_length: divide each vector by its length before it is calibrated.
 
@@ -71,8 +71,8 @@ def compute(
         steps = [(name, layer) for layer in vectors[names[0]] for name in sets]
         for name, layer in track_progress(steps, "sentence similarity", should_show_progress()):
             here = [subject for subject in group if subject.cfg.encoder.layer == layer]
-            measured = SimilarityMeasurer(pairs[name], vectors[name][layer], vectors[fit or name][layer], unit_length)
-            rows += [{**name_row(subject, name), **row} for subject in here for row in measured.measure(subject)]
+            own, fitted_on = vectors[name][layer], vectors[fit or name][layer]
+            rows += measure_methods(here, name, pairs[name].scores, own, fitted_on, unit_length)
     return {
         "similarity": rows,
         "means": average_over_sets(rows),
@@ -98,8 +98,15 @@ def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
 def show(rows: Rows, fit: str | None, unit_length: bool) -> Shown:
     """Show the correlations beside MTEB's, by method and set, and what each method adds."""
     own, means, compared = rows["similarity"], rows["means"], rows["published"]
+    by_cosine, sets = select_rows(own, {"similarity": "cosine"}), list_distinct(own, "set")
+    set_headings = [*map(find_set_name, sets), *(["mean"] if len(sets) > 1 else [])]
+    headings = [*(HEADINGS[name] for name in list_distinct(means, "similarity")), "gain by cosine"]
     return Shown(
-        [*([build_published_table(compared)] if compared else []), build_set_table(own), build_mean_table(means)],
+        [
+            *([build_published_table(compared)] if compared else []),
+            build_method_table("Spearman x 100 by cosine", set_headings, by_cosine, write_mean),
+            build_method_table("Spearman x 100, mean over sets, by similarity", headings, means, write_gain),
+        ],
         {"gains": draw_gains(own)},
         list_notes(own, rows["encoders"], fit, unit_length),
     )
@@ -138,70 +145,62 @@ def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
     return list(groups.values())
 
 
-def name_row(subject: "Subject", name: str) -> dict[str, Any]:
-    """Name a tidy row: the encoder with its layer, then encoder, layer and pooling alone, method and set."""
-    encoder = subject.cfg.encoder
-    return {
-        "encoder": subject.encoder.replace(" layer=None", ""),  # the model's output
-        "model": format_encoder_name(encoder),
-        "layer": encoder.layer,
-        "pooling": encoder.pooling,
-        "method": subject.method,
-        "set": name,
-    }
+def measure_methods(
+    subjects: Sequence["Subject"],
+    name: str,
+    scores: np.ndarray,
+    own: "SentenceVectors",
+    fitted_on: "SentenceVectors",
+    unit_length: bool,
+) -> list[TidyRow]:
+    """Measure methods on a set of N sentence pairs: a row a method and similarity, with correlations x 100.
 
-
-class SimilarityMeasurer:
-    """Measure methods on one set of sentence pairs, by the vectors of one encoder and layer.
+    These are read from the cache where they were computed before with the same vectors, scores and method.
 
     Args:
-        pairs: the N pairs.
-        own: the vectors of their 2N sentences, the first ones before the second ones.
+        subjects: one encoder and layer with each method.
+        name: of the set.
+        scores: the human scores, [N].
+        own: the vectors of the 2N sentences, the first ones before the second ones.
         fitted_on: the vectors that calibrations are fitted on.
         unit_length: divide each vector by its length first.
     """
+    import torch
 
-    def __init__(
-        self, pairs: ScoredPairs, own: "SentenceVectors", fitted_on: "SentenceVectors", unit_length: bool
-    ) -> None:
-        from isobench.metrics.coordinates import coordinate_share
+    from isobench.data.cache import load_cached_arrays, save_cached_arrays
+    from isobench.metrics.coordinates import coordinate_share
+    from isobench.metrics.similarity import SIMILARITIES
 
-        self.scores, self.key = pairs.scores, [own.key, fitted_on.key, unit_length, pairs.scores.tolist()]
-        self.own = prepare_vectors(own.vectors, unit_length)
-        self.fitted_on = self.own if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
-        self.raw = compute_correlations(self.own, self.scores)
-        self.top_share = coordinate_share(self.own)
-
-    def measure(self, subject: "Subject") -> list[TidyRow]:
-        """Return a row a similarity: the correlations x 100, and what the method adds to that without calibration.
-
-        They are read from the cache where they were computed before with the same vectors, scores and method.
-        """
-        import torch
-
-        from isobench.data.cache import load_cached_arrays, save_cached_arrays
-        from isobench.metrics.similarity import SIMILARITIES
-
-        method = drop_targets_of_chain(subject.cfg.calibration)
-        key = sha256_json([VERSION, torch.__version__, self.key, method])
-        file = (
-            cache_dir(subject.cfg.data.cache) / "sentence_vectors" / f"similarity-{shorten_digest(key)}.safetensors"
-        )
+    vectors = prepare_vectors(own.vectors, unit_length)
+    fitting = vectors if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
+    uncalibrated, top_share = compute_correlations(vectors, scores), coordinate_share(vectors)
+    rows: list[TidyRow] = []
+    for subject in subjects:
+        encoder, method = subject.cfg.encoder, drop_targets_of_chain(subject.cfg.calibration)
+        inputs = [own.key, fitted_on.key, unit_length, scores.tolist()]
+        key = shorten_digest(sha256_json([VERSION, torch.__version__, inputs, method]))
+        file = cache_dir(subject.cfg.data.cache) / "sentence_vectors" / f"similarity-{key}.safetensors"
         arrays = load_cached_arrays(file, dict)
         if arrays is None:
-            vectors = calibrate(subject, self.fitted_on, self.own)
-            arrays = {"correlations": compute_correlations(vectors, self.scores)}
+            arrays = {"correlations": compute_correlations(calibrate(subject, fitting, vectors), scores)}
             save_cached_arrays(arrays, file)
-        return [
+        rows += [
             {
+                "encoder": subject.encoder.replace(" layer=None", ""),  # the model's output
+                "model": format_encoder_name(encoder),
+                "layer": encoder.layer,
+                "pooling": encoder.pooling,
+                "method": subject.method,
+                "set": name,
                 "similarity": similarity,
-                "pairs": len(self.scores),
+                "pairs": len(scores),
                 **dict(zip(CORRELATIONS, values.tolist(), strict=True)),
                 "gain": float(values[0] - raw[0]),
-                "top_share": self.top_share,
+                "top_share": top_share,
             }
-            for similarity, values, raw in zip(SIMILARITIES, arrays["correlations"], self.raw, strict=True)
+            for similarity, values, raw in zip(SIMILARITIES, arrays["correlations"], uncalibrated, strict=True)
         ]
+    return rows
 
 
 def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
@@ -239,11 +238,7 @@ def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
 
 
 def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:
-    """Correlate human scores with each of ``SIMILARITIES``.
-
-    Args:
-        vectors: of the N first and the N second sentences, [2N, d].
-        scores: the human scores, [N].
+    """Correlate human scores [N] with each of ``SIMILARITIES`` of the N first and N second vectors, [2N, d].
 
     Returns:
         Spearman's and Pearson's correlation x 100 of each similarity, [4, 2]; NaN where one is undefined.
@@ -259,13 +254,10 @@ def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:
 
 
 def compare_with_published(rows: Sequence[TidyRow], unit_length: bool) -> list[TidyRow]:
-    """Put our correlations of uncalibrated vectors beside MTEB's, where MTEB has the encoder.
+    """Put our correlations x 100 of uncalibrated vectors beside MTEB's, where MTEB has the encoder.
 
     MTEB's vectors are means over tokens, at the model's output, of length 1. Length plays no part in a cosine. By L1
     ours are MTEB's only with ``unit_length``.
-
-    Returns:
-        Rows of encoder, set, similarity, metric, ours, published, and their difference, all x 100.
     """
     compared = []
     for row in select_rows(rows, {"method": PLAIN, "layer": None, "pooling": "mean"}):
@@ -284,11 +276,8 @@ def compare_with_published(rows: Sequence[TidyRow], unit_length: bool) -> list[T
 
 def average_over_sets(rows: Sequence[TidyRow]) -> list[TidyRow]:
     """Average the correlations and gains over the sets, by encoder, method and similarity; without undefined ones."""
-    groups: dict[tuple[str, ...], list[TidyRow]] = {}
-    for row in rows:
-        groups.setdefault((row["encoder"], row["method"], row["similarity"]), []).append(row)
     means = []
-    for (encoder, method, similarity), group in groups.items():
+    for (encoder, method, similarity), group in group_rows(rows, "encoder", "method", "similarity").items():
         defined = [row for row in group if not math.isnan(row["spearman"])]
         means.append(
             {
@@ -329,46 +318,34 @@ def build_published_table(compared: Sequence[TidyRow]) -> Table:
     return table
 
 
-def build_set_table(rows: Sequence[TidyRow]) -> Table:
-    """Build the table of Spearman's correlation by cosine: a section an encoder, a row a method, a column a set."""
-    rows = select_shown(select_rows(rows, {"similarity": "cosine"}))
-    sets = list_distinct(rows, "set")
-    headings = [*map(find_set_name, sets), *(["mean"] if len(sets) > 1 else [])]
-    table = make_table("Spearman x 100 by cosine", ("encoder, method",), headings)
-    for encoder in list_distinct(rows, "encoder"):
+def build_method_table(
+    title: str, headings: Sequence[str], rows: Sequence[TidyRow], write_last: Callable[[list[TidyRow]], list[str]]
+) -> Table:
+    """Build a table of Spearman's correlations: a section an encoder, a row a method, a column an observation.
+
+    It shows the models' outputs, or all layers if only other layers were asked for. ``write_last`` writes a method's
+    last cell, if it has one.
+    """
+    table = make_table(title, ("encoder, method",), headings)
+    for (encoder,), own in group_rows(select_rows(rows, {"layer": None}) or rows, "encoder").items():
         table.add_row(encoder, style="bold")
-        own = select_rows(rows, {"encoder": encoder})
-        for method in list_distinct(own, "method"):
-            values = [row["spearman"] for row in select_rows(own, {"method": method})]
-            mean = [average(values)] if len(sets) > 1 else []
-            table.add_row(method, *(format_number(value, ".2f") for value in [*values, *mean]))
+        for (method,), cells in group_rows(own, "method").items():
+            table.add_row(method, *(format_number(row["spearman"], ".2f") for row in cells), *write_last(cells))
         table.add_section()
     return table
 
 
-def build_mean_table(means: Sequence[TidyRow]) -> Table:
-    """Build the table of Spearman's correlation by each similarity, averaged over the sets: a row a method."""
-    means = select_shown(means)
-    similarities = list_distinct(means, "similarity")
-    table = make_table(
-        "Spearman x 100, mean over sets, by similarity",
-        ("encoder, method",),
-        [*(HEADINGS[name] for name in similarities), "gain by cosine"],
-    )
-    for encoder in list_distinct(means, "encoder"):
-        table.add_row(encoder, style="bold")
-        own = select_rows(means, {"encoder": encoder})
-        for method in list_distinct(own, "method"):
-            cells = {row["similarity"]: row for row in select_rows(own, {"method": method})}
-            gain = "" if method == PLAIN else f"{cells['cosine']['gain']:+.2f}"
-            table.add_row(method, *(format_number(cells[name]["spearman"], ".2f") for name in similarities), gain)
-        table.add_section()
-    return table
+def write_mean(cells: list[TidyRow]) -> list[str]:
+    """Write the mean over sets; nothing for a single set."""
+    return [format_number(average([row["spearman"] for row in cells]), ".2f")] if len(cells) > 1 else []
 
 
-def select_shown(rows: Sequence[TidyRow]) -> list[TidyRow]:
-    """Select the rows of the models' outputs for a table; all rows if other layers alone were asked for."""
-    return select_rows(rows, {"layer": None}) or list(rows)
+def write_gain(cells: list[TidyRow]) -> list[str]:
+    """Write the gain by cosine; an empty cell without calibration."""
+    return [
+        "" if row["method"] == PLAIN else f"{row['gain']:+.2f}"
+        for row in select_rows(cells, {"similarity": "cosine"})
+    ]
 
 
 def find_set_name(name: str) -> str:
@@ -377,14 +354,7 @@ def find_set_name(name: str) -> str:
 
 
 def list_notes(rows: Sequence[TidyRow], encoders: Sequence[TidyRow], fit: str | None, unit_length: bool) -> list[str]:
-    """Write the notes below the tables: what calibrations were fitted on, and how vectors were made.
-
-    Args:
-        rows: of the similarities.
-        encoders: each with the number of sentences that are as long as its longest input.
-        fit: the set that calibrations were fitted on; None for each set's own.
-        unit_length: whether vectors were divided by their lengths first.
-    """
+    """Write what calibrations were fitted on, how vectors were made, and which sentences are long."""
     where = f"of {find_set_name(fit)}" if fit else "of the set that is evaluated (transductive; scores are not read)"
     notes = [
         f"Calibrations are fitted on the sentences {where}, as one batch: calibration.momentum plays no part.",
@@ -418,13 +388,14 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
     figure, axes = make_panel_grid(
         [", ".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
     )
+    layers = sorted(list_distinct(rows, "layer"), key=lambda layer: math.inf if layer is None else layer)
     all_shares = [row["top_share"] for row in rows]
     ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]
     for methods, axis in zip(panels, axes, strict=False):
         axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         own = select_rows(rows, {"method": methods[0]})
         for colour, model in zip(PALETTE, list_distinct(rows, "model"), strict=False):
-            for marker, layer in zip(MARKERS, list_layers(rows), strict=False):
+            for marker, layer in zip(MARKERS, layers, strict=False):
                 points = select_rows(own, {"model": model, "layer": layer})
                 label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
                 shares, gains = ([row[key] for row in points] for key in ("top_share", "gain"))
@@ -451,9 +422,3 @@ def group_equal_methods(rows: Sequence[TidyRow]) -> list[list[str]]:
         else:
             groups.append((gains, [method]))
     return [methods for _, methods in groups]
-
-
-def list_layers(rows: Sequence[TidyRow]) -> list[int | None]:
-    """List the layers, the first one first and the model's output (None) last."""
-    layers = list_distinct(rows, "layer")
-    return sorted((layer for layer in layers if layer is not None), key=int) + [None] * (None in layers)

@@ -32,6 +32,14 @@ def list_distinct(rows: Iterable[TidyRow], column: str) -> list[Any]:
     return list(dict.fromkeys(row[column] for row in rows))
 
 
+def group_rows(rows: Iterable[TidyRow], *columns: str) -> dict[tuple[Any, ...], list[TidyRow]]:
+    """Group rows by their values in some columns: values -> rows, in the order in which values first appear."""
+    groups: dict[tuple[Any, ...], list[TidyRow]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
+
+
 def name_panel(row: TidyRow) -> str:
     """Name the panel of a row's encoder and task."""
     return f"{row['encoder']}, {row['task']}"
