@@ -5,7 +5,6 @@ python -m isobench_papers.too_much_in_common.convert_wordsim SOURCE FOLDER
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +63,8 @@ PUBLIC_FILES = {
 def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]]:
     """Read the five public files and write them to ``<folder>/wordsim/<set>.parquet``: all five, or nothing.
 
+    The columns are word1, word2 and score.
+
     Args:
         source: a folder that has the public files somewhere in it, such as the unpacked archives.
         folder: the folder for ``data.root``; it must not have a folder ``wordsim`` yet.
@@ -75,6 +76,9 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
         UserError: a file is missing, is there more than once, or is not of the published form and size; ``wordsim``
             is there already; or the folder can't be written.
     """
+    import pyarrow
+    import pyarrow.parquet
+
     target = folder / "wordsim"
     if target.exists():
         raise UserError(f"{target} is there already: remove it, or choose another folder")
@@ -84,7 +88,8 @@ def convert_word_pairs(source: Path, folder: Path) -> dict[str, tuple[Path, int]
         folder.mkdir(parents=True, exist_ok=True)
         with make_temporary_folder(target) as work:
             for name, pairs in sets.items():
-                write_pairs(work / f"{name}.parquet", pairs)
+                columns = dict(zip(PARQUET_COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
+                pyarrow.parquet.write_table(pyarrow.table(columns), work / f"{name}.parquet")
             work.rename(target)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -114,30 +119,20 @@ def read_public_file(file: Path, public: PublicFile) -> list[Pair]:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} can't be read as text in UTF-8: {error}; download it again") from error
-    pairs = list(parse_lines(file, lines, public))
+    if public.header:
+        names = lines.pop(0).split(public.separator) if lines else []
+        if tuple(names[: len(public.header)]) != public.header:
+            raise UserError(f"{file}, line 1: the columns must begin with {', '.join(public.header)}")
+    numbered = enumerate(lines, 2 if public.header else 1)
+    pairs = [parse_line(f"{file}, line {number}", line, public) for number, line in numbered if line.strip()]
+    is_other = f"it is not the published {public.name}; download that"
     if len(pairs) != public.pairs:
-        raise UserError(
-            f"{file} has {len(pairs)} pairs, not {public.pairs}: it is not the published {public.name}; download that"
-        )
+        raise UserError(f"{file} has {len(pairs)} pairs, not {public.pairs}: {is_other}")
     # The published files have no pair twice in one order; three of them have one pair in both orders.
     (words, count), *_ = Counter((first, second) for first, second, _ in pairs).most_common(1)
     if count > 1:
-        raise UserError(
-            f"{file} has the pair {' '.join(words)} {count} times: it is not the published {public.name}; download "
-            "that"
-        )
+        raise UserError(f"{file} has the pair {' '.join(words)} {count} times: {is_other}")
     return pairs
-
-
-def parse_lines(file: Path, lines: list[str], public: PublicFile) -> Iterator[Pair]:
-    """Yield the pair of each line that is not blank."""
-    if public.header:
-        first_line = lines[0] if lines else ""
-        if tuple(first_line.split(public.separator)[: len(public.header)]) != public.header:
-            raise UserError(f"{file}, line 1: the columns must begin with {', '.join(public.header)}")
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not (public.header and number == 1):
-            yield parse_line(f"{file}, line {number}", line, public)
 
 
 def parse_line(where: str, line: str, public: PublicFile) -> Pair:
@@ -160,15 +155,6 @@ def parse_line(where: str, line: str, public: PublicFile) -> Pair:
             f"{where}: the score {fields[public.score_column]} must be a number from 0 to {public.highest}"
         )
     return first, second, score
-
-
-def write_pairs(file: Path, pairs: list[Pair]) -> None:
-    """Write pairs to a Parquet file with the columns word1, word2 and score."""
-    import pyarrow
-    import pyarrow.parquet
-
-    columns = dict(zip(PARQUET_COLUMNS, map(list, zip(*pairs, strict=True)), strict=True))
-    pyarrow.parquet.write_table(pyarrow.table(columns), file)
 
 
 def main() -> None:

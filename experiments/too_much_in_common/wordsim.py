@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from rich.table import Table
 
-from isobench.analyses.rows import TidyRow, list_distinct
-from isobench.analyses.shown import (
-    RowLabel,
-    Rows,
-    Shown,
-    build_comparison_tables,
-    find_paper_column,
-    make_table,
-)
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct
+from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, find_paper_column, make_table
 from isobench.common.errors import UserError
 from isobench.config.bounds import Bound, PositiveInt
 
@@ -125,11 +118,7 @@ def show(rows: Rows, removed: int | str) -> Shown:
 
 
 def resolve_direction_count(removed: int | str, dim: int) -> int:
-    """Return D, the number of components to remove, for embeddings of width ``dim``.
-
-    Raises:
-        UserError: D would be above ``dim``.
-    """
+    """Return D, the number of components to remove, for embeddings of width ``dim``."""
     count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) and removed in ROUNDINGS else removed
     if type(count) is not int or not 0 <= count <= dim:
         raise UserError(f"analysis.removed={removed} must be ceil, floor or a number from 0 to {dim}")
@@ -139,11 +128,7 @@ def resolve_direction_count(removed: int | str, dim: int) -> int:
 def transform_embeddings(matrix: "Tensor", method: str, count: int, counts: "Tensor | None" = None) -> "Tensor":
     """Apply one of ``METHODS`` (Sections 5.1 and 5.2) or ``FREQUENCY_METHODS`` to an embedding matrix, [V, d].
 
-    Args:
-        matrix: the embeddings.
-        method: name of the method.
-        count: D, the number of components that ``post_process`` removes.
-        counts: of the words in a corpus, [V].
+    ``count`` is D, how many components ``post_process`` removes; ``counts`` are the words' in a corpus, [V].
     """
     from isobench.calibration import all_but_the_top, center, center_scaled, whiten
 
@@ -184,17 +169,15 @@ def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray
 
 def average_over_sets(rows: list[TidyRow]) -> list[TidyRow]:
     """Average the correlations over sets, by encoder, method and similarity; sets without a number are left out."""
-    groups: dict[tuple[str, ...], list[TidyRow]] = {}
-    for row in rows:
-        if not math.isnan(row["pearson"]):
-            groups.setdefault((row["encoder"], row["method"], row["similarity"]), []).append(row)
+    defined = [row for row in rows if not math.isnan(row["pearson"])]
+    columns = ("encoder", "method", "similarity")
     return [
         {
-            **dict(zip(("encoder", "method", "similarity"), key, strict=True)),
+            **dict(zip(columns, key, strict=True)),
             "sets": ", ".join(row["set"] for row in group),
             **{kind: float(np.mean([row[kind] for row in group])) for kind in ("pearson", "spearman")},
         }
-        for key, group in groups.items()
+        for key, group in group_rows(defined, *columns).items()
     ]
 
 
@@ -218,13 +201,10 @@ def format_table2_cells(means: list[TidyRow]) -> dict[RowLabel, dict[str, str]]:
 
 def build_pair_count_table(rows: list[TidyRow]) -> Table:
     """Build the table of how many pairs have two words of one token each: a row an encoder, a column a set."""
-    cells: dict[str, dict[str, str]] = {}
-    for row in rows:
-        cells.setdefault(row["encoder"], {})[find_printed_set_name(row["set"])] = (
-            f"{row['pairs']} of {row['pairs_in_set']}"
-        )
-    table = make_table("Pairs that count: both words one known token", ("encoder",), next(iter(cells.values())))
-    for encoder, counts in cells.items():
+    sets = map(find_printed_set_name, list_distinct(rows, "set"))
+    table = make_table("Pairs that count: both words one known token", ("encoder",), sets)
+    for (encoder,), own in group_rows(rows, "encoder").items():
+        counts = {row["set"]: f"{row['pairs']} of {row['pairs_in_set']}" for row in own}
         table.add_row(encoder, *counts.values())
     return table
 
