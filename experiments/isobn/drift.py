@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.rows import list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.plots import PALETTE, make_panels
 
@@ -38,7 +38,7 @@ def show(rows: Rows) -> Shown:
     )
 
 
-def build_drift_rows(subject: "Subject") -> list[dict[str, Any]]:
+def build_drift_rows(subject: "Subject") -> list[TidyRow]:
     """Build a tidy row for each epoch of a run; epoch 0 is before training."""
     assert subject.record is not None
     history = [(epoch.epoch, epoch.noted("drift")) for epoch in subject.record.history]
@@ -51,36 +51,35 @@ def build_drift_rows(subject: "Subject") -> list[dict[str, Any]]:
     ]
 
 
-def select_rows_with_classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def select_rows_with_classes(rows: list[TidyRow]) -> list[TidyRow]:
     """Select the rows of tasks with classes: Figure 3 compares with a logistic regression, which needs classes."""
     return [row for row in rows if any(row[key] is not None for key in row if key.startswith("optimal_top"))]
 
 
-def describe_regressions(rows: list[dict[str, Any]]) -> list[str]:
+def describe_regressions(rows: list[TidyRow]) -> list[str]:
     """Say which tasks Figure 3 lacks: one note, or none if all have classes."""
-    tasks = list_distinct(rows, "task")
-    left_out = [task for task in tasks if task not in list_distinct(select_rows_with_classes(rows), "task")]
+    with_classes = list_distinct(select_rows_with_classes(rows), "task")
+    left_out = [task for task in list_distinct(rows, "task") if task not in with_classes]
     return [f"Figure 3 leaves out {', '.join(left_out)}: no classes, so no logistic regression."] if left_out else []
 
 
-def average_curves(rows: list[dict[str, Any]], key: str) -> dict[str, list[tuple[int, float]]]:
+def average_curves(rows: list[TidyRow], key: str) -> dict[str, list[tuple[int, float]]]:
     """Average a column over tasks and seeds, for each encoder and method.
 
     Returns:
         "encoder, method" -> epoch and mean, for every epoch that all of its runs reached.
     """
     curves: dict[str, list[tuple[int, float]]] = {}
-    for encoder, method in dict.fromkeys((row["encoder"], row["method"]) for row in rows):
-        own_rows = select_rows(rows, {"encoder": encoder, "method": method})
-        runs = len({(row["task"], row["seed"]) for row in own_rows})
-        for epoch in sorted(list_distinct(own_rows, "epoch")):
-            values = [row[key] for row in select_rows(own_rows, {"epoch": epoch})]
-            if len(values) == runs:
-                curves.setdefault(f"{encoder}, {method}", []).append((epoch, statistics.fmean(values)))
+    for (encoder, method), own in group_rows(rows, "encoder", "method").items():
+        runs = len({(row["task"], row["seed"]) for row in own})
+        for (epoch,), cells in sorted(group_rows(own, "epoch").items()):
+            if len(cells) == runs:
+                mean = statistics.fmean(row[key] for row in cells)
+                curves.setdefault(f"{encoder}, {method}", []).append((epoch, mean))
     return curves
 
 
-def draw_figure2(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure2(rows: list[TidyRow]) -> Figure:
     """Draw the classifier's cosine and L2 distance to its initialisation against the epoch."""
     figure, axes = make_panels(1, 2, 2.2)
     for axis, key, label in zip(
@@ -98,7 +97,7 @@ def draw_figure2(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def draw_figure3(rows: list[dict[str, Any]], top: list[str]) -> Figure:
+def draw_figure3(rows: list[TidyRow], top: list[str]) -> Figure:
     """Draw the top components' share of the logits' variance against the epoch, fine-tuned and optimal classifier."""
     figure, axes = make_panels(1, len(top), 2.2, sharey=True)
     for axis, k in zip(axes[0], top, strict=True):
@@ -120,13 +119,12 @@ def _label_epochs(axis: Any) -> None:
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-def build_drift_table(rows: list[dict[str, Any]], top: list[str]) -> Table:
+def build_drift_table(rows: list[TidyRow], top: list[str]) -> Table:
     """Build the table of values before and after fine-tuning, two rows a run: its classifier and the optimal one."""
     keys = ("encoder", "task", "method", "seed")
     headings = ("cosine", "L2", *(f"top {k} (%)" for k in top))
     table = make_table("IsoBN, Figures 2 and 3: before -> after fine-tuning", (*keys, "classifier"), headings)
-    for name in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
-        first, *_, last = select_rows(rows, dict(zip(keys, name, strict=True)))
+    for name, (first, *_, last) in group_rows(rows, *keys).items():
         for kind, label in CLASSIFIER_LABELS.items():
             if first.get(f"{kind}_top{top[0]}") is None:
                 continue

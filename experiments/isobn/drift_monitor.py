@@ -100,12 +100,7 @@ def is_positive_int(value: Any) -> bool:
 
 
 def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
-    """Compare two classifiers within a subspace.
-
-    Args:
-        weight: the classifier, [c, d].
-        initial: the other one, [c, d].
-        subspace: orthonormal columns that span it, [d, k].
+    """Compare two classifiers [c, d] within a subspace that orthonormal columns [d, k] span.
 
     Returns:
         Cosine and L2 distance of the projected rows, each the mean over classes.
@@ -119,16 +114,8 @@ def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: 
     """Compute the share of the logits' variance that comes from the top k components, mean over classes.
 
     Var_i = w_i (W^T v_i)^2 with w_i, v_i the i-th eigenvalue and eigenvector of Cov(h) (IsoBN, "Dominating Principle
-    Components").
-
-    Args:
-        weight: classifier, [c, d].
-        values: eigenvalues, descending, [d].
-        vectors: eigenvectors in columns, [d, d].
-        top: the numbers k.
-
-    Returns:
-        A share for each k.
+    Components"). ``weight`` is the classifier [c, d], ``values`` [d] are descending, ``vectors`` [d, d] are columns,
+    and ``top`` has each k to return a share for.
     """
     variance = values.clamp(min=0) * (weight @ vectors) ** 2  # (c, d)
     portions = variance / variance.sum(1, keepdim=True)
@@ -136,11 +123,7 @@ def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: 
 
 
 def fit_optimal_classifier(h: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Fit scikit-learn's logistic regression, with its default penalty, to embeddings [N, d].
-
-    Returns:
-        Its coefficients, [c, d]; [1, d] for two classes.
-    """
+    """Fit scikit-learn's logistic regression to embeddings [N, d]; return weights [c, d], [1, d] for two classes."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 

@@ -65,9 +65,6 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
         clusters: a row for each, the largest first.
         correlations: |rho| with correlated dimensions side by side, below and on the diagonal; of more than
             ``MAX_CELLS`` dimensions the means of blocks.
-
-    Raises:
-        UserError: no dimension varies.
     """
     from isobench.analyses.subject import no_variance_error
     from isobench.common.linalg import gram, row_mean
@@ -98,14 +95,13 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
         "clusters_of_several": int((sizes > 1).sum()),
         "largest_cluster": int(sizes.max()),
     }
-    dimensions = [
-        {"dimension": j, "std": float(std), "place": int(place[j]), "cluster": int(cluster[j])}
-        for j, std in enumerate(deviation)
-    ]
     cells = shrink(correlation[np.ix_(order, order)]).round(4)
     return {
         "summary": [summary],
-        "dimensions": dimensions,
+        "dimensions": [
+            {"dimension": j, "std": float(std), "place": int(place[j]), "cluster": int(cluster[j])}
+            for j, std in enumerate(deviation)
+        ],
         "clusters": [{"cluster": k, "size": int(size)} for k, size in enumerate(sizes, 1)],
         "correlations": [
             {"row": i, "column": j, "correlation": float(cells[i, j])}

@@ -1,10 +1,10 @@
 """IsoBN, Table 2 and Figure 7: explained variance of the [CLS] embeddings under no calibration, BN and IsoBN."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from isobench.analyses.rows import list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, name_panel
 from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, find_paper_column
 from isobench.common.plots import LINE_STYLES, make_panel_grid
 from isobench.config.bounds import PositiveInt
@@ -26,7 +26,7 @@ def compute(subjects: list["Subject"], curve: PositiveInt) -> Rows:
     from isobench.analyses.subject import iterate_subjects, no_variance_error
     from isobench.metrics.isotropy import explained_variance_of, squared_singular_values
 
-    rows: list[dict[str, Any]] = []
+    rows: list[TidyRow] = []
     varies = False
     for subject in iterate_subjects(subjects, "explained variance"):
         h = subject.calibrated()
@@ -44,8 +44,7 @@ def show(rows: Rows) -> Shown:
     """Show Table 2 and Figure 7."""
     own = rows["explained_variance"]
     cells: dict[RowLabel, dict[str, str]] = {}
-    for encoder, method, task in dict.fromkeys((row["encoder"], row["method"], row["task"]) for row in own):
-        line = select_rows(own, {"encoder": encoder, "method": method, "task": task})
+    for (encoder, method, task), line in group_rows(own, "encoder", "method", "task").items():
         text = "/".join(f"{row['ev']:.2f}" for row in line[:3])
         column = find_paper_column("isobn", "table2", task, "ev")
         cells.setdefault((encoder, method), {})[column] = "no variance" if "nan" in text else text
@@ -56,14 +55,12 @@ def show(rows: Rows) -> Shown:
     )
 
 
-def draw_figure7(rows: list[dict[str, Any]]) -> Figure:
+def draw_figure7(rows: list[TidyRow]) -> Figure:
     """Draw EV_k against k: a panel for each encoder and task, a line for each method."""
-    panels = list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))
-    figure, axes = make_panel_grid([f"{encoder}, {task}" for encoder, task in panels], 2.2)
-    for (encoder, task), axis in zip(panels, axes, strict=True):
-        panel_rows = select_rows(rows, {"encoder": encoder, "task": task})
-        for number, method in enumerate(list_distinct(panel_rows, "method")):
-            line = select_rows(panel_rows, {"method": method})
+    panels = group_rows(rows, "encoder", "task").values()
+    figure, axes = make_panel_grid([name_panel(panel[0]) for panel in panels], 2.2)
+    for panel, axis in zip(panels, axes, strict=True):
+        for number, ((method,), line) in enumerate(group_rows(panel, "method").items()):
             axis.plot([row["k"] for row in line], [row["ev"] for row in line], LINE_STYLES[number % 4], label=method)
         axis.set(xlabel="k (principal components)", ylabel="EV$_k$ (share of variance)", ylim=(0, 1.02))
     axes[0].legend(loc="lower right")

@@ -9,7 +9,7 @@ from matplotlib.ticker import NullLocator
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from isobench.analyses.rows import TidyRow, list_distinct, name_panel, select_subject
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, name_panel, select_subject
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, add_finding, cut_outliers, make_panel_grid
@@ -85,9 +85,6 @@ def measure(
         dimensions: a row for each: its mean in h^l, its standard deviation (divided by N) and Fisher score in h.
             Dimension j of h^l and dimension j of h are related only where there is no pooler between them.
         tsne: a row for each example in Figure 1: its number in the training set, its class, its place.
-
-    Raises:
-        UserError: no dimension of the embeddings varies, or t-SNE's perplexity does not fit.
     """
     import torch
 
@@ -152,28 +149,20 @@ def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
     """Place vectors [P, d] in the plane by t-SNE, [P, 2], starting from their principal components.
 
     It runs on one thread, because the order of its sums, and so the picture, depends on the number of threads.
-
-    Raises:
-        UserError: the perplexity is not between 0 and the number of vectors.
     """
     from sklearn.manifold import TSNE  # slow to import
 
     if not 0 < perplexity < len(vectors):
-        raise UserError(
-            f"analysis.perplexity={perplexity:g} must be between 0 and the number of points, {len(vectors)}"
-        )
+        limit = f"the number of points, {len(vectors)}"
+        raise UserError(f"analysis.perplexity={perplexity:g} must be between 0 and {limit}")
     with threadpool_limits(1):
         return TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(vectors)
 
 
 def count_clusters(points: np.ndarray, share: float) -> tuple[int, float]:
-    """Count the clusters of points in the plane by HDBSCAN (Campello et al. 2013), as scikit-learn has it.
+    """Count the clusters of points in the plane, [P, 2], by scikit-learn's HDBSCAN (Campello et al. 2013).
 
     A cluster is a region of higher density that holds at least ``share`` of the points. There may be only one.
-
-    Args:
-        points: [P, 2].
-        share: between 0 and 1.
 
     Returns:
         The number of clusters, and the share of the points that are in none.
@@ -199,14 +188,10 @@ def compute_cluster_index(vectors: np.ndarray) -> float:
 
 
 def compare_with_one_gaussian(vectors: np.ndarray, seed: int) -> tuple[float, float]:
-    """Compare the cluster index of vectors with that of samples of one Gaussian with the same covariance.
+    """Compare the cluster index of vectors [N, d] with that of samples of one Gaussian with the same covariance.
 
     This is the idea of SigClust (Liu et al. 2008). If the index of the vectors is below those of all the samples, one
     Gaussian is rejected with p of at most 1 / (``GAUSSIAN_DRAWS`` + 1).
-
-    Args:
-        vectors: [N, d].
-        seed: of the samples.
 
     Returns:
         The index of the vectors, and the smallest index of the samples.
@@ -263,10 +248,9 @@ def draw_figure1(summaries: list[TidyRow], places: list[TidyRow]) -> Figure:
     """Draw t-SNE of h^l, coloured by class, in one panel per encoder and task."""
     figure, axes = make_panel_grid([name_panel(row) for row in summaries], 2.6 if len(summaries) > 2 else 3.2)
     for summary, axis in zip(summaries, axes, strict=True):
-        own = select_subject(places, summary)
-        classes = sorted(list_distinct(own, "class"))
-        for number, name in enumerate(classes):
-            x, y = (np.array([row[column] for row in own if row["class"] == name]) for column in ("x", "y"))
+        classes = group_rows(select_subject(places, summary), "class")
+        for number, ((name,), own) in enumerate(sorted(classes.items())):
+            x, y = ([row[column] for row in own] for column in ("x", "y"))
             axis.scatter(x, y, 3, PALETTE[number % len(PALETTE)], linewidths=0, alpha=0.6, label=name)
         axis.set_aspect("equal", adjustable="datalim")
         plotted, examples, clusters = summary["plotted"], summary["examples"], summary["clusters"]
