@@ -92,12 +92,8 @@ def measure_slopes(rows: Sequence[TidyRow], complete: Collection[Group] = ()) ->
     """Measure the slope in the dose of score and isotropy, for each encoder, task and dial.
 
     Holm's correction is made over the slopes of the score over all doses. I-STAR's halves, with the doses up to 0 and
-    from 0, and the slopes of isotropy are not corrected.
-
-    Args:
-        rows: of ``build_rows``.
-        complete: the encoders and tasks whose study is complete, which the correction is made over
-            (``add_holm``).
+    from 0, and the slopes of isotropy are not corrected. ``complete`` has the encoders and tasks whose study is
+    complete, which the correction is made over (``add_holm``).
     """
     slopes: list[TidyRow] = []
     for encoder, task in list_groups(rows):
@@ -212,13 +208,8 @@ def measure_example_slopes(
     A slope is left out where the task's score is no accuracy, where predictions are missing or do not give the
     recorded scores, and with fewer seeds or examples than `isobench.statistics.paired_bootstrap` was simulated for.
 
-    Args:
-        slopes: of ``measure_slopes``.
-        rows: of ``build_rows``.
-        subjects: all planned runs.
-
     Returns:
-        Rows like those of the slopes, with the number of examples; not corrected.
+        Rows like ``slopes``, those of ``measure_slopes``, with the number of examples; not corrected.
     """
     measured = []
     for row in slopes:
@@ -237,12 +228,9 @@ def measure_example_slopes(
 
 
 def read_correctness(series: Series, dial: Dial, subjects: Sequence["Subject"]) -> np.ndarray:
-    """Read which examples each run of a dial predicts right: [S, k, examples] of 0 and 1, as ``Series`` has its runs.
+    """Read which examples each run of a dial predicts right: [S, k, examples] of 0 and 1, as ``series`` has its runs.
 
-    Args:
-        series: the dial's seeds and doses.
-        dial: the dial.
-        subjects: the planned runs of one encoder and task.
+    ``subjects`` are the planned runs of one encoder and task.
 
     Raises:
         NotPairedError: the score is no accuracy, predictions are missing, or runs have other examples.

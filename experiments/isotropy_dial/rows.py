@@ -162,11 +162,7 @@ def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial)
 
 
 def describe_lacking(states: Mapping[float, str]) -> str:
-    """Say which doses of one seed were not run and which failed; empty if all finished.
-
-    Args:
-        states: dose -> state of its run: ``finished``, ``failed`` or ``missing``.
-    """
+    """Say which doses of one seed were not run and which failed; empty if all finished. ``states``: by dose."""
     if set(states.values()) == {"missing"}:
         return "not yet run"
     words = {"missing": "not yet run", "failed": "failed"}

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.rows import TidyRow, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
 from isobench.statistics.dose_response import student_t
@@ -37,22 +37,31 @@ from isobench_papers.isotropy_dial.rows import (
 FOLDER = Path(__file__).parent
 LABELS = {dial.name: dial.label for dial in DIALS}
 INCOMPLETE = " †"  # ends the rows of a study that is not complete
+SECONDARY = "Secondary, not corrected: slope of the score"
 Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
+CellWriter = Callable[[TidyRow], str]
 
 
 def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
+    of_score = [row for row in slopes if row["quantity"] == "score"]
+    primary = [row for row in of_score if row["doses"] == WHOLE]
+    halves = [row for row in of_score if row["doses"] != WHOLE]
     of_examples = rows.get("slopes_new_examples")
+    holm: dict[str, CellWriter] = {name_holm(slopes): lambda row: format_holm(row, slopes)}
+    seeds: dict[str, CellWriter] = {"seeds": lambda row: str(row["seeds"])}
+    examples: dict[str, CellWriter] = {"examples": lambda row: str(row["examples"])}
+    tables = [
+        build_slope_table("Slope of the score (points) in the dose, all doses", primary, labels, holm | seeds),
+        build_slope_table(f"{SECONDARY} over one half of the dial", halves, labels, seeds, "half"),
+    ]
+    if of_examples:
+        title = f"{SECONDARY}, all doses, for new seeds and new dev examples"
+        tables.append(build_slope_table(title, of_examples, labels, seeds | examples))
     return Shown(
-        [
-            build_slope_table(slopes, labels),
-            build_half_table(slopes, labels),
-            *([build_example_table(of_examples, labels)] if of_examples else []),
-            build_check_table(slopes, labels),
-            *build_correlation_tables(correlations, labels),
-        ],
+        [*tables, build_check_table(slopes, labels), *build_correlation_tables(correlations, labels)],
         {"isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
         [
             *describe_progress(rows["progress"]),
@@ -63,38 +72,20 @@ def show(rows: Rows) -> Shown:
     )
 
 
-def build_slope_table(slopes: Sequence[TidyRow], labels: Labels) -> Table:
-    """Build the table of the primary slopes: points of the score that a unit of the dose gives."""
-    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", name_holm(slopes), "seeds")
-    table = make_table("Slope of the score (points) in the dose, all doses", ("dial",), headings)
-    primary = [row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE]
-    return fill_table(
-        table, primary, labels,
-        lambda row: [name_dial(row), *format_slope(row), format_holm(row, slopes), str(row["seeds"])],
-    )  # fmt: skip
+def build_slope_table(
+    title: str, rows: Iterable[TidyRow], labels: Labels, last: Mapping[str, CellWriter], span: str = "dial"
+) -> Table:
+    """Build a table of slopes of the score, for a unit of the dose and over the whole ``span``: a dial or its half.
 
+    ``last`` has its last columns: heading -> function that writes a row's cell.
+    """
+    headings = ("a unit of dose", "95% interval", f"whole {span}", "95% interval", "p", *last)
 
-def build_half_table(slopes: Sequence[TidyRow], labels: Labels) -> Table:
-    """Build the table of the slopes over one half of a dial, which are secondary and not corrected."""
-    headings = ("a unit of dose", "95% interval", "whole half", "95% interval", "p", "seeds")
-    table = make_table(
-        "Secondary, not corrected: slope of the score over one half of the dial", ("dial, doses",), headings
-    )
-    halves = [row for row in slopes if row["quantity"] == "score" and row["doses"] != WHOLE]
-    return fill_table(
-        table, halves, labels,
-        lambda row: [name_dial(row, f", {row['doses']}"), *format_slope(row), str(row["seeds"])],
-    )  # fmt: skip
+    def write_cells(row: TidyRow) -> list[str]:
+        return [name_dial(row), *format_slope(row), *(write(row) for write in last.values())]
 
-
-def build_example_table(slopes: Sequence[TidyRow], labels: Labels) -> Table:
-    """Build the table of the slopes with intervals for new examples too."""
-    headings = ("a unit of dose", "95% interval", "whole dial", "95% interval", "p", "seeds", "examples")
-    title = "Secondary, not corrected: slope of the score, all doses, for new seeds and new dev examples"
-    return fill_table(
-        make_table(title, ("dial",), headings), slopes, labels,
-        lambda row: [name_dial(row), *format_slope(row), str(row["seeds"]), str(row["examples"])],
-    )  # fmt: skip
+    table = make_table(title, ("dial" if span == "dial" else "dial, doses",), headings)
+    return fill_table(table, rows, labels, write_cells)
 
 
 def build_check_table(slopes: Sequence[TidyRow], labels: Labels) -> Table:
@@ -123,9 +114,10 @@ def fill_table(
     return table
 
 
-def name_dial(row: TidyRow, more: str = "") -> str:
-    """Name the dial of a row, and mark it if its study is not complete."""
-    return mark_incomplete(LABELS[row["dial"]] + more, row)
+def name_dial(row: TidyRow) -> str:
+    """Name the dial of a row and the half that it is of, and mark it if its study is not complete."""
+    half = "" if row["doses"] == WHOLE else f", {row['doses']}"
+    return mark_incomplete(LABELS[row["dial"]] + half, row)
 
 
 def build_correlation_tables(correlations: Sequence[TidyRow], labels: Labels) -> list[Table]:
@@ -134,16 +126,9 @@ def build_correlation_tables(correlations: Sequence[TidyRow], labels: Labels) ->
     for name, group in split_by_study(correlations, labels).items():
         dials = [dial for dial in dict.fromkeys(row["dial"] for row in group) if dial]
         title = f"Spearman's correlation of score and isotropy, {name} (* p < {ALPHA}, not corrected)"
-        headings = (
-            "across",
-            "given dial",
-            "95% interval",
-            name_holm(correlations),
-            "given dial, dose",
-            "95% interval",
-            "seeds",
-        )
-        table = make_table(title, ("measure",), (*dials, *headings), wrap_numbers=True)
+        of_given_dial = ("given dial", "95% interval", name_holm(correlations))
+        headings = (*dials, "across", *of_given_dial, "given dial, dose", "95% interval", "seeds")
+        table = make_table(title, ("measure",), headings, wrap_numbers=True)
         for measure, label in MEASURES.items():
             own = select_rows(group, {"measure": measure})
             within = {row["dial"]: row for row in own if row["dial"]}
@@ -160,13 +145,15 @@ def build_correlation_tables(correlations: Sequence[TidyRow], labels: Labels) ->
 
 
 def split_by_study(rows: Iterable[TidyRow], labels: Labels) -> dict[str, list[TidyRow]]:
-    """Split rows by encoder and task, which name them, with how incomplete their study is."""
-    groups: dict[str, list[TidyRow]] = {}
-    for row in rows:
-        label = labels[row["encoder"], row["task"]]
-        name = f"{row['encoder']}, {row['task']}{f' ({label})' if label else ''}"
-        groups.setdefault(name, []).append(row)
-    return groups
+    """Split rows by encoder and task: name of the study -> its rows."""
+    groups = group_rows(rows, "encoder", "task")
+    return {name_study(encoder, task, labels): group for (encoder, task), group in groups.items()}
+
+
+def name_study(encoder: str, task: str, labels: Labels) -> str:
+    """Name an encoder and task, and say how incomplete their study is."""
+    label = labels[encoder, task]
+    return f"{encoder}, {task}{f' ({label})' if label else ''}"
 
 
 def mark_incomplete(text: str, row: TidyRow) -> str:
@@ -195,18 +182,13 @@ def format_slope(row: TidyRow) -> list[str]:
 
 
 def format_correlation(row: TidyRow) -> str:
-    """Write a correlation, with a star where p is small."""
-    return mark(format_number(row["correlation"], "+z.2f"), row)
+    """Write a correlation, with a star where p, not corrected, is below ``ALPHA``."""
+    return format_number(row["correlation"], "+z.2f") + ("*" if row["p"] < ALPHA else "")
 
 
 def format_ends(row: TidyRow) -> str:
     """Write the interval of a correlation."""
     return format_interval(row["low"], row["high"], "+z.2f")
-
-
-def mark(text: str, row: TidyRow) -> str:
-    """Add a star to a number whose p, not corrected, is below ``ALPHA``."""
-    return text + ("*" if row["p"] < ALPHA else "")
 
 
 def format_interval(low: float, high: float, form: str) -> str:
@@ -226,7 +208,6 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     doses of a dial in their order. Plain fine-tuning is black. A panel's title is the correlation given the dial: the
     points of different dials lie apart for reasons of their own, which the eye can't take away. An encoder and task
     without any such seed has no panels, and the title names it; if none has one, all get empty panels.
-
     """
     groups = list_groups(rows)
     found = {group: collect_all_series(rows, *group) for group in groups}
@@ -248,14 +229,9 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
                     draw_path(axis, series[dial.name], measure, colour, dial.label)
                     if dial.starts_plain:
                         mark_plain(axis, series[dial.name], measure)
-    handles = {
-        label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles) or 1)
-    title = [
-        "Score against the isotropy of the embeddings",
-        *(f"No seed with all doses yet: {name}" for name in missing),
-    ]
+    add_legend(figure, axes.flat, len(MEASURES))
+    title = ["Score against the isotropy of the embeddings"]
+    title += [f"No seed with all doses yet: {name}" for name in missing]
     figure.suptitle(escape_math("\n".join(title)), fontsize=8)
     return figure
 
@@ -287,7 +263,6 @@ def draw_doses(rows: Sequence[TidyRow], labels: Labels) -> Figure:
 
     Each seed's mean over the doses is taken away, because a level that all doses of a seed share says nothing about
     the slope. The 95% intervals are of these differences.
-
     """
     figure, axes = make_panel_grid([dial.label for dial in DIALS], 2.2, 2)
     groups = list_groups(rows)
@@ -298,16 +273,21 @@ def draw_doses(rows: Sequence[TidyRow], labels: Labels) -> Figure:
                 continue
             colour, style = PALETTE[number % len(PALETTE)], LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
             means, margins = average_within_seeds(series.values["score"])
-            progress = labels[encoder, task]
-            label = f"{encoder}, {task}{f' ({progress})' if progress else ''}"
+            label = name_study(encoder, task, labels)
             axis.errorbar(series.doses, means, margins, color=colour, ls=style, marker="o", markersize=3, label=label)
         axis.set(xlabel="dose", ylabel="score less the seed's mean")
-    handles = {
-        label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3) or 1)
+    add_legend(figure, axes, 3)
     figure.suptitle("Score against the dose, with 95% intervals over seeds", fontsize=8)
     return figure
+
+
+def add_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
+    """Add a legend of all panels' labels, each once, in at most so many columns."""
+    handles = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles[label] = handle
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), columns) or 1)
 
 
 def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
