@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -107,6 +106,15 @@ class WorkerProcess:
             return float(psutil.Process(self.process.pid).memory_info().rss)
         except psutil.Error:
             return 0.0
+
+    def print_until_end(self) -> None:
+        """Wait for the process to end, and print what its last run says."""
+        with contextlib.suppress(EOFError, OSError):  # the process has ended and closed its pipe
+            while True:
+                message = self.pipe.recv()
+                if isinstance(message, Ended):
+                    _print_lines(message)
+        self.process.join()
 
 
 class Pool:
@@ -233,33 +241,26 @@ class Pool:
 
     def _receive(self, timeout: float) -> None:
         """Read what the workers have sent, and notice those that have ended."""
-        for worker, message in self._read_messages(timeout):
-            if message is None:
-                self._note_end(worker)
-            elif isinstance(message, StorageError):
-                worker.job = None
-                raise message
-            elif worker.job:
-                _print_lines(message)
-                self.codes[worker.job.index] = message.code
-                if self.memory and message.peak:
-                    self.memory.add(worker.job.run.cfg, message.peak)
-                worker.job = None
-
-    def _read_messages(self, timeout: float | None) -> Iterator[tuple[WorkerProcess, Ended | StorageError | None]]:
-        """Yield what the workers have sent; None is the message of one that ended."""
         ready = wait([worker.pipe for worker in self.workers], timeout)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
-                yield worker, worker.pipe.recv()
+                message = worker.pipe.recv()
             except (EOFError, OSError):
-                worker.process.join()
-                worker.pipe.close()
-                self.workers.remove(worker)
-                yield worker, None
+                self._remove(worker)
+                continue
+            job, worker.job = cast(_Job, worker.job), None
+            if isinstance(message, StorageError):
+                raise message
+            _print_lines(message)
+            self.codes[job.index] = message.code
+            if self.memory and message.peak:
+                self.memory.add(job.run.cfg, message.peak)
 
-    def _note_end(self, worker: WorkerProcess) -> None:
-        """Note that a worker has ended; raise Interrupted if a signal stopped it, RuntimeError if an error did."""
+    def _remove(self, worker: WorkerProcess) -> None:
+        """Remove a worker that ended; raise Interrupted if a signal stopped it, RuntimeError if an error did."""
+        worker.process.join()
+        worker.pipe.close()
+        self.workers.remove(worker)
         job, code = worker.job, worker.process.exitcode or 0
         if job is None:
             return
@@ -290,17 +291,15 @@ class Pool:
         _print_line(f"{name}; {again}")
 
     def _stop(self) -> None:
-        """Let the running runs save, and wait for their processes. Ctrl-C ends the processes at once."""
+        """Ask the workers to save their runs and to end, and wait until they have. Ctrl-C kills them at once."""
         with handle_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGUSR2, signal.SIGHUP), obey_ctrl_c():
             try:
                 for worker in self.workers:
                     worker.process.terminate()
                 if busy := len(self._find_busy()):
                     _print_line(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
-                while self.workers:  # reading notices the workers that have ended
-                    for _, message in self._read_messages(None):
-                        if isinstance(message, Ended):
-                            _print_lines(message)
+                for worker in self.workers:
+                    worker.print_until_end()
             except KeyboardInterrupt:
                 for worker in self.workers:
                     worker.process.kill()
