@@ -15,7 +15,6 @@ from pathlib import Path
 
 import hydra
 from hydra._internal.utils import get_args_parser
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from isobench import __version__
@@ -24,9 +23,9 @@ from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.packages import conf_dir
-from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, check_typed_settings
+from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
-from isobench.config.schema import register_schema, to_config
+from isobench.config.schema import register_schema
 from isobench.papers.description import read_paper
 from isobench.papers.folders import find_papers, take_paper_flags
 
@@ -81,7 +80,7 @@ def run_hydra() -> None:
     """Hand the command line to Hydra, in an order and a form that Hydra accepts."""
     from isobench.sweep.grid import postpone_method_settings, rewrite_overrides  # late: a list or --help needs none
 
-    call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(run_job)
+    call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(_refuse_mode)
     arguments = sys.argv[1:]
     if set(COMPLETION_FLAGS) & set(arguments) and any(text.startswith("query=") for text in arguments):
         _complete(call_hydra)
@@ -97,7 +96,7 @@ def run_hydra() -> None:
         raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
     check_typed_settings(arguments)
     arguments = rewrite_overrides(arguments)
-    if any(text.startswith("calibration.") for text in arguments) and is_sweep(arguments):
+    if not any(flag in arguments for flag in SHOWING_FLAGS):
         arguments = postpone_method_settings(arguments)
     sys.argv[1:] = _move_flags_first(arguments)
     CommandParser("isobench", "", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
@@ -118,19 +117,6 @@ def _complete(call_hydra: Callable[[], object]) -> None:
         call_hydra()
 
 
-def is_sweep(arguments: list[str]) -> bool:
-    """Return True if a command line is a sweep's: by its flag, or because its experiment is one."""
-    if set(MULTIRUN_FLAGS) & set(arguments):
-        return True
-    has_experiment = any(text.startswith("+experiment=") for text in arguments)
-    if not has_experiment or set(SHOWING_FLAGS) & set(arguments):
-        return False
-    from isobench.sweep.planning import compose_sweep
-
-    with compose_sweep([text for text in arguments if not text.startswith("calibration.")]) as (_, base, _):
-        return bool(base.hydra.mode == RunMode.MULTIRUN)
-
-
 def _move_flags_first(arguments: list[str]) -> list[str]:
     """Put Hydra's flags, with their values, before the settings: argparse refuses settings on both sides of a flag.
 
@@ -148,17 +134,10 @@ def _move_flags_first(arguments: list[str]) -> list[str]:
     return flags + settings
 
 
-def run_job(config: DictConfig) -> None:
-    """Carry out a run that belongs to no sweep, as Hydra asks for it; its exit code ends the process."""
-    from isobench.sweep.sweeper import run_alone
-
-    try:
-        run_alone(to_config(config))
-    except Exception as error:  # printed here, since Hydra would print more than one line
-        if environment.is_debugging():
-            raise
-        print_error(error)
-        raise SystemExit(2) from None
+def _refuse_mode(_: DictConfig) -> None:
+    """Hydra calls this for ``hydra.mode=RUN`` alone; all else goes to isobench.sweep.sweeper."""
+    print_error(UserError("hydra.mode=RUN: leave it out, since one run is a sweep of one"))
+    raise SystemExit(2)
 
 
 if __name__ == "__main__":

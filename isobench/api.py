@@ -10,17 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas
-from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
-from isobench.common.packages import conf_dir
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import explain_config_error
-from isobench.config.schema import Config, Experiment, register_schema, to_config
-from isobench.data.own_task import complete_config
+from isobench.config.schema import Experiment, to_config
 from isobench.papers.folders import take_paper_flags
 from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
@@ -29,14 +26,7 @@ from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.plan import read_ended_runs, read_plans
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.sweep.planning import (
-    compose_sweep,
-    convert_to_overrides,
-    keep_global_hydra,
-    keep_plan,
-    make_plan,
-    plan_alone,
-)
+from isobench.sweep.planning import compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
 from isobench.training.execute import train_if_needed
 
 __all__ = ["load_epochs", "load_runs", "report_table", "run"]
@@ -59,14 +49,15 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
             is recorded then.
     """
     _check_overrides(overrides)
-    cfg = _compose_run(take_paper_flags(overrides))
-    if cfg.dry_run or cfg.analysis:
-        raise UserError("isobench.run carries out one run, no dry_run and no analysis: use the command line")
-    if cfg.experiment.grid:
-        raise UserError("isobench.run carries out one run, and a grid has several: use the command line")
-    plan = make_plan([plan_alone(cfg)], overrides, is_sweep=False)
-    with keep_plan(cfg.output_dir, plan):
-        ended, _ = train_if_needed(cfg, time.time())
+    try:
+        with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
+            first, *others = (planned.run for planned in plan_runs(*composed).values())
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(explain_config_error(error)) from error
+    if others or first.cfg.dry_run or first.cfg.analysis:
+        raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
+    with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
+        ended, _ = train_if_needed(first.cfg, time.time())
     if ended.record is None:
         raise UserError(f"another process is carrying out this run: {ended.folder.path}")
     return ended.record
@@ -78,16 +69,6 @@ def _check_overrides(overrides: Sequence[str]) -> None:
     if flags := set(overrides).intersection(MULTIRUN_FLAGS):
         raise UserError(f"isobench.run carries out one run, so leave out {min(flags)}, or call it for each run")
     check_typed_settings(overrides)
-
-
-def _compose_run(overrides: Sequence[str]) -> Config:
-    """Compose the config of one run, its task completed from the user's own files if it reads any."""
-    register_schema()
-    try:
-        with keep_global_hydra(), initialize_config_dir(conf_dir(), version_base="1.3"):
-            return complete_config(to_config(compose("config", convert_to_overrides(overrides))))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain_config_error(error)) from error
 
 
 def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:

@@ -39,7 +39,8 @@ class InProcessLauncher(Launcher):
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         """See `Launcher.launch`."""
-        return [execute_run(run.cfg, f"[{position}/{len(todo)}] ")[0] for position, run in enumerate(todo, 1)]
+        positions = [f"[{position}/{len(todo)}] " if len(runs) > 1 else "" for position in range(1, len(todo) + 1)]
+        return [execute_run(run.cfg, position)[0] for run, position in zip(todo, positions, strict=True)]
 
 
 class AutomaticLauncher(InProcessLauncher):

@@ -30,7 +30,7 @@ from isobench.config.command_line import (
 from isobench.config.schema import Config, register_schema
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
-from isobench.runs.identity import Identifier, identify
+from isobench.runs.identity import Identifier
 from isobench.runs.plan import Plan, locate_plan, write_plan
 from isobench.runs.run import Run
 from isobench.runs.validate import validate_config
@@ -134,13 +134,6 @@ def find_places(order: list[str], runs: list[Run]) -> dict[str, list[int]]:
     return places
 
 
-def plan_alone(cfg: Config) -> Run:
-    """Plan a run that belongs to no sweep."""
-    validate_config(cfg)
-    identity = identify(cfg)
-    return Run.of(cfg, identity.key, identity)
-
-
 @contextmanager
 def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
     """A context that starts the runs of a plan: it is written, and removed again if it is new and no run began."""
@@ -160,15 +153,11 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
                 remove_empty_output_folder(output_dir)
 
 
-def make_plan(runs: Sequence[Run], arguments: Sequence[str], is_sweep: bool) -> Plan:
+def make_plan(runs: Sequence[Run], arguments: Sequence[str]) -> Plan:
     """Make the plan of the runs that a command with these arguments has."""
     planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
-    return Plan(runs[0].cfg.experiment.name, [_format_command(arguments, is_sweep)], planned)
-
-
-def _format_command(arguments: Sequence[str], is_sweep: bool = True) -> str:
-    flags = [*["-m"] * is_sweep, *format_paper_flags()]
-    return shlex.join(["python", "-m", "isobench", *flags, *drop_launch_arguments(list(arguments))])
+    command = shlex.join(["python", "-m", "isobench", *format_paper_flags(), *drop_launch_arguments(list(arguments))])
+    return Plan(runs[0].cfg.experiment.name, [command], planned)
 
 
 def _holds_for_whole_sweep(name: str) -> bool:

@@ -23,7 +23,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
-from isobench.data.own_task import check_own_files, complete_config, print_own_data
+from isobench.data.own_task import check_own_files, print_own_data
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -32,14 +32,13 @@ from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_stat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
 from isobench.sweep.overview import format_forecast, print_memory_forecast, print_overview
-from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_alone, plan_runs
+from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_USER_ERROR,
     check_export_folder,
     choose_exit_code,
-    execute_run,
     print_missing_exports,
 )
 
@@ -122,7 +121,7 @@ class GridSweeper(Sweeper):
 
         ``running`` are those that another process was carrying out when the sweep began.
         """
-        output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:], is_sweep=True)
+        output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:])
         is_local = isinstance(self.run_launcher, InProcessLauncher)
         if not todo:
             with suppress(OSError):  # the folder may be one that can only be read
@@ -173,7 +172,8 @@ class GridSweeper(Sweeper):
                 run.folder.remove_leftovers(run.record)
         from isobench.report.output.terminal import print_table  # imports pandas, which a dry run needs not
 
-        has_page = self.base.report and not runs[0].cfg.analysis
+        is_alone = len(runs) == 1 and not runs[0].cfg.experiment.name
+        has_page = self.base.report and not runs[0].cfg.analysis and not is_alone
         report = _build_report(runs, with_pairs=has_page)
         if report is not None:
             print_table(report, runs)
@@ -183,45 +183,13 @@ class GridSweeper(Sweeper):
             runner.analyse_trained_runs(runs[0].cfg.experiment, runs)
         elif has_page and report is not None:
             _write_page(report, runs)
+        if is_alone:
+            print(f"This run: {runs[0].folder.path}")
         damaged = EXIT_USER_ERROR if any(run.trouble for run in runs) else EXIT_DONE
         unfinished = EXIT_BUSY if any(run.record is None for run in runs) else EXIT_DONE
         have_all_ended = all(run.record is not None for run in runs)
         if code := choose_exit_code(runs, damaged, unfinished, *([] if have_all_ended else codes)):
             raise SystemExit(code)
-
-
-def run_alone(cfg: Config) -> None:
-    """Carry out a run that belongs to no sweep; print its progress line, its table and its folder.
-
-    Raises:
-        SystemExit: the exit code is not 0.
-        UserError: the run can't be planned.
-    """
-    if cfg.analysis:
-        raise UserError("an analysis needs an experiment's grid: add hydra.mode=MULTIRUN to the experiment's YAML")
-    refuse_file("output_dir", cfg.output_dir)
-    cfg = complete_config(cfg)
-    run = plan_alone(cfg)
-    check_own_files([cfg])
-    if cfg.dry_run:
-        states = find_run_states([run])
-        _check_before_start([cfg], cfg.dry_run)
-        print_own_data([cfg])
-        print_overview("nothing is started", [run], states)
-        print_memory_forecast([cfg] if states[0].name in OPEN_STATES else [])
-        return
-    print_own_data([cfg])
-    with keep_plan(cfg.output_dir, make_plan([run], sys.argv[1:], is_sweep=False)):
-        code, ended = execute_run(cfg)
-    if ended is not None:
-        from isobench.report.output.terminal import print_table  # as above
-
-        report = _build_report([ended], with_pairs=False)
-        if report is not None:
-            print_table(report, [ended])
-        print(f"This run: {ended.folder.path}")
-    if code:
-        raise SystemExit(code)
 
 
 def _check_before_start(configs: list[Config], is_dry: bool) -> None:
@@ -242,7 +210,7 @@ def _add_tracking_groups(runs: list[Run]) -> None:
     """Give the runs a W&B group if they have none: a sweep without an experiment is one group."""
     group = f"sweep-{sha256_json(drop_launch_arguments(sys.argv[1:]))[:8]}"
     for run in runs:
-        if not run.cfg.tracking.group and not run.cfg.experiment.name:
+        if len(runs) > 1 and not run.cfg.tracking.group and not run.cfg.experiment.name:
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, group=group))
 
 
@@ -266,7 +234,7 @@ def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run
     phrases += [f"{counts['damaged']} with a damaged record"] if counts["damaged"] else []
     forecast = format_forecast(todo, Forecast(runs)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
-    return f"{len(runs)} runs: {', '.join(phrases)}, {len(todo)} to do{about}"
+    return f"{format_count(len(runs), 'run')}: {', '.join(phrases)}, {len(todo)} to do{about}"
 
 
 def _print_left_out(planned: list[PlannedRun]) -> None:

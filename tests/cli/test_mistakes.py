@@ -14,7 +14,7 @@ def check_one_line(result, message):
     code, out, err = result
     assert code == 2, err
     assert "Traceback" not in err + out
-    (line,) = [line for line in err.splitlines() if not line.startswith("1 runs:")]
+    (line,) = [line for line in err.splitlines() if not line.startswith("1 run:")]
     assert line.startswith("isobench: ")
     assert message in line
 
