@@ -21,7 +21,7 @@ from isobench.runs.grouping import (
     read_fingerprints,
     read_run_names,
     read_scale_differences,
-    read_value,
+    read_settings,
 )
 from isobench.runs.run import Run, find_failure
 
@@ -144,7 +144,7 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     records = [
         {**_read_names(run), **values, **read_outcome(run), **_read_origin(run)}
-        for run, values in zip(runs, _read_settings(runs, settings), strict=True)
+        for run, values in zip(runs, read_settings(runs, settings), strict=True)
     ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
@@ -165,24 +165,6 @@ def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence
     table[measures] = numbers.reshape(len(epochs), len(measures))
     names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS])]
     return run_table[names].merge(table, on="key")
-
-
-def _read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return each run's values of the named settings, a dash for one that it lacks.
-
-    Thousands of runs share a few sections of settings as the same objects, so each combination of them is read once.
-    """
-    sections = list(dict.fromkeys(name.partition(".")[0] for name in names))
-    values_by_sections: dict[tuple[int, ...], dict[str, Any]] = {}
-    values_by_run = []
-    for run in runs:
-        shared_objects = [getattr(run.cfg, section) for section in sections]
-        shared_objects += [*read_fingerprints(run), run.cfg.data]
-        ids = tuple(map(id, shared_objects))
-        if ids not in values_by_sections:
-            values_by_sections[ids] = {name: read_value(run, name) for name in names}
-        values_by_run.append(values_by_sections[ids])
-    return values_by_run
 
 
 def _read_names(run: Run) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Two more settings, ``task.data`` and ``encoder.weights``, hold where data and we
 their fingerprints. So runs on other data or weights are never taken for seeds of one configuration.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
 from typing import Any
 
@@ -96,9 +96,8 @@ def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
 def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Run]] = {}
-    for run in runs:
-        key = (*read_run_names(run.cfg), *list_setting_values(run, varying))
-        groups.setdefault(key, []).append(run)
+    for run, values in zip(runs, read_settings(runs, varying), strict=True):
+        groups.setdefault((*read_run_names(run.cfg), *map(str, values.values())), []).append(run)
     return list(groups.values())
 
 
@@ -117,14 +116,30 @@ def read_fingerprints(run: Run) -> tuple[dict[str, str], dict[str, str]]:
     return identity.data, identity.encoder
 
 
+def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return each run's values of the named settings, a dash for one that it lacks.
+
+    Thousands of runs share a few sections of settings as the same objects, so each combination of them is read once.
+    """
+    sections = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    values_by_sections: dict[tuple[int, ...], dict[str, Any]] = {}
+    values_by_run = []
+    for run in runs:
+        shared_objects = [getattr(run.cfg, section) for section in sections]
+        shared_objects += [*read_fingerprints(run), run.cfg.data]
+        ids = tuple(map(id, shared_objects))
+        if ids not in values_by_sections:
+            values_by_sections[ids] = {
+                name: _read_source(run, name) if name in SOURCE_SETTINGS else read_setting(run.cfg, name)
+                for name in names
+            }
+        values_by_run.append(values_by_sections[ids])
+    return values_by_run
+
+
 def list_setting_values(run: Run, names: Sequence[str]) -> list[str]:
     """List a run's values of the named settings, with a dash where its method has no such setting."""
-    return [str(read_value(run, name)) for name in names]
-
-
-def read_value(run: Run, name: str) -> Any:
-    """Read a run's value of a setting, or of its sources; a dash if it has none."""
-    return _read_source(run, name) if name in SOURCE_SETTINGS else read_setting(run.cfg, name)
+    return [str(value) for values in read_settings([run], names) for value in values.values()]
 
 
 def _read_source(run: Run, name: str) -> str:
@@ -150,20 +165,18 @@ def label_runs(runs: Sequence[Run], keep_labels: bool = False) -> None:
 
     With ``keep_labels`` a run keeps the label that it has (the user's), or if nothing tells it from the others.
     """
+    seeds = read_settings(runs, MORE_SETTINGS)
     names = find_varying_settings(list(runs))
-    names += [name for name in MORE_SETTINGS if len({str(read_setting(run.cfg, name)) for run in runs}) > 1]
-    for run in runs:
-        before, label = run.cfg.tracking.label, _format_settings(run, names) or None
+    names += [name for name in MORE_SETTINGS if len({str(values[name]) for values in seeds}) > 1]
+    short_names = shorten_setting_names(names)
+    for run, values in zip(runs, read_settings(runs, names), strict=True):
+        held = {short_names[name]: value for name, value in values.items() if value != "-"}
+        before = run.cfg.tracking.label
+        label = " ".join(f"{name}={format_value(value)}" for name, value in held.items()) or None
         if label and "${" in label:  # a stored config refers to nothing
             label = None
         if label != before and not (keep_labels and (before or not label)):
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, label=label))
-
-
-def _format_settings(run: Run, names: Sequence[str]) -> str:
-    """Write a run's values of the named settings, such as ``beta=0.25 lr=1e-05``, but for those its method lacks."""
-    values = {short: read_value(run, name) for name, short in shorten_setting_names(names).items()}
-    return " ".join(f"{short}={format_value(value)}" for short, value in values.items() if value != "-")
 
 
 def format_value(value: Any) -> str:

@@ -221,6 +221,7 @@ class Beat(Where):
 
 
 OLDEST_FORMAT = 2  # that is read; like format 3, but without a checksum
+METRIC_TYPES = (bool, int, float, type(None))
 CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text begins
 
 
@@ -330,20 +331,18 @@ def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
 
     The first split gives ``score``, and ``selection`` unless there is a held-out share.
     """
+    scores = {}
     for split in splits:
         metrics = epoch.metrics(split)
         if primary not in metrics or not isinstance(metrics.get("constant_predictor"), bool):
             raise ValueError(f"epoch {epoch.epoch} lacks its metrics on {split}")
-        if not all(isinstance(value, bool | int | float | None) for value in metrics.values()):
+        if not all(isinstance(value, METRIC_TYPES) for value in metrics.values()):
             raise ValueError(f"a metric of epoch {epoch.epoch} on {split} is not a number")
+        scores[split] = float(metrics[primary] or 0)
     deciding = HELD_OUT if HELD_OUT in splits else splits[0]
     for name, value, split in (("score", epoch.score, splits[0]), ("selection", epoch.selection, deciding)):
-        if value != _read_score(epoch.metrics(split), primary):
+        if value != scores[split]:
             raise ValueError(f"the {name} of epoch {epoch.epoch} is not its {primary} on {split}")
-
-
-def _read_score(metrics: dict[str, Any], primary: str) -> float:
-    return 0.0 if metrics[primary] is None else float(metrics[primary])
 
 
 if __name__ == "__main__":
