@@ -175,7 +175,8 @@ class GridSweeper(Sweeper):
         is_alone = len(runs) == 1 and not runs[0].cfg.experiment.name
         has_page = self.base.report and not runs[0].cfg.analysis and not is_alone
         report = _build_report(runs, with_pairs=has_page)
-        if report is not None:
+        has_started = len(runs) > 1 or runs[0].folder.path.exists()  # else the reason is printed already
+        if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
         print_missing_exports(runs)
@@ -183,7 +184,7 @@ class GridSweeper(Sweeper):
             runner.analyse_trained_runs(runs[0].cfg.experiment, runs)
         elif has_page and report is not None:
             _write_page(report, runs)
-        if is_alone:
+        if is_alone and has_started:
             print(f"This run: {runs[0].folder.path}")
         damaged = EXIT_USER_ERROR if any(run.trouble for run in runs) else EXIT_DONE
         unfinished = EXIT_BUSY if any(run.record is None for run in runs) else EXIT_DONE
