@@ -17,11 +17,12 @@ ISOBN = ("isobn_paper", "isobn_released")
 BOTH = "isobn_paper and isobn_released (it is not known which gave the printed numbers)"
 VERSIONS = f"{SEEDS} calibration=none,{','.join(ISOBN)}"
 TABLE1 = partial(build_printed_report, "isobn", ["table1"], seeds=5)
+PRINTED_FALLS = {"bert-base-cased": 0.123, "roberta-large": 0.425}  # of EV_3; other encoders: as BERT's
 FIGURE = "it is shown in a figure, without numbers"
 
 
 def isobn_lowers_ev(rows: Rows) -> Outcome:
-    """Check that IsoBN lowers the mean of EV_3 over tasks more than twice as much as batch normalisation does."""
+    """Check that IsoBN lowers the mean of EV_3 over tasks by half of the printed fall or more, and below BN's."""
     third = {(r["encoder"], r["task"], r["method"]): r["ev"] for r in rows if r["k"] == 3}
     cases, numbers = [], []
     for encoder in dict.fromkeys(key[0] for key in third):
@@ -30,7 +31,7 @@ def isobn_lowers_ev(rows: Rows) -> Outcome:
             statistics.fmean(third.get((encoder, task, name), math.nan) for task in tasks)
             for name in ("none", "batch_norm", "isobn_paper")
         )
-        cases.append(plain > bn and plain - isobn > 2 * (plain - bn))
+        cases.append(isobn < bn and plain - isobn >= PRINTED_FALLS.get(encoder, PRINTED_FALLS["bert-base-cased"]) / 2)
         numbers.append(f"{encoder} {plain:.3f}, {bn:.3f}, {isobn:.3f}")
     return judge_cases(cases, f"mean EV_3 plain, by batch normalisation, by IsoBN: {'; '.join(numbers)}")
 
@@ -59,17 +60,35 @@ def classifier_moves_little(rows: Rows) -> Outcome:
     return judge_cases([all(row["l2"] < 0.1 for row in rows)], numbers)
 
 
-def compare_top_component(rows: Rows, with_optimal: bool) -> Outcome:
-    """Check each epoch's share of the first component: above 90%, or above the optimal classifier's."""
-    epochs = [row for row in rows if row["epoch"] > 0 and row.get("optimal_top1") is not None]
-    if not epochs:  # a regression has no optimal classifier
+def top_component_dominates(rows: Rows) -> Outcome:
+    """Check that the first component has over 90% of the logits' variance at each epoch, in the mean over runs."""
+    shares = average_by_epoch(rows, "fine_tuned_top1")
+    numbers = ", ".join(f"{epoch}: {share:.0%}" for epoch, share in shares.items())
+    return judge_cases([min(shares.values()) > 0.9], f"its mean share by epoch: {numbers}")
+
+
+def top_components_are_exaggerated(rows: Rows) -> Outcome:
+    """Check that at each epoch the top components have more of the variance than in the optimal classifier.
+
+    In the mean over runs of tasks with classes, for each number of top components; a regression has no optimum.
+    """
+    found = [row for row in rows if row.get("optimal_top1") is not None]
+    if not found:
         return Outcome(NOT_RUN, "no task with classes")
-    shares = [(row["fine_tuned_top1"], row["optimal_top1"] if with_optimal else 0.9) for row in epochs]
-    least = min(ours for ours, _ in shares)
-    numbers = f"above {'the optimal one' if with_optimal else '90%'} in {sum(a > b for a, b in shares)} of "
-    return judge_cases(
-        [all(a > b for a, b in shares)], f"{numbers}{format_count(len(shares), 'epoch')}; smallest share {least:.0%}"
-    )
+    cases, numbers = [], []
+    for name in (key.removeprefix("optimal_") for key in found[0] if key.startswith("optimal_")):
+        ours, best = (average_by_epoch(found, f"{kind}_{name}") for kind in ("fine_tuned", "optimal"))
+        cases += [ours[epoch] > best[epoch] for epoch in ours]
+        numbers.append(f"{name} {min(ours[e] - best[e] for e in ours):+.0%}")
+    return judge_cases(cases, f"smallest difference of an epoch: {', '.join(numbers)}")
+
+
+def average_by_epoch(rows: Rows, column: str) -> dict[int, float]:
+    """Average a column over the runs of each epoch."""
+    epochs: dict[int, list[float]] = {}
+    for row in rows:
+        epochs.setdefault(row["epoch"], []).append(row[column])
+    return {epoch: statistics.fmean(values) for epoch, values in epochs.items()}
 
 
 def spreads_are_wide(rows: Rows) -> Outcome:
@@ -81,27 +100,30 @@ def spreads_are_wide(rows: Rows) -> Outcome:
 CLAIMS = [
     Claim(
         "Using IsoBN improves the evaluation metrics on all datasets.", "Experimental Results, Table 1",
-        f"{BOTH}: mean gain beyond chance, and every task's mean above plain fine-tuning's",
-        "glue_isobn", improves(*ISOBN, everywhere=True), TABLE1, settings=VERSIONS,
+        f"{BOTH}: mean gain beyond chance, every task's median above plain fine-tuning's; where IsoBN was selected "
+        "from more configurations (18 against 6 in the paper, which print does not show), equal budgets decide",
+        "glue_isobn", improves(*ISOBN, share=1, statistic=statistics.median), TABLE1, settings=VERSIONS,
     ),
     Claim(
         "about 1.0 absolute increment on the average of seven NLU tasks", "Abstract, Table 1",
-        "the interval of each version's mean gain has 1.0 points and not 0",
-        "glue_isobn", gains(1.0, *ISOBN), TABLE1, settings=VERSIONS,
+        "the interval of each version's mean gain overlaps the printed .8 to 1.0 points, is above 0, and at most "
+        "a point wide (our choice); equal budgets as above",
+        "glue_isobn", gains(0.8, 1.0, *ISOBN), TABLE1, settings=VERSIONS,
     ),
     Claim(
         "Using IsoBN improves the evaluation metrics on all datasets.", "Experimental Results, Table 1",
-        "isobn_paper, with DistilBERT and 1,000 examples: mean gain beyond chance, every task's mean above plain's",
-        "glue_few_sample", improves("isobn_paper", everywhere=True), TABLE1,
+        "isobn_paper, with DistilBERT and 1,000 examples: mean gain beyond chance, every task's median above plain's",
+        "glue_few_sample", improves("isobn_paper", share=1, statistic=statistics.median), TABLE1,
     ),
     Claim(
         "Our proposed IsoBN greatly reduces the EVk value", "Experiments of EVk Metric, Table 2",
-        "averaged over tasks, EV_3 falls by more than twice as much as by batch normalisation",
+        "averaged over tasks, EV_3 ends below batch normalisation's and falls by half of the printed fall or more "
+        "(our choice; .425 for RoBERTa-large, .123 for BERT and, here, any other encoder)",
         "isobn_ev", isobn_lowers_ev, list_printed_ev, rows_file="explained_variance",
     ),
     Claim(
         "the cosine similarity between W_init and W is extremely close to 1", "Why Isotropic, Figure 2",
-        "cosine above .99 at every epoch",
+        "cosine above .99 at every epoch (our choice; the text has .9997 for CoLA with RoBERTa)",
         "isobn_drift", classifier_stays_at_init, lambda: [{"cosine": 0.9997}], rows_file="drift",
     ),
     Claim(
@@ -110,13 +132,15 @@ CLAIMS = [
     ),
     Claim(
         "The first principal component accounts for over 90% variance of logits throughout the training",
-        "Why Isotropic, Figure 3", "over 90% at every epoch",
-        "isobn_drift", partial(compare_top_component, with_optimal=False), FIGURE, rows_file="drift",
+        "Why Isotropic, Figure 3", "over 90% at every epoch, in the mean over runs",
+        "isobn_drift", top_component_dominates, FIGURE, rows_file="drift",
     ),
     Claim(
         "the top principal components are constantly exaggerated by the fine-tuned weights",
-        "Why Isotropic, Figure 3", "at every epoch, the first one's share is above that in the optimal classifier",
-        "isobn_drift", partial(compare_top_component, with_optimal=True), FIGURE, rows_file="drift",
+        "Why Isotropic, Figure 3",
+        "in the mean over runs, at every epoch, the top 1, 5 and 30 have more of the variance than in the optimal "
+        "classifier",
+        "isobn_drift", top_components_are_exaggerated, FIGURE, rows_file="drift",
     ),
     Claim(
         "The standard deviations of the embeddings vary in a very wide range of values",
@@ -131,7 +155,8 @@ CLAIMS = [
     ),
     Claim(
         "a modified version of IsoBN achieves better performance", "Isotropic Batch Normalization",
-        "isobn_paper (Eqs. 6 to 8) beats isobn_original (Eqs. 3 to 5) by more than chance",
+        "isobn_paper (Eqs. 6 to 8, with the root that the text implies) beats isobn_original (Eqs. 3 to 5) by more "
+        "than chance",
         "glue_isobn", is_better_than("isobn_paper", "isobn_original"), "the text has no numbers",
         settings=f"{SEEDS} calibration=isobn_paper,isobn_original",
     ),

@@ -9,9 +9,10 @@ UNBALANCED_TASKS = ("cola", "mrpc")
 
 CLAIMS = [
     Claim(
-        "Subtracting the mean from [CLS] embedding hurts fine-tuning performance on datasets with unbalanced class",
+        "Subtracting the mean from [CLS] embedding hurts fine-tuning performance on datasets with unbalanced "
+        "class labels",
         "Section 3.3",
-        "on CoLA and MRPC, IsoBN beats IsoBN of centred embeddings by more than chance",
+        "on CoLA and MRPC, isobn_paper, the modified form, beats itself on centred embeddings by more than chance",
         "glue_isobn",
         is_better_than("isobn_paper", "center+isobn_paper", UNBALANCED_TASKS),
         "the text has no numbers",

@@ -7,9 +7,9 @@ CLAIMS = [
     Claim(
         "decreasing isotropy in contextualized embeddings improves performance on most tasks and models",
         "Abstract",
-        "istar_less is better than plain fine-tuning by more than chance, in the mean over tasks",
+        "istar_less is above plain fine-tuning in most tasks and encoders, and by more than chance in the mean",
         "glue_istar",
-        improves("istar_less"),
+        improves("istar_less", share=0.51),
         "only the abstract is at hand",
     ),
 ]

@@ -8,9 +8,12 @@ import numpy as np
 
 from isobench.papers.published import load_tables
 from isobench.report.checks import judge_cases
-from isobench.report.claims import NOT_RUN, Claim, Outcome, Rows
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
 
-BERT_CASED = ("bert-base-cased", "bert-large-cased")  # which the text excepts where centring is to help
+# The text excepts the most isotropic models, where centring is to help: those whose I(W) is .52 or more as it is, by
+# Table 1, and of our own encoders by the analysis common_isotropy (.91 and .56).
+BERT_CASED = ("bert-base-cased", "bert-large-cased")
+MOST_ISOTROPIC = (*BERT_CASED, "minilm", "mpnet")
 FIRST_ID = 2000  # the first range of token ids that Section 4.2 prints a cosine of: frequent tokens
 LEAST_RISE = 0.18  # half of the printed rise of the cosine, from .27 to .63; our choice
 # The last bin but one, and what the text prints: ids 2000-3000 and 28500-29500. The last bin may have rare tokens
@@ -22,19 +25,17 @@ PRINTED_BINS = [
 
 
 def centring_restores_isotropy(rows: Rows) -> Outcome:
-    """Check that centring raises I(W) above .85, but for RoBERTa-large, and removing components raises it further."""
-    numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}, {r['i1_removed']:.3f}" for r in rows]
+    """Check that centring raises I(W), and above .85 but for RoBERTa-large."""
+    numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}" for r in rows]
     cases = (
-        r["i1_raw"] < r["i1_centred"] < r["i1_removed"]
-        and (r["i1_centred"] > 0.85 or r["encoder"] == "roberta-large")
-        for r in rows
+        r["i1_centred"] > (r["i1_raw"] if r["encoder"] == "roberta-large" else max(0.85, r["i1_raw"])) for r in rows
     )
-    return judge_cases(cases, f"I(W) raw, centred, without top components: {'; '.join(numbers)}")
+    return judge_cases(cases, f"I(W) raw, centred: {'; '.join(numbers)}")
 
 
 def list_printed_isotropy() -> Rows:
     """List Table 1 as the analysis's rows."""
-    names = {"I(W)": "i1_raw", "I(Wc)": "i1_centred", "I(Wr)": "i1_removed"}
+    names = {"I(W)": "i1_raw", "I(Wc)": "i1_centred"}
     cells = load_tables("too_much_in_common")["table1"].cells
     return [
         {"encoder": encoder, **{column: lines["embeddings"][name][0] for name, column in names.items()}}
@@ -87,6 +88,15 @@ def scaling_gains_on_average(scores: Scores) -> list[Case]:
         gain = float(np.mean([of_names["centered_scaled"] - of_names["centered"] for of_names in found]))
         cases.append((similarity, gain > 0, f"{gain:+.2f}"))
     return cases
+
+
+def most_cases_gain(rows: Rows) -> Outcome:
+    """Check that three quarters of encoders, similarities and methods are above raw vectors; it fails below half."""
+    raw = {(row["encoder"], row["similarity"]): row["pearson"] for row in rows if row["method"] == "raw"}
+    cases = [row["pearson"] > raw[row["encoder"], row["similarity"]] for row in rows if row["method"] != "raw"]
+    share = sum(cases) / len(cases)
+    word = HOLDS if share >= 0.75 else FAILS if share < 0.5 else UNDECIDED
+    return Outcome(word, f"{sum(cases)} of {len(cases)} cases gain")
 
 
 def inner_product_gains_more(scores: Scores) -> list[Case]:
@@ -144,15 +154,14 @@ WORDSIM: dict[str, Any] = {"printed": list_printed_similarities, "rows_file": "a
 CLAIMS = [
     Claim(
         "merely removing the mean vector is enough for most models to reach nearly perfect isotropy",
-        "Section 5.3, Table 1", "I(W) rises above .85 (our choice), but for RoBERTa-large, which the text excepts; "
-        "removing components raises it further",
+        "Section 5.3, Table 1", "I(W) rises above .85 (our choice); that of RoBERTa-large, the exception, rises",
         "common_isotropy", centring_restores_isotropy, list_printed_isotropy, rows_file="isotropy",
     ),
     Claim(
-        "removing the mean vector ... consistently improves the performance across all models",
-        "Section 5.3, Table 2", "centring helps each model but BERT-cased ones, which the text excepts",
+        "consistently improves the performance across all models, except for the most isotropic BERT-cased models",
+        "Section 5.3, Table 2", "centring helps each model whose I(W) is below BERT-cased's, .52",
         "common_wordsim",
-        compare_methods(list_gains("centered", excepted=list(product(BERT_CASED, SIMILARITIES)))), **WORDSIM,
+        compare_methods(list_gains("centered", excepted=list(product(MOST_ISOTROPIC, SIMILARITIES)))), **WORDSIM,
     ),
     Claim(
         '"scaled-centering" is more effective than simple mean subtraction', "Section 5.3, Table 2",
@@ -166,8 +175,8 @@ CLAIMS = [
     ),
     Claim(
         "In general, increased isotropy results in increased performance.", "Table 2's caption",
-        "post-processing, the most isotropic, helps in every case", "common_wordsim",
-        compare_methods(list_gains("post_process")), **WORDSIM,
+        "centring, scaled centring and post-processing help in 3/4 of all cases (our choice; 23 of 27 in print)",
+        "common_wordsim", most_cases_gain, **WORDSIM,
     ),
     Claim(
         "Performance gains are more pronounced when inner-product is used", "Section 5.3, Table 2",

@@ -6,6 +6,7 @@ checks. `judge_cases` helps a paper's checks of analyses.
 """
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,9 +32,12 @@ from isobench.statistics.resampling import mean_difference_interval, stratified_
 from isobench.statistics.seeds import ALPHA, Arms, Estimate
 
 Check = Callable[[Report], Outcome]
+Statistic = Callable[[list[float]], float]
 RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
 MAX_CORRELATION = 0.99  # of a group of runs, when it is pooled: Fisher's z of 1 is infinite
-HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}  # of the output matrix, as its paper computed it
+# Of the output matrix, as we infer that the paper which prints them computed them.
+HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}
+WIDEST = 1.0  # points; a wider interval of a gain does not support a gain of a given size
 TOLERANCE = 1.25  # our choice: our factor of time agrees with a printed one if it is at most a quarter off
 # Columns of ``runs`` that two runs share if their scores may be compared, and if their times may be.
 COMPARED = ["encoder", "task", "scale", *PROTOCOL_SETTINGS, *SOURCE_SETTINGS]
@@ -63,11 +67,13 @@ def judge_among(check: Check, *methods: str) -> Check:
     return check_among
 
 
-def improves(*methods: str, everywhere: bool = False) -> Check:
+def improves(
+    *methods: str, share: float = 0.0, statistic: Callable[[list[float]], float] = statistics.fmean
+) -> Check:
     """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
 
-    The claim holds if more than half of the methods are better by more than chance, and none worse. ``everywhere``:
-    also, each of them must have a mean above plain fine-tuning's in every column.
+    The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
+    they must also be above plain fine-tuning by ``statistic`` in at least this share of the cells.
     """
 
     def check(report: Report) -> Outcome:
@@ -77,39 +83,47 @@ def improves(*methods: str, everywhere: bool = False) -> Check:
         if counts[NOT_RUN]:
             return Outcome(NOT_RUN, numbers)
         cells = report.cells[report.cells["method"].isin(methods) & report.cells["compared"]]
-        below = cells[cells["difference"] <= 0]
-        if everywhere:
-            numbers += f"; above plain fine-tuning in {len(cells) - len(below)} of {len(cells)} cells"
+        above = sum(
+            statistic(ours) > statistic(base) for ours, base in zip(cells["values"], cells["base"], strict=True)
+        )
+        if share:
+            numbers += f"; above plain fine-tuning in {above} of {len(cells)} cells"
         if counts[HOLDS] > len(methods) / 2 and not counts[FAILS]:
-            return Outcome(UNDECIDED if everywhere and len(below) else HOLDS, numbers)
+            return Outcome(HOLDS if above >= share * len(cells) else UNDECIDED, numbers)
         return Outcome(FAILS if counts[FAILS] > len(methods) / 2 else UNDECIDED, numbers)
 
     return check
 
 
-def gains(points: float, *methods: str) -> Check:
-    """Make the check that each method gains about so many points over plain fine-tuning, averaged as in `improves`.
+def gains(low: float, high: float, *methods: str) -> Check:
+    """Make the check that each method gains ``low`` to ``high`` points over plain fine-tuning, averaged over tasks.
 
-    It does if the gain's 95% interval has the number and not 0. The claim fails if no interval has the number.
+    Each gain's 95% interval must overlap this range, be no wider than ``WIDEST``, and be above 0. The claim fails if
+    no interval overlaps it. It is undecided if a method was selected from more configurations than plain fine-tuning.
     """
 
     def check(report: Report) -> Outcome:
         cells = list_score_cells(report.cells)
-        estimates = {}
+        estimates, is_favoured = {}, False
         for method in methods:
             groups = [of_group.itertuples() for _, of_group in cells[cells["method"] == method].groupby("group")]
             arms = [pair for of_group in groups for pair in list_arms(of_group).values()]
             if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
                 return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning")
             estimates[method] = mean_difference_interval(arms)
+            pairs = _pair_runs(report.runs, method, BASE_METHOD)
+            is_favoured |= any(ours["candidates"].iloc[0] > theirs["candidates"].iloc[0] for ours, theirs in pairs)
         numbers = "; ".join(
             f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
             for method, x in estimates.items()
         )
-        within = [x.low <= points <= x.high for x in estimates.values()]
-        if not any(within):
+        overlaps = [x.low <= high and low <= x.high for x in estimates.values()]
+        if not any(overlaps):
             return Outcome(FAILS, numbers)
-        return Outcome(HOLDS if all(within) and all(x.low > 0 for x in estimates.values()) else UNDECIDED, numbers)
+        is_clear = all(x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
+        if is_favoured:
+            return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
+        return Outcome(HOLDS if all(overlaps) and is_clear else UNDECIDED, numbers)
 
     return check
 
@@ -279,21 +293,24 @@ def loses_more(points: Mapping[str, float], *methods: str) -> Check:
 
 
 def raises_isotropy(*methods: str) -> Check:
-    """Make the check that a method's head has more I1 and less I2 than plain fine-tuning's, averaged over tasks."""
+    """Make the check that a method's head has more I1 than plain fine-tuning's, and half of its I2 or less.
+
+    Both are averaged over tasks, for each encoder.
+    """
 
     def check(report: Report) -> Outcome:
         ended = report.runs[report.runs["status"] == "finished"]
         cases, numbers = [], []
         for method in methods:
-            pairs: dict[str, list[np.ndarray]] = {}
+            pairs: dict[str, list[list[list[float]]]] = {}  # encoder -> task -> I1 and I2, of both methods
             for pair in _pair_runs(ended, method, BASE_METHOD):
-                ours_and_theirs = ([read_numbers(runs, m).mean() for m in HEAD_ISOTROPY.values()] for runs in pair)
-                pairs.setdefault(pair[0]["encoder"].iloc[0], []).append(-np.diff(list(ours_and_theirs), axis=0)[0])
-            for encoder, changes in pairs.items():
-                i1, i2 = np.mean(changes, axis=0)
-                cases.append(bool(i1 > 0 > i2))
-                numbers.append(f"{method} ({encoder}) I1 {i1:+.3f}, I2 {i2:+.3f}")
-        return judge_cases(cases, f"change of the head's isotropy: {'; '.join(numbers)}")
+                means = [[float(read_numbers(runs, m).mean()) for m in HEAD_ISOTROPY.values()] for runs in pair]
+                pairs.setdefault(pair[0]["encoder"].iloc[0], []).append(means)
+            for encoder, tasks in pairs.items():
+                (i1, i2), (plain_i1, plain_i2) = np.mean(tasks, axis=0)
+                cases.append(bool(i1 > plain_i1 and i2 <= plain_i2 / 2))
+                numbers.append(f"{method} ({encoder}) I1 {plain_i1:.3f} to {i1:.3f}, I2 {plain_i2:.3f} to {i2:.3f}")
+        return judge_cases(cases, f"the head's isotropy: {'; '.join(numbers)}")
 
     return check
 

@@ -54,6 +54,7 @@ class Claim:
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
         settings: what the experiment's command needs besides, so that its runs can decide the claim.
+        unstated: what the paper does not state and the outcome depends on; no run has the paper's setting then.
         paper: the paper's name; `load_claims` fills it in.
     """
 
@@ -65,6 +66,7 @@ class Claim:
     printed: Callable[[], Any] | str
     rows_file: str = ""
     settings: str = ""
+    unstated: str = ""
     paper: str = ""
 
     @property
@@ -148,12 +150,12 @@ def judge_claim(
             outcome = _check(claim, report)
             if outcome.word == NOT_RUN:
                 outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
-            return _say_where(outcome, report.scale), "; ".join(report.scale)
+            return _say_where(claim, outcome, report, report.scale)
         found = read_analysis(claim.experiment, claim.rows_file)
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         rows, differences = found
-        return _say_where(_check(claim, rows), differences), "; ".join(differences)
+        return _say_where(claim, _check(claim, rows), rows, differences)
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
@@ -173,9 +175,27 @@ def judge_print(claim: Claim) -> Outcome:
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {type(error).__name__}: {extract_first_line(error)}")
 
 
-def _say_where(outcome: Outcome, differences: Sequence[str]) -> Outcome:
-    """Choose the words for our setting if it differs from the paper's."""
-    return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)) if differences else outcome
+def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[str]) -> tuple[Outcome, str]:
+    """Choose the words for our setting if it differs from the paper's; return them and how it differs.
+
+    In the paper's setting, data that lack a part of what the paper prints decide nothing.
+    """
+    differences = [*differences, *([claim.unstated] if claim.unstated else [])]
+    if differences:
+        return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)), "; ".join(differences)
+    if outcome.word in (HOLDS, FAILS) and not isinstance(claim.printed, str):
+        have = _list_parts(data)
+        if missing := [", ".join(part) for part in _list_parts(claim.printed()) if part not in have]:
+            outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
+    return outcome, ""
+
+
+def _list_parts(data: Any) -> list[tuple[str, ...]]:
+    """List the encoders and tasks of a report's finished runs, or the encoders of an analysis's rows."""
+    if isinstance(data, list):
+        return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
+    runs = data.runs[data.runs["status"] == "finished"]
+    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], strict=True)))
 
 
 def _find_misspelling(claim: Claim) -> Outcome | None:

@@ -27,11 +27,11 @@ SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *S
 }  # fmt: skip
 
 
-def build_printed_report(paper: str, tables: Sequence[str], seeds: int) -> Report:
+def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders: Sequence[str] = ()) -> Report:
     """Build a report of ``seeds`` runs for each row and task, whose numbers have the printed means and deviations.
 
-    Scores and isotropies of a cell are uncorrelated over its seeds. A score that is printed as NaN or as 0 is one of
-    a run that predicts one class.
+    A printed median counts as the mean. Scores and isotropies of a cell are uncorrelated over its seeds. A score that
+    is printed as NaN or as 0 is one of a run that predicts one class. Without ``encoders`` all are taken.
     """
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
@@ -44,7 +44,7 @@ def build_printed_report(paper: str, tables: Sequence[str], seeds: int) -> Repor
             metrics.setdefault(column.task, [])
             metrics[column.task] += [_name_metric(column)] if column.metric else []
         for encoder, rows in content.cells.items():
-            for method, row in content.methods.items():
+            for method, row in content.methods.items() if encoder in encoders or not encoders else ():
                 for title, numbers in rows.get(row, {}).items():
                     column = content.columns[title]
                     values = sample_cell(dict(zip(content.form, numbers, strict=True)), seeds, bool(column.metric))
