@@ -6,7 +6,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Python keeps the compiled tests: without them, each process takes 7 seconds longer to collect.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 # uv reads no configuration of pip's: tell it where pip finds packages.
 pip_setting = $(shell $(PYTHON) -m pip config get $(1) 2>/dev/null)

@@ -45,8 +45,9 @@ def run_python(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_import_linters_contracts_hold():
-    """pyproject.toml states them; the other checkers run in ``make lint`` and ``make types``."""
+    """pyproject.toml states them; `make lint` checks them before the fast tests."""
     checker = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([checker], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -169,6 +169,7 @@ def test_a_run_continues_after_an_interruption_to_the_same_bits(cli, small, tiny
     check_accumulation(cli, [*small, "calibration=spectrum_polynomial", ON], tiny, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_small_run_trains_and_reports_its_classifier(small):
     record = isobench.run([*small, "calibration=spectrum_exponential", ON])
     assert record.status == "finished", record.failure

@@ -185,6 +185,7 @@ vigour: 0.5
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -204,6 +205,7 @@ hydra: {mode: MULTIRUN}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

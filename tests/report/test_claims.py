@@ -37,6 +37,7 @@ from isobench.sweep.find_runs import find_runs
 CLAIMS = load_claims()
 
 
+@pytest.mark.slow
 def test_every_check_accepts_the_numbers_that_its_paper_prints(command):
     from isobench.cli import report
 

@@ -161,6 +161,7 @@ class Planted(Calibration):
         return h
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "act"),
     [

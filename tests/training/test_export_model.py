@@ -180,7 +180,7 @@ def test_predictions_of_a_test_split_whose_labels_are_known_hidden_or_none(cli, 
     assert "test" not in record["best"]
 
 
-@pytest.mark.parametrize("more", [[], ["dry_run=true"], ["-m"]])
+@pytest.mark.parametrize("more", [[], ["dry_run=true"], pytest.param(["-m"], marks=pytest.mark.slow)])
 def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small, tmp_path, more):
     (tmp_path / "file").write_text("")
     for export, message in (
