@@ -36,16 +36,6 @@ def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
     assert terminal.output.endswith(b"\r")  # the closed bar is blanked
 
 
-def test_speed_leaves_out_what_was_done_before():
-    with PseudoTerminal(24, 80) as terminal:
-        bar = ProgressBar("", total=10_000, start=9_000)
-        time.sleep(0.2)
-        bar.update(10)
-        bar.close()
-    speed = float(terminal.lines[-1].rpartition("it/s")[0].split()[-1])
-    assert 10 < speed <= 50
-
-
 def test_messages_stand_in_lines_of_their_own():
     with PseudoTerminal(24, 80) as terminal, print_above_bars():
         bar = ProgressBar("letters", total=100)

@@ -55,18 +55,6 @@ def test_not_parquet(tmp_path):
         sources.read_examples(task, data, "train")
 
 
-def test_missing_folders_say_what_is_there(tmp_path):
-    task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
-    with pytest.raises(UserError, match=r"validation.parquet does not exist; the folder has: train"):
-        sources.fingerprint_data(task, data)
-    task.subset = "sst"
-    with pytest.raises(UserError, match="did you mean sst2"):
-        sources.fingerprint_data(task, data)
-    data.root = str(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="does not exist"):
-        sources.fingerprint_data(task, data)
-
-
 def test_a_fixed_choice_of_examples(tmp_path):
     task, data = parquet_task(
         tmp_path, {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}

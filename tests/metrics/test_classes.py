@@ -84,13 +84,6 @@ def test_the_best_threshold_is_found(classes, ties):
     assert best_threshold_accuracy(h, labels) == pytest.approx(max(expected))
 
 
-def test_a_coordinate_without_information_gives_the_most_frequent_class():
-    labels = torch.tensor([0, 1, 1, 1])
-    assert best_threshold_accuracy(torch.ones(4, 2), labels) == 0.75
-    assert best_threshold_accuracy(torch.tensor([[0.0, 9], [2, 9], [1, 9], [3, 9]]), labels) == 1
-    assert best_threshold_accuracy(torch.ones(1, 2), labels[:1]) == 1
-
-
 def test_the_share_of_a_coordinate():
     h, _ = classes_of_vectors()
     variances = h.var(0)

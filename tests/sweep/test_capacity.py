@@ -58,14 +58,6 @@ def test_every_gpu_has_a_process(cores, monkeypatch):
     assert divide_machine([make_config()] * 15, 15) == Division(1, None, ("0",))
 
 
-@pytest.mark.parametrize(("left", "division"), [(1, Division(1, 1)), (3, Division(3, 1)), (9, Division(8, 1))])
-def test_there_are_no_more_processes_than_runs_left_and_their_threads_stay(cores, monkeypatch, left, division):
-    cores(8)
-    assert divide_machine([make_config()] * left, 15) == division
-    monkeypatch.setattr(launchers, "list_gpus", lambda: ["0", "1"])
-    assert divide_machine([make_config()] * left, 15) == Division(min(2, left), 4, ("0", "1"))
-
-
 @pytest.mark.parametrize(("visible", "count", "names"), [(None, 2, ["0", "1"]), ("3,5", 2, ["3", "5"]), ("", 0, [])])
 def test_gpus_have_the_names_that_the_user_s_shell_gives_them(monkeypatch, visible, count, names):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers import read_analysis_rows, write_parquet
+from helpers import read_analysis_rows
 
-from isobench.data.sources import select_by_hash
 from isobench_papers.isobn.drift_monitor import (
     fit_optimal_classifier,
     logit_variance_shares,
@@ -107,25 +106,3 @@ def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, 
     assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
     assert 0 < distances[1] < distances[2]
     assert cosines[2] < cosines[0]
-
-
-@pytest.mark.slow
-def test_a_generated_text_has_no_classifier_and_one_class_no_optimal_one(cli, drifting, tmp_path, outputs):
-    monitor = ["_target_=isobench_papers.isobn.drift_monitor.ClassifierDrift", "components=10", "top=[1]"]
-    generation = ["task=captions", "encoder=bart-scratch", f"output_dir={outputs}"]
-    code, out, err = cli(*generation, *(f"+monitors.drift.{setting}" for setting in monitor))
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "monitors.drift" in err
-    assert not list(outputs.glob("runs/*/result.json"))
-    code, _, err = cli(*drifting, "monitors.drift.components=0")
-    assert code == 2
-    assert "isobench: monitors.drift: components=0" in err
-    chosen = select_by_hash(20, 10)
-    labels = [int(place in chosen) for place in range(20)]
-    for split in ("train", "validation"):
-        columns = {"sentence": ["a good film"] * 20, "label": labels, "idx": list(range(20))}
-        write_parquet(tmp_path / "data" / "glue" / "sst2" / f"{split}.parquet", columns)
-    code, _, err = cli(*drifting, f"data.root={tmp_path / 'data'}", "task.train_samples=10")
-    assert code == 2
-    assert "Traceback" not in err
-    assert "monitors.drift needs examples of two classes or more" in err
