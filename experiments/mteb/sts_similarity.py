@@ -54,7 +54,6 @@ def compute(
         UserError: sentence pairs are missing, an encoder's pooling does not fit, or a method can't be applied.
     """
     from isobench.common.progress import track_progress
-    from isobench.training.build import should_show_progress
     from isobench.training.sentence_vectors import FrozenEncoder
 
     check_subjects(subjects)
@@ -69,7 +68,7 @@ def compute(
         cut = sum(max(layer.cut for layer in by_layer.values()) for by_layer in vectors.values())
         encoders.append({"model": format_encoder_name(group[0].cfg.encoder), "sentences_cut": cut})
         steps = [(name, layer) for layer in vectors[names[0]] for name in sets]
-        for name, layer in track_progress(steps, "sentence similarity", should_show_progress()):
+        for name, layer in track_progress(steps, "sentence similarity"):
             here = [subject for subject in group if subject.cfg.encoder.layer == layer]
             own, fitted_on = vectors[name][layer], vectors[fit or name][layer]
             rows += measure_methods(here, name, pairs[name].scores, own, fitted_on, unit_length)
@@ -169,7 +168,7 @@ def measure_methods(
 
     from isobench.data.cache import load_cached_arrays, save_cached_arrays
     from isobench.metrics.coordinates import coordinate_share
-    from isobench.metrics.similarity import SIMILARITIES
+    from isobench.metrics.correlation import SIMILARITIES
 
     vectors = prepare_vectors(own.vectors, unit_length)
     fitting = vectors if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
@@ -243,7 +242,7 @@ def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:
     Returns:
         Spearman's and Pearson's correlation x 100 of each similarity, [4, 2]; NaN where one is undefined.
     """
-    from isobench.metrics.similarity import SIMILARITIES
+    from isobench.metrics.correlation import SIMILARITIES
     from isobench.metrics.task import METRIC_FUNCTIONS
 
     left, right = vectors.chunk(2)

@@ -86,18 +86,16 @@ def compute(
     from isobench.analyses.subject import check_no_calibration
     from isobench.calibration import center
     from isobench.common.linalg import to_float64
-    from isobench.training.build import should_show_progress
     from isobench_papers.too_much_in_common.corpus import open_corpus
     from isobench_papers.too_much_in_common.token_counts import count_tokens, fit_to_rows, track_batches
 
     check_no_calibration(subjects)
     read = open_corpus(corpus, subjects[0].cfg.data, texts)
-    show_progress = should_show_progress()
-    counts = {WORDS_LABEL: count_words(track_batches(read, WORDS_LABEL, show_progress))}
+    counts = {WORDS_LABEL: count_words(track_batches(read, WORDS_LABEL))}
     rows: Rows = {"cosine_bins": [], "cosine_ranges": [], "reference_tokens": []}
     for subject in subjects:
         unit = f"tokens, {subject.encoder}"
-        by_id = count_tokens(track_batches(read, unit, show_progress), subject.tokenizer)
+        by_id = count_tokens(track_batches(read, unit), subject.tokenizer)
         counts[unit] = np.sort(by_id[by_id > 0])[::-1]
         matrix = to_float64(subject.vocabulary())
         ids, unused = select_reference_tokens(subject.tokenizer, len(matrix), rare)

@@ -11,7 +11,6 @@ from torch import Tensor
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
-from isobench.training.build import should_show_progress
 from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
 
 
@@ -20,9 +19,9 @@ def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int
     return None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
 
 
-def track_batches(corpus: Corpus, what: str, show: bool) -> Iterable[list[str]]:
-    """Iterate over a corpus's batches of texts, with a progress bar labelled ``what`` if ``show``."""
-    return track_progress(corpus.iter_batches(), what, show, total=-(-corpus.text_count // TEXTS_PER_BATCH))
+def track_batches(corpus: Corpus, what: str) -> Iterable[list[str]]:
+    """Iterate over a corpus's batches of texts, with a progress bar labelled ``what``."""
+    return track_progress(corpus.iter_batches(), what, total=-(-corpus.text_count // TEXTS_PER_BATCH))
 
 
 def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
@@ -37,8 +36,7 @@ def count_tokens(batches: Iterable[list[str]], tokenizer: Any) -> np.ndarray:
 
 def count_rows(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
     """Count how often the token of each row of a subject's vocabulary occurs in a corpus, [rows] float64."""
-    show = should_show_progress()
-    counted = count_tokens(track_batches(corpus, f"tokens, {subject.encoder}", show), subject.tokenizer)
+    counted = count_tokens(track_batches(corpus, f"tokens, {subject.encoder}"), subject.tokenizer)
     return fit_to_rows(counted, rows)
 
 

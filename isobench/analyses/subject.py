@@ -19,7 +19,7 @@ from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
-from isobench.training.build import build_chain, make_loaders, should_show_progress
+from isobench.training.build import build_chain, make_loaders
 from isobench.training.preparation import load_pretrained_embeddings, prepare_chain
 from isobench.training.train import configure_process
 
@@ -77,9 +77,8 @@ class Subject:
 
         ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
-        show = should_show_progress()
         self._add_warnings(with_pooler=False)
-        return load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded, show)
+        return load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded)
 
     @torch.no_grad()
     def embeddings(self) -> Tensor:
@@ -118,7 +117,7 @@ class Subject:
 
 def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
     """Iterate over subjects with a progress bar labelled ``what``; release each before the next one."""
-    for subject in track_progress(subjects, what, should_show_progress()):
+    for subject in track_progress(subjects, what):
         yield subject
         subject.release()
 

@@ -29,9 +29,7 @@ class Calibration(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        if not isinstance(dim, int | np.integer) or dim < 1:
-            raise ValueError(f"dim must be a whole number, at least 1, not {dim!r}")
-        self.dim = self.out_dim = int(dim)
+        self.dim = self.out_dim = require_whole_number("dim", dim)
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""
@@ -74,16 +72,34 @@ def overrides_hook(calibration: Calibration, hook: str) -> bool:
     return getattr(type(calibration), hook) is not getattr(Calibration, hook)
 
 
-def require_bool(name: str, value: object) -> None:
-    """Raise ValueError unless a setting is true or false; a text such as "false" would count as true."""
+def require_bool(name: str, value: object) -> bool:
+    """Return a setting; raise ValueError unless it is true or false: a text such as "false" would count as true."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
+    return value
 
 
-def require_number(name: str, value: object, at_least: float = -math.inf) -> float:
-    """Return a setting as a float; raise ValueError unless it is a finite number of at least a bound."""
-    bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
-    largest = sys.float_info.max
-    if isinstance(value, int | float) and not isinstance(value, bool) and max(at_least, -largest) <= value <= largest:
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """Return a setting; raise ValueError unless it is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
+    return value
+
+
+def require_number(
+    name: str, value: Any, at_least: float = -math.inf, at_most: float = math.inf, above: float = -math.inf
+) -> float:
+    """Return a setting as a float; raise ValueError unless it is a finite number within its bounds."""
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if is_number and abs(value) <= sys.float_info.max and at_least <= value <= at_most and value > above:
         return float(value)
-    raise ValueError(f"{name} must be a finite number{bound}, not {value!r}")
+    limits = (("at least", at_least), ("above", above), ("at most", at_most))
+    bounds = "".join(f", {side} {bound:g}" for side, bound in limits if math.isfinite(bound))
+    raise ValueError(f"{name} must be a finite number{bounds}, not {value!r}")
+
+
+def require_whole_number(name: str, value: object, at_least: int = 1) -> int:
+    """Return a setting as an int; raise ValueError unless it is a whole number of at least a bound."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < at_least:
+        raise ValueError(f"{name} must be a whole number, at least {at_least}, not {value!r}")
+    return int(value)

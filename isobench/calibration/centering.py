@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_bool
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import as_vectors, eigh, gram, to_probabilities, weighted_covariance, weighted_mean
 
@@ -112,16 +112,13 @@ class Centering(Calibration):
         momentum: float = 0.1,
     ) -> None:
         super().__init__(dim)
-        if kind not in ("center", "center_scaled", "all_but_the_top"):
-            raise ValueError(f"kind must be center, center_scaled or all_but_the_top, not {kind!r}")
-        require_bool("centered_projection", centered_projection)
+        self.kind = require_choice("kind", kind, ("center", "center_scaled", "all_but_the_top"))
+        self.centered_projection = require_bool("centered_projection", centered_projection)
+        self.momentum = require_number("momentum", momentum, above=0, at_most=1)
         if kind != "all_but_the_top" and (D is not None or not centered_projection):
             raise ValueError(f"D and centered_projection have no effect with kind={kind}: leave them out")
-        if not 0 < momentum <= 1:
-            raise ValueError(f"momentum must be in (0, 1], not {momentum}")
         count = math.ceil(dim / 100) if D is None else D
         _check_direction_count(count, dim)
-        self.kind, self.centered_projection, self.momentum = kind, centered_projection, momentum
         width, count = (dim, count) if kind == "all_but_the_top" else (0, 0)
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(width, width))

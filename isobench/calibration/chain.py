@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.calibration.base import Calibration, overrides_hook
+from isobench.calibration.base import Calibration, overrides_hook, require_choice
 
 
 @dataclass
@@ -22,8 +22,7 @@ class Link:
     target: str = "head"
 
     def __post_init__(self) -> None:
-        if self.placement not in ("before_pooler", "after_pooler"):
-            raise ValueError(f"placement must be before_pooler or after_pooler, not {self.placement!r}")
+        require_choice("placement", self.placement, ("before_pooler", "after_pooler"))
 
 
 class Chain(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, require_choice, require_number, require_whole_number
 from isobench.calibration.glow import Glow
 
 
@@ -40,15 +40,13 @@ class Flow(Calibration):
         lr: float = 1e-3,
     ) -> None:
         super().__init__(dim)
-        if coupling not in ("additive", "affine"):
-            raise ValueError(f"coupling must be additive or affine, not {coupling!r}")
-        if permutation not in ("reverse", "learned"):
-            raise ValueError(f"permutation must be reverse or learned, not {permutation!r}")
-        if min(levels, steps, width) < 1 or not 0 < lr < math.inf:
-            raise ValueError(f"levels, steps, width and lr must be above 0, not {levels}, {steps}, {width}, {lr}")
+        require_choice("coupling", coupling, ("additive", "affine"))
+        require_choice("permutation", permutation, ("reverse", "learned"))
+        for name, value in {"levels": levels, "steps": steps, "width": width}.items():
+            require_whole_number(name, value)
+        self.lr = require_number("lr", lr, above=0)
         if dim % 2**levels:
             raise ValueError(f"the embedding's {dim} dimensions can't be halved {levels} times: set fewer levels")
-        self.lr = float(lr)
         self.glow = Glow(dim, levels, steps, width, coupling == "affine", permutation == "learned")
 
     def forward(self, h: Tensor) -> Tensor:

@@ -1,12 +1,11 @@
 """Isotropic batch normalisation: IsoBN (Zhou, Lin & Ren 2021)."""
 
-import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, require_bool
+from isobench.calibration.base import Calibration, require_bool, require_choice, require_number
 from isobench.calibration.batch_statistics import batch_covariance, batch_mean, center_batch
 
 # Below this deviation a float32 variance underflows, and a correlation computed from it is meaningless.
@@ -57,20 +56,14 @@ class IsoBN(Calibration):
         subtract_mean: bool = False,
     ) -> None:
         super().__init__(dim)
-        if gamma not in ("sum", "mean"):
-            raise ValueError(f"gamma must be sum or mean, not {gamma!r}")
-        if rescale not in ("variance", "printed", "released", "none"):
-            raise ValueError(f"rescale must be variance, printed, released or none, not {rescale!r}")
-        require_bool("subtract_mean", subtract_mean)
-        self.momentum, self.eps, self.beta = float(momentum), float(eps), float(beta)
-        if not 0 < self.momentum <= 1:
-            raise ValueError(f"momentum must be in (0, 1], not {momentum}")
-        is_eps_valid = 0 < self.eps < math.inf or (self.eps == 0 and rescale == "none")
-        if not (is_eps_valid and math.isfinite(self.beta)):
-            raise ValueError(
-                f"eps must be above 0, or 0 with rescale=none, and beta a number, not eps={eps}, beta={beta}"
-            )
-        self.gamma, self.rescale, self.subtract_mean = gamma, rescale, subtract_mean
+        self.momentum = require_number("momentum", momentum, above=0, at_most=1)
+        self.eps = require_number("eps", eps, at_least=0)
+        self.beta = require_number("beta", beta)
+        self.gamma = require_choice("gamma", gamma, ("sum", "mean"))
+        self.rescale = require_choice("rescale", rescale, ("variance", "printed", "released", "none"))
+        self.subtract_mean = require_bool("subtract_mean", subtract_mean)
+        if self.eps == 0 and rescale != "none":
+            raise ValueError(f"eps must be above 0 with rescale={rescale}: without variance it would divide by 0")
         self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
         self.register_buffer("deviation", torch.zeros(dim, dtype=torch.float32))
         if subtract_mean:

@@ -6,7 +6,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_number
+from isobench.calibration.base import (
+    Calibration,
+    promote_to_float32,
+    require_choice,
+    require_number,
+    require_whole_number,
+)
 from isobench.calibration.batch_statistics import (
     center_batch,
     count_batch_rows,
@@ -52,17 +58,12 @@ class IStar(Calibration):
         sample: int | None = None,
     ) -> None:
         super().__init__(dim)
-        self.strength, self.zeta = require_number("strength", strength), require_number("zeta", zeta)
-        if not 0 <= self.zeta <= 1:
-            raise ValueError(f"zeta must be between 0 and 1, not {zeta}")
-        if scope not in ("cls", "tokens"):
-            raise ValueError(f"scope must be cls or tokens, not {scope!r}")
-        if sample is not None and (isinstance(sample, bool) or not isinstance(sample, int) or sample < 2):
-            raise ValueError(f"sample must be a whole number of at least 2, or null, not {sample!r}")
-        if dim < 2:
-            raise ValueError(f"IsoScore* needs embeddings of at least 2 dimensions, not {dim}")
-        self.reads_token_states = scope == "tokens"
-        self.epoch_sample = (sample or DEFAULT_SAMPLES[scope]) if self.zeta else 0
+        require_whole_number("dim", dim, at_least=2)
+        self.strength = require_number("strength", strength)
+        self.zeta = require_number("zeta", zeta, at_least=0, at_most=1)
+        self.reads_token_states = require_choice("scope", scope, ("cls", "tokens")) == "tokens"
+        rows = DEFAULT_SAMPLES[scope] if sample is None else require_whole_number("sample", sample, at_least=2)
+        self.epoch_sample = rows if self.zeta else 0
         self.register_buffer("target_covariance", torch.zeros(dim, dim, dtype=torch.float32))
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:

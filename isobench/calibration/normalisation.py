@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32
+from isobench.calibration.base import Calibration, promote_to_float32, require_choice, require_number
 from isobench.calibration.batch_statistics import (
     batch_mean,
     count_batch_rows,
@@ -35,9 +35,8 @@ class BatchNorm(Calibration):
 
     def __init__(self, dim: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__(dim)
-        if not (0 < momentum <= 1 and 0 < eps < float("inf")):
-            raise ValueError(f"momentum must be in (0, 1] and eps above 0, not momentum={momentum}, eps={eps}")
-        self.momentum, self.eps = float(momentum), float(eps)
+        self.momentum = require_number("momentum", momentum, above=0, at_most=1)
+        self.eps = require_number("eps", eps, above=0)
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("variance", torch.ones(dim))
 
@@ -73,11 +72,8 @@ class FixedNorm(Calibration):
 
     def __init__(self, dim: int, kind: Literal["z", "minmax", "l2"] = "z", eps: float = 1e-5) -> None:
         super().__init__(dim)
-        if kind not in ("z", "minmax", "l2"):
-            raise ValueError(f"kind must be z, minmax or l2, not {kind!r}")
-        if not 0 < eps < float("inf"):
-            raise ValueError(f"eps must be above 0, not {eps}")
-        self.kind, self.eps = kind, float(eps)
+        self.kind = require_choice("kind", kind, ("z", "minmax", "l2"))
+        self.eps = require_number("eps", eps, above=0)
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
 
@@ -141,9 +137,8 @@ class GradientNorm(Calibration):
 
     def __init__(self, dim: int, alpha: float = 1.0, eps: float = 1e-6) -> None:
         super().__init__(dim)
-        self.alpha, self.eps = float(alpha), float(eps)
-        if not (abs(self.alpha) < float("inf") and 0 < self.eps < float("inf")):
-            raise ValueError(f"alpha must be a number and eps above 0, not alpha={alpha}, eps={eps}")
+        self.alpha = require_number("alpha", alpha)
+        self.eps = require_number("eps", eps, above=0)
 
     def forward(self, h: Tensor) -> Tensor:
         """Return the embeddings [B, d] unchanged; their gradient will be rescaled."""

@@ -30,9 +30,7 @@ class CosineRegularization(Calibration):
 
     def __init__(self, dim: int, strength: float = 1.0) -> None:
         super().__init__(dim)
-        self.strength = float(strength)
-        if not 0 <= self.strength < float("inf"):
-            raise ValueError(f"strength must be a number of at least 0, not {strength}")
+        self.strength = require_number("strength", strength, at_least=0)
 
     def penalty(self, weight: Tensor) -> Tensor:
         """Compute R of a matrix: [V, d] -> scalar."""
@@ -84,9 +82,7 @@ class Uniformity(Calibration):
 
     def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
         super().__init__(dim)
-        self.strength, self.t = require_number("strength", strength), require_number("t", t)
-        if self.t <= 0:
-            raise ValueError(f"t must be above 0, not {t}")
+        self.strength, self.t = require_number("strength", strength), require_number("t", t, above=0)
 
     def regularize(self, h: Tensor) -> Tensor:
         """Compute the loss of embeddings [B, d], a scalar."""
@@ -138,9 +134,7 @@ class Decorrelation(Calibration):
         self.variance_weight = require_number("variance_weight", variance_weight, at_least=0)
         self.covariance_weight = require_number("covariance_weight", covariance_weight, at_least=0)
         self.gamma = require_number("gamma", gamma, at_least=0)
-        self.epsilon = require_number("epsilon", epsilon, at_least=0)
-        if self.epsilon == 0:
-            raise ValueError("epsilon must be above 0")
+        self.epsilon = require_number("epsilon", epsilon, above=0)
 
     def regularize(self, h: Tensor) -> Tensor:
         """Compute the penalty of embeddings [B, d], a scalar."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_number, require_whole_number
 from isobench.calibration.batch_statistics import count_batch_rows, sum_over_processes_with_grad
 
 
@@ -32,14 +32,11 @@ class SIGReg(Calibration):
         self, dim: int, strength: float = 0.05, directions: int = 256, points: int = 17, t_max: float = 5.0
     ) -> None:
         super().__init__(dim)
-        self.strength, self.t_max = require_number("strength", strength), require_number("t_max", t_max)
-        if self.t_max <= 0:
-            raise ValueError(f"t_max must be above 0, not {t_max}")
-        if type(directions) is not int or directions < 1:
-            raise ValueError(f"directions must be a whole number of at least 1, not {directions!r}")
-        if type(points) is not int or points < 3 or points % 2 == 0:
-            raise ValueError(f"points must be an odd number of at least 3, not {points!r}")
-        self.directions, self.points = directions, points
+        self.strength, self.t_max = require_number("strength", strength), require_number("t_max", t_max, above=0)
+        self.directions = require_whole_number("directions", directions)
+        self.points = require_whole_number("points", points, at_least=3)
+        if self.points % 2 == 0:
+            raise ValueError(f"points must be an odd number, not {points}")
         self.calls = 0  # in training so far
 
     def get_extra_state(self) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
 from isobench.common.linalg import eigh, gram
 
 
@@ -48,22 +48,19 @@ class SpectrumControl(Calibration):
         reparametrize: float | None = None,
     ) -> None:
         super().__init__(dim)
-        if decay not in ("polynomial", "exponential"):
-            raise ValueError(f"decay must be polynomial or exponential, not {decay!r}")
+        self.decay = require_choice("decay", decay, ("polynomial", "exponential"))
+        self.start_at_target = require_bool("start_at_target", start_at_target)
+        self.strength = require_number("strength", strength, at_least=0)
+        self.c1 = None if c1 is None else require_number("c1", c1, at_least=0)
+        self.c2 = require_number("c2", c2, at_least=0)
+        if decay == "polynomial":
+            self.gamma = require_number("gamma", -1 if gamma is None else gamma, at_most=0)
+        else:
+            self.gamma = require_number("gamma", 1 if gamma is None else gamma, at_least=0)
         if decay == "polynomial" and c2 != 1:
             raise ValueError(f"c2={c2} has no effect with decay=polynomial: leave it out")
-        require_bool("start_at_target", start_at_target)
-        self.decay, self.strength, self.c1, self.c2 = decay, float(strength), c1, float(c2)
-        self.start_at_target = start_at_target
         self.reparametrize = None if reparametrize is None else require_number("reparametrize", reparametrize, 0)
         self.factors: tuple[Any, ...] = ()  # holds the layer's U, sigma and V; a tuple, so that they stay the layer's
-        self.gamma = float(gamma if gamma is not None else (-1.0 if decay == "polynomial" else 1.0))
-        if not 0 <= self.strength < float("inf") or (c1 is not None and not 0 <= c1 < float("inf")):
-            raise ValueError(f"strength and c1 must be numbers of at least 0, not {strength} and {c1}")
-        falls = self.gamma <= 0 if decay == "polynomial" else self.c2 >= 0 and self.gamma >= 0
-        if not (falls and math.isfinite(self.gamma) and math.isfinite(self.c2)):
-            signs = "gamma at most 0" if decay == "polynomial" else "c2 and gamma at least 0"
-            raise ValueError(f"a target that decays needs {signs}, not c2={self.c2:g} and gamma={self.gamma:g}")
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 
     def adjust(self, weight: Tensor) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_choice, require_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
@@ -49,13 +49,11 @@ class Whitening(Calibration):
         epsilon: float | None = None,
     ) -> None:
         super().__init__(dim)
-        if form not in ("zca", "pca"):
-            raise ValueError(f"form must be zca or pca, not {form!r}")
+        self.form = require_choice("form", form, ("zca", "pca"))
         if k is not None and not (form == "pca" and 1 <= k <= dim):
             raise ValueError(f"k={k} must be between 1 and {dim}, and form=pca")
-        if not (0 < momentum <= 1 and 0 <= shrinkage <= 1):
-            raise ValueError(f"momentum must be in (0, 1], shrinkage in [0, 1], not {momentum} and {shrinkage}")
-        self.form, self.momentum, self.shrinkage = form, momentum, shrinkage
+        self.momentum = require_number("momentum", momentum, above=0, at_most=1)
+        self.shrinkage = require_number("shrinkage", shrinkage, at_least=0, at_most=1)
         self.epsilon = 0.0 if epsilon is None else require_number("epsilon", epsilon, at_least=0)
         self.out_dim = k or dim
         self.register_buffer("mean", torch.zeros(dim))

@@ -7,7 +7,6 @@ Example: isobench import bundle output_dir=outputs
 """
 
 import shlex
-import sys
 from pathlib import Path
 
 from isobench.bundles.manifest import Manifest, read_manifest
@@ -50,7 +49,7 @@ def _verify_bundle(bundle: Path) -> Manifest:
     from isobench.verification.reproduction import Options
     from isobench.verification.verify import verify
 
-    outcomes = verify(bundle, Options(), show_progress=sys.stderr.isatty())
+    outcomes = verify(bundle, Options())
     if failures := outcomes.list_entries(FAILS):
         reason = f"{failures[0].subject}: {failures[0].text}"
         raise UserError(f"{bundle} can't be imported: {reason}; {NOTHING_IMPORTED}")

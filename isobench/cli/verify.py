@@ -10,7 +10,6 @@ Example: isobench verify bundle
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
     problems: dict[Path, str] = {}
     for folder in folders:
         try:
-            verified[folder] = verify(folder, options, show_progress=sys.stderr.isatty())
+            verified[folder] = verify(folder, options)
         except UserError as error:
             problems[folder] = str(error)
         else:

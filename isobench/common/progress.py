@@ -23,6 +23,7 @@ MANY_ROWS = 100  # tqdm hides bars that have no row; ours are at most three
 class ProgressBar(tqdm):
     """A progress bar in one line of a terminal, which disappears when it is closed.
 
+    There is none if stderr is no terminal, as in a sweep's worker: the sweep itself shows the progress of all runs.
     tqdm by itself shows nothing on a pseudo-terminal without a size (0 columns, 0 rows). This bar takes 80 columns
     there. It measures the terminal before each drawing, so that it fits after a resizing too. ``start`` is the number
     of units that were done before.
@@ -30,14 +31,12 @@ class ProgressBar(tqdm):
 
     monitor_interval = 0  # no thread of tqdm's: every update looks at the time
 
-    def __init__(
-        self, label: str, total: int | None, unit: str = "it", start: int = 0, show: bool = True, items: Any = None
-    ) -> None:
+    def __init__(self, label: str, total: int | None, unit: str = "it", start: int = 0, items: Any = None) -> None:
         self.loss = ""  # shown if it is not empty
         stream = find_terminal()
         super().__init__(
             items, label, total, leave=False, file=stream, ncols=measure_columns(stream), nrows=MANY_ROWS,
-            miniters=0, disable=not show, unit=unit, initial=start, smoothing=0,
+            miniters=0, disable=None, unit=unit, initial=start, smoothing=0,
         )  # fmt: skip
 
     @property
@@ -75,9 +74,9 @@ def measure_columns(stream: TextIO) -> int:
     return max(1, (columns or shutil.get_terminal_size().columns) - 1)  # without a size: COLUMNS, else 80
 
 
-def track_progress(items: Iterable[T], what: str, show: bool, total: int | None = None) -> Iterator[T]:
+def track_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
     """Iterate over items with a progress bar labelled ``what``; stop before an item if a signal was noted."""
-    for item in ProgressBar(what, total, show=show, items=items):
+    for item in ProgressBar(what, total, items=items):
         raise_if_noted()
         yield item
 

@@ -39,9 +39,7 @@ class IsotropyAccumulator:
         self.nonzero_count = 0  # vectors that are not zero: only they have a direction
         self.mean = torch.zeros(dim, dtype=torch.float64, device=device)
         self.scatter = torch.zeros(dim, dim, dtype=torch.float64, device=device)  # of the centred vectors
-        self.unit_sum = torch.zeros(
-            dim, dtype=torch.float64, device=device
-        )  # of the vectors divided by their lengths
+        self.unit_sum = torch.zeros_like(self.mean)  # of the vectors divided by their lengths
         self.length_sum = torch.zeros((), dtype=torch.float64, device=device)
 
     def update(self, h: Array) -> Self:
@@ -98,10 +96,6 @@ class IsotropyAccumulator:
         """The sum of the vectors, [d]."""
         return self.count * self.mean
 
-    def variances(self) -> Tensor:
-        """Compute the squared singular values of the centred vectors, [d], descending."""
-        return gram_eigenvalues(self.scatter)
-
     def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
         """Compute all measures but I1 and I2, equal to those of the functions of the same names.
 
@@ -110,8 +104,8 @@ class IsotropyAccumulator:
         """
         if not self.count:
             raise ValueError("no vectors were added: call update first")
-        values = self.variances()[: self.count]
-        shares = explained_variance_of(values, list(k))
+        values = gram_eigenvalues(self.scatter)[: self.count]
+        shares = explained_variance_of(values, k)
         return {
             **{f"ev{number}": share for number, share in zip(k, shares, strict=True)},
             "isoscore": isoscore_of(self.covariance),

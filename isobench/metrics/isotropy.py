@@ -8,7 +8,7 @@ Each measure has a second form, ``..._of``, that takes what an ``IsotropyAccumul
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any, overload
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -31,22 +31,16 @@ def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
         EV_k in [0, 1], or a list with one for each k; NaN without any variance (a single row, or equal rows), and if
         an entry is not finite.
     """
-    return explained_variance_of(squared_singular_values(h), k)
+    values = squared_singular_values(h)
+    return explained_variance_of(values, k) if isinstance(k, Iterable) else explained_variance_of(values, [k])[0]
 
 
-@overload
-def explained_variance_of(values: Tensor, k: int) -> float: ...
-@overload
-def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]: ...
-def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> float | list[float]:
+def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]:
     """Compute EV_k from the variances along the principal components, descending (scaled by any factor)."""
     total = values.sum()
-    is_single = not isinstance(k, Iterable)
-    ks: list[Any] = [k] if is_single else list(k)  # type: ignore[arg-type]
-    if isinstance(k, str) or not all(isinstance(i, Integral) and int(i) >= 0 for i in ks):
+    if not all(isinstance(i, Integral) and int(i) >= 0 for i in k):
         raise ValueError(f"k must be a whole number, at least 0, or several of them, not {k!r}")
-    shares = [(values[:i].sum() / total).item() if total > 0 else math.nan for i in ks]
-    return shares[0] if is_single else shares
+    return [(values[:i].sum() / total).item() if total > 0 else math.nan for i in k]
 
 
 def squared_singular_values(h: Array, centered: bool = True) -> Tensor:

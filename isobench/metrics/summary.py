@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,17 +38,11 @@ def isotropy_summary(
     if accumulator is None:
         raise ValueError("there are no vectors to measure")
     k = [number for number in k if number <= accumulator.dim]
-    suffixes = ["" if number == 0 else f"_{kind}" for number, kind in enumerate(directions)]
-    if not bool(torch.isfinite(accumulator.scatter).all()):
-        measures = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
-        names = [*(f"ev{number}" for number in k), *measures]
-        return dict.fromkeys([*names, *(f"i{n}{suffix}" for suffix in suffixes for n in (1, 2))], math.nan)
     summary = accumulator.compute(k)
-    total_count = accumulator.count
-    for suffix, kind in zip(suffixes, directions, strict=True):
-        i1, i2 = partition_isotropy_of(
-            lambda: _repeat_rows(rows, total_count), accumulator.second_moment, accumulator.total, kind
-        )
+    repeated = partial(_repeat_rows, rows, accumulator.count)
+    for kind in directions:
+        suffix = "" if kind == directions[0] else f"_{kind}"
+        i1, i2 = partition_isotropy_of(repeated, accumulator.second_moment, accumulator.total, kind)
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary
 

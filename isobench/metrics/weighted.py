@@ -52,7 +52,7 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
     norms = row_norms(rows)
     average_norm = p @ norms
     return {
-        **{f"ev{n}": share for n, share in zip(k, explained_variance_of(values, list(k)), strict=True)},
+        **{f"ev{n}": share for n, share in zip(k, explained_variance_of(values, k), strict=True)},
         "isoscore": isoscore_of(covariance),
         "average_cosine": _average_weighted_cosine(rows, p),
         "effective_rank": effective_rank_of(values),

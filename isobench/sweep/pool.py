@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -144,7 +143,7 @@ class Pool:
         self.waiting.extend(_Job(index, run) for index, run in enumerate(runs))
         self.total = len(runs)
         watch = SignalWatch()
-        with ProgressBar("runs", self.total, " runs", show=sys.stderr.isatty()) as bar:
+        with ProgressBar("runs", self.total, " runs") as bar:
             try:
                 watch.start()
                 while self.waiting or self.waiting_alone or self._find_busy():

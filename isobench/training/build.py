@@ -1,7 +1,6 @@
 """Build what a run trains with from its config: data, encoder, calibrations and head, as one Lightning module."""
 
 import math
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -53,7 +52,7 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
         if isinstance(calibration, SpectrumControl):
             calibration.reparametrize_layer(module.head)
     if positions := find_prepared_once(chain):
-        vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded, should_show_progress())
+        vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded)
         module.eval()
         prepare_chain(chain, positions, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
@@ -89,11 +88,15 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     loaded = encoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
     fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
-    order = resolve_seeds(cfg)["order"]
-    loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), order, should_show_progress())
+    loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), resolve_seeds(cfg)["order"])
     chain = build_chain(cfg, loaded.dim)
-    _check_output_width(cfg, chain, loaded.dim)
-    refuse_what_generation_lacks(format_method_name(cfg.calibration), chain)
+    method = format_method_name(cfg.calibration)
+    if chain.out_dim != loaded.dim:
+        raise UserError(
+            f"calibration={method}: {chain.out_dim} columns don't fit the output embedding's {loaded.dim}; choose "
+            "methods that keep the width"
+        )
+    refuse_what_generation_lacks(method, chain)
     module = Seq2Seq(cfg, loaded, chain, loaders, _count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
@@ -105,15 +108,6 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 
 
-def _check_output_width(cfg: Config, chain: Chain, dim: int) -> None:
-    if chain.out_dim != dim:
-        name = format_method_name(cfg.calibration)
-        raise UserError(
-            f"calibration={name}: {chain.out_dim} columns don't fit the output embedding's {dim}; choose methods "
-            "that keep the width"
-        )
-
-
 def build_chain(cfg: Config, dim: int) -> Chain:
     """Make the chain of methods for embeddings of width ``dim``, seeded so that its random weights are repeatable."""
     seed_everything(resolve_seeds(cfg)["init"])
@@ -122,8 +116,3 @@ def build_chain(cfg: Config, dim: int) -> Chain:
 
 def _count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs
-
-
-def should_show_progress() -> bool:
-    """Return whether to show progress bars: not in a sweep's worker, because the sweep itself shows all runs."""
-    return sys.stderr.isatty()

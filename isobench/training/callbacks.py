@@ -118,14 +118,14 @@ def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, chec
 
 
 class ProgressReporter(Callback):
-    """Report a run's progress to its heartbeat and, if ``show``, in a progress bar over all its optimiser steps.
+    """Report a run's progress to its heartbeat, and in a progress bar over all its optimiser steps.
 
     Speed and time left are averages since training began in this process, evaluations included. On a GPU the loss is
     read only as often as it is checked, because reading makes it wait.
     """
 
-    def __init__(self, heartbeat: Heartbeat, show: bool, name: str) -> None:
-        self.heartbeat, self.show, self.name = heartbeat, show, name
+    def __init__(self, heartbeat: Heartbeat, name: str) -> None:
+        self.heartbeat, self.name = heartbeat, name
         self.bar: ProgressBar | None = None
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
@@ -135,7 +135,7 @@ class ProgressReporter(Callback):
         if step:
             where = f"step {step:,} of {steps:,}, in {_format_epoch(trainer)}"
             print(f"{self.name}: goes on from {where}", file=sys.stderr, flush=True)
-        self.bar = ProgressBar(_format_epoch(trainer), steps, "step", start=step, show=self.show)
+        self.bar = ProgressBar(_format_epoch(trainer), steps, "step", start=step)
         self.heartbeat.report_training(step, steps)
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:

@@ -17,14 +17,13 @@ from torch import Tensor, nn
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.files import (
-    append_checksum,
     cache_dir,
     make_cache_error,
     print_remaking,
     require_checksum,
     sha256_json,
     shorten_digest,
-    write_whole,
+    write_cached,
 )
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
@@ -58,9 +57,7 @@ def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tens
         chain.prepare(position, vectors, pooler)
 
 
-def load_pretrained_embeddings(
-    cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
-) -> Tensor:
+def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder) -> Tensor:
     """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
     They are read from ``data.cache``, or computed and kept there under a hash of all that decides them.
@@ -82,9 +79,8 @@ def load_pretrained_embeddings(
             if (vectors := _read_cached(file, shape)) is None:
                 if file.exists():
                     print_remaking(file)
-                with write_whole(file) as temporary:
-                    _write_embeddings(temporary, shape, cfg, loaders, loaded, progress_bar)
-                    append_checksum(temporary, file.name)
+                with write_cached(file) as temporary:
+                    _write_embeddings(temporary, shape, cfg, loaders, loaded)
                 vectors = _read_cached(file, shape)
     except OSError as error:
         raise make_cache_error(error, file.parent) from error
@@ -103,7 +99,7 @@ def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
 
 @torch.no_grad()
 def _write_embeddings(
-    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder, progress_bar: bool
+    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder
 ) -> None:
     """Compute the vectors and write them as a .npy file, each row at its sentence's place in the data.
 
@@ -115,7 +111,7 @@ def _write_embeddings(
     with file.open("wb") as stream:
         np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
         start = stream.tell()
-        for batch in track_progress(batches, "pretrained embeddings, once", progress_bar):
+        for batch in track_progress(batches, "pretrained embeddings, once"):
             (chunk,) = batch["chunks"]
             vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
             rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
@@ -137,7 +133,7 @@ class DecoderStates:
     def __iter__(self) -> Iterator[Tensor]:
         batch_size = self.module.cfg.trainer.eval_batch_size
         batches = self.loaders.make_length_sorted_loader(self.loaders.train_tokens, batch_size)
-        for batch in track_progress(batches, "decoder states", self.loaders.progress_bar):
+        for batch in track_progress(batches, "decoder states"):
             yield self.module.compute_decoder_states(move_data_to_device(batch, self.module.device))[0]
 
 

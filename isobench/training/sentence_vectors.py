@@ -21,7 +21,6 @@ from isobench.data.cache import load_cached_arrays, save_cached_arrays
 from isobench.data.sources import Examples
 from isobench.models import encoders, tokenization
 from isobench.runs.identity import resolve_seeds
-from isobench.training.build import should_show_progress
 from isobench.training.train import configure_process
 
 VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
@@ -114,7 +113,7 @@ class FrozenEncoder:
         batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
         vectors = {layer: np.empty((len(sentences), self.loaded.dim), np.float32) for layer in layers}
         bar = f"{name}, {self.cfg.encoder.name}, once"
-        for batch in track_progress(batches, bar, should_show_progress()):
+        for batch in track_progress(batches, bar):
             (chunk,) = batch["chunks"]
             pooled = encoder.pool_layers(layers, **{key: tensor.to(device) for key, tensor in chunk.items()})
             for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)

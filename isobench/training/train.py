@@ -37,7 +37,7 @@ from isobench.runs.record import (
 from isobench.runs.run import format_run_name
 from isobench.runs.state import Heartbeat, describe_process
 from isobench.training import tracking
-from isobench.training.build import RunParts, build_run_parts, should_show_progress
+from isobench.training.build import RunParts, build_run_parts
 from isobench.training.callbacks import (
     EvaluationSchedule,
     ProgressReporter,
@@ -109,7 +109,7 @@ def _build_and_fit(
             evaluations,
             long_evaluation=cfg.task.generation is not None,
         )
-        progress = ProgressReporter(heartbeat, should_show_progress(), format_run_name(cfg))
+        progress = ProgressReporter(heartbeat, format_run_name(cfg))
         try:
             watch.start()
             callbacks = [evaluations, stopwatch, progress, checkpointer, EpochSamples(loaders)]
@@ -210,7 +210,7 @@ def fit(
             num_sanity_val_steps=0,
             log_every_n_steps=min(10, max(1, built.module.total_steps // 50)),  # a short run's curves have points too
         )
-        with print_above_bars() if should_show_progress() else contextlib.redirect_stdout(sys.stderr):
+        with print_above_bars() if sys.stderr.isatty() else contextlib.redirect_stdout(sys.stderr):
             trainer.fit(
                 built.module,
                 built.loaders.train,

@@ -36,7 +36,7 @@ OF_VECTORS = 1e-3  # of what an encoder gives, in float32, on another processor
 Planned = Mapping[str, tuple[Config, Identity]]  # the runs that were asked for, by key
 
 
-def verify(root: Path, options: Options, show_progress: bool = False) -> Outcomes:
+def verify(root: Path, options: Options) -> Outcomes:
     """Verify a folder and return the outcomes of all checks.
 
     Nothing that the folder names is imported or run, and no file outside of it is read but the data and weights that
@@ -49,7 +49,7 @@ def verify(root: Path, options: Options, show_progress: bool = False) -> Outcome
     for name, reason in folder.refused.items():
         outcomes.note(name, "files", FAILS, reason)
     outcomes.manifest = manifest = _read_manifest(folder, outcomes) if folder.is_bundle else None
-    names = track_progress(folder.list_runs(), root.name, show_progress)
+    names = track_progress(folder.list_runs(), root.name)
     runs = {name: check_run(folder, name, outcomes) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")

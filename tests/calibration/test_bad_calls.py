@@ -83,7 +83,7 @@ def test_settings_that_do_not_fit_the_width_or_each_other_are_refused():
     for settings in ({"D": 2}, {"centered_projection": False}):
         with pytest.raises(ValueError, match="have no effect with kind=center: leave them out"):
             Centering(4, **settings)
-    with pytest.raises(ValueError, match="at least 2 dimensions, not 1"):
+    with pytest.raises(ValueError, match="at least 2, not 1"):
         IStar(1)
     for dim in (0, -1, "8", 2.5):
         with pytest.raises(ValueError, match="dim must be a whole number, at least 1"):

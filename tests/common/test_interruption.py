@@ -92,7 +92,7 @@ def test_a_signal_that_arrives_while_an_object_is_destroyed_is_noted(dropped, si
         with pytest.raises(Interrupted, match=signal.Signals(signum).name):
             raise_if_noted()
         with pytest.raises(Interrupted):
-            list(track_progress("abc", "letters", show=False))
+            list(track_progress("abc", "letters"))
         watch = SignalWatch()
         watch.start()
         with pytest.raises(Interrupted):

@@ -14,7 +14,7 @@ SIZES = [(0, 0), (24, 80), (10, 20), (1, 7)]
 @pytest.mark.parametrize(("rows", "columns"), SIZES)
 def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
     with PseudoTerminal(rows, columns) as terminal:
-        assert list(track_progress(iter("abcd"), "letters", show=True, total=4)) == list("abcd")
+        assert list(track_progress(iter("abcd"), "letters", total=4)) == list("abcd")
         bar = ProgressBar("letters", total=20, unit="letter", start=10)
         bar.loss = "0.693"
         time.sleep(0.12)

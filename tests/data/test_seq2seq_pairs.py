@@ -114,7 +114,7 @@ def tokenizer(tmp_path_factory):
 
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
     texts = TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
-    tokens = tokenise_pairs(texts, tokenizer, 10, 12, "", progress_bar=False)
+    tokens = tokenise_pairs(texts, tokenizer, 10, 12, "")
     assert (tokens.sources.truncated.sum(), tokens.targets.truncated.sum()) == (1, 1)
     assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
     assert tokens.targets.lengths.tolist() == [3, 2, 12]
@@ -123,7 +123,7 @@ def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
 
 
 def test_an_instruction_stands_before_every_source(tokenizer):
-    with_it = tokenise_pairs(TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ", progress_bar=False)
+    with_it = tokenise_pairs(TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ")
     assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
     assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
 
@@ -146,7 +146,7 @@ def find_targets(chunk):
 
 def test_a_batch_is_chunks_of_padded_rows(tokenizer):
     texts = TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
-    tokens = tokenise_pairs(texts, tokenizer, 60, 60, "", progress_bar=False)
+    tokens = tokenise_pairs(texts, tokenizer, 60, 60, "")
     batch = PairCollator(tokens, tokenizer.pad_token_id, 2)([3, 0, 7, 5])
     assert sorted(batch["index"].tolist()) == [0, 3, 5, 7]
     assert len(batch["chunks"]) > 1

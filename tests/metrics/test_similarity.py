@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from isobench.metrics.similarity import SIMILARITIES
+from isobench.metrics.correlation import SIMILARITIES
 
 
 @pytest.fixture

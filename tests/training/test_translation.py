@@ -222,7 +222,7 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     file.write_text(json.dumps({**content, "post_processor": None}))
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert tokenizer("film")["input_ids"] == [tokenizer.get_vocab()["film"]]
-    found = tokenise_texts(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4, progress_bar=False)
+    found = tokenise_texts(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4)
     assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3
     assert found.lengths.tolist() == [3, 1, 4]
     assert found.truncated.tolist() == [False, False, True]

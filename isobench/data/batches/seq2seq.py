@@ -128,19 +128,17 @@ def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarr
 
 
 def tokenise_pairs(
-    pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str, progress_bar: bool
+    pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str
 ) -> PairTokens:
     """Tokenise sources, each with the ``instruction`` before it, and targets; both limits are in tokens."""
     sources = [instruction + text for text in pairs.sources] if instruction else pairs.sources
     return PairTokens(
-        tokenise_texts(sources, tokenizer, "text", max_length, progress_bar),
-        tokenise_texts(pairs.targets, tokenizer, "text_target", max_target, progress_bar),
+        tokenise_texts(sources, tokenizer, "text", max_length),
+        tokenise_texts(pairs.targets, tokenizer, "text_target", max_target),
     )
 
 
-def tokenise_texts(
-    texts: list[str], tokenizer: Any, argument: str, max_length: int, progress_bar: bool
-) -> TokenisedTexts:
+def tokenise_texts(texts: list[str], tokenizer: Any, argument: str, max_length: int) -> TokenisedTexts:
     """Tokenise texts and cut those that are longer than ``max_length``; a cut text keeps its closing tokens.
 
     Every text gets a closing token: if the tokenizer adds none, it is added here, because a model that never sees one
@@ -151,8 +149,7 @@ def tokenise_texts(
     room = max_length - (not adds_closing)
     rows: list[np.ndarray] = []
     truncated: list[bool] = []
-    starts = range(0, len(texts), TEXTS_PER_CALL)
-    for start in track_progress(starts, "tokens, once", progress_bar and len(starts) > 1):
+    for start in track_progress(range(0, len(texts), TEXTS_PER_CALL), "tokens, once"):
         part = texts[start : start + TEXTS_PER_CALL]
         encoded = tokenizer(**{argument: part}, padding=False)["input_ids"]
         long = [i for i, row in enumerate(encoded) if len(row) > room]
@@ -221,9 +218,8 @@ class PairLoaders:
         inputs: ModelInputs,
         fingerprints: Sequence[dict[str, str]],
         order_seed: int,
-        progress_bar: bool,
     ) -> None:
-        self.cfg, self.inputs, self.fingerprints, self.progress_bar = cfg, inputs, fingerprints, progress_bar
+        self.cfg, self.inputs, self.fingerprints = cfg, inputs, fingerprints
         self.tokenizer = inputs.tokenizer
         self.sizes: dict[str, int] = {}
         self.truncated: dict[str, dict[str, int]] = {}
@@ -272,9 +268,7 @@ class PairLoaders:
         tokens = load_cached_arrays(file, PairTokens.from_arrays)
         if tokens is None:
             texts = read_pairs(task, self.cfg.data, split, limit)
-            tokens = tokenise_pairs(
-                texts, self.tokenizer, self.max_length, self.max_target_length, instruction, self.progress_bar
-            )
+            tokens = tokenise_pairs(texts, self.tokenizer, self.max_length, self.max_target_length, instruction)
             save_cached_arrays(tokens.to_arrays(), file)
         self.sizes[split] = len(tokens)
         self.truncated[split] = {side: int(texts.truncated.sum()) for side, texts in vars(tokens).items()}
