@@ -28,12 +28,11 @@ from common import write_result
 import numpy as np
 
 from isobench.config.schema import Config
-from isobench.runs.folder import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE, write_predictions
 from isobench.runs.identity import Identity, identify, resolve_seeds
 from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import RECORD_FORMAT, format_record
 from isobench.sweep.planning import compose_sweep, plan_runs
-from isobench.training.predictions import write_predictions
 
 SWEEP = ["+experiment=glue_isobn", "scale=paper", "data.root=null", "tracking=none"]
 ONE_RUN = [
@@ -57,8 +56,8 @@ def make_real_record(folder: str) -> dict[str, Any]:
     assert content["format"] == RECORD_FORMAT
     random_numbers = np.random.default_rng(0)
     outputs = {
-        "labels": random_numbers.integers(0, 2, EXAMPLES),
-        "predictions": random_numbers.integers(0, 2, EXAMPLES),
+        "label": random_numbers.integers(0, 2, EXAMPLES),
+        "prediction": random_numbers.integers(0, 2, EXAMPLES),
         "logits": random_numbers.normal(size=(EXAMPLES, 2)).astype(np.float32),
     }
     predictions = write_predictions(Path(folder, PREDICTIONS_FILE), {"validation": outputs})

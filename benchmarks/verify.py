@@ -25,10 +25,9 @@ import numpy as np
 
 from isobench.config.schema import Config
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, write_predictions
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.record import RunRecord
-from isobench.training.predictions import write_predictions
 from isobench.verification.folder import UNCHECKED
 from isobench.verification.reproduction import Options
 from isobench.verification.verify import verify
@@ -63,7 +62,7 @@ def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> None:
     for epoch in content["history"]:  # the first of equals is reported
         epoch |= {"score": score, "selection": score}
         epoch["validation"] = metrics | {"constant_predictor": is_constant(predictions)}
-    outputs = {"validation": {"labels": labels, "predictions": predictions, "logits": logits}}
+    outputs = {"validation": {"label": labels, "prediction": predictions, "logits": logits}}
     content |= {
         "key": identity.key,
         "seeds": resolve_seeds(cfg),

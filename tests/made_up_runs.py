@@ -10,11 +10,10 @@ from isobench.bundles.transfer import export_bundle
 from isobench.common.environment import read_git_state, read_package_version
 from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.runs.folder import RunFolder, mark_output_folder
+from isobench.runs.folder import RunFolder, mark_output_folder, write_predictions
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.plan import Plan, read_ended_runs
 from isobench.runs.record import RunRecord
-from isobench.training.predictions import write_predictions
 
 EXAMPLES = 60
 
@@ -69,7 +68,7 @@ def write_run(cfg) -> None:
         epochs.append(
             {**scores, "isotropy": isotropy, "epoch": number, "step": 10 * number, "score": score, "selection": score}
         )
-        outputs.append({"validation": {"logits": logits, "predictions": predictions, "labels": labels}})
+        outputs.append({"validation": {"label": labels, "prediction": predictions, "logits": logits}})
     best = max((0, 1), key=lambda place: epochs[place]["selection"])
     folder.path.mkdir(parents=True)
     made_with = record_content(cfg)["provenance"] | {

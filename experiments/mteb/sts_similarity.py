@@ -12,7 +12,7 @@ from rich.table import Table
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, find_paper_column, format_number, make_table
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.files import sha256_json
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, one_of
@@ -166,7 +166,7 @@ def measure_methods(
     """
     import torch
 
-    from isobench.data.cache import load_cached_arrays, save_cached_arrays
+    from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
     from isobench.metrics.coordinates import coordinate_share
     from isobench.metrics.correlation import SIMILARITIES
 
@@ -177,9 +177,9 @@ def measure_methods(
     for subject in subjects:
         encoder, method = subject.cfg.encoder, drop_targets_of_chain(subject.cfg.calibration)
         inputs = [own.key, fitted_on.key, unit_length, scores.tolist()]
-        key = shorten_digest(sha256_json([VERSION, torch.__version__, inputs, method]))
-        file = cache_dir(subject.cfg.data.cache) / "sentence_vectors" / f"similarity-{key}.safetensors"
-        arrays = load_cached_arrays(file, dict)
+        key = sha256_json([VERSION, torch.__version__, inputs, method])
+        file = name_cached_file(subject.cfg.data.cache, "sentence_vectors", "similarity", key)
+        arrays = load_cached_arrays(file)
         if arrays is None:
             arrays = {"correlations": compute_correlations(calibrate(subject, fitting, vectors), scores)}
             save_cached_arrays(arrays, file)

@@ -12,8 +12,7 @@ from isobench.calibration.flow import Flow
 from isobench.calibration.isobn import IsoBN
 from isobench.calibration.istar import IStar
 from isobench.calibration.normalisation import BatchNorm, FixedNorm, GradientNorm
-from isobench.calibration.penalties import CosineRegularization, Decorrelation, Uniformity
-from isobench.calibration.sigreg import SIGReg
+from isobench.calibration.penalties import CosineRegularization, Decorrelation, SIGReg, Uniformity
 from isobench.calibration.spectrum import SpectrumControl
 from isobench.calibration.whitening import Whitening
 

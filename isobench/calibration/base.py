@@ -13,10 +13,8 @@ from torch import Tensor, nn
 class Calibration(nn.Module):
     """Define a calibration method between encoder and head. The base class changes nothing: plain fine-tuning.
 
-    A method raises ValueError for a setting that is out of range.
-
-    Args:
-        dim: width d of the sentence embeddings.
+    The first argument of every method is ``dim``, the width d of the embeddings. A method raises ValueError for a
+    setting that is out of range.
     """
 
     dim: int

@@ -91,7 +91,6 @@ class Centering(Calibration):
     direction without variance is not removed. All of it is float32 or better; eigenvectors are float64.
 
     Args:
-        dim: width d of the embeddings.
         kind: which of the three functions; the next two settings are for ``all_but_the_top`` only.
         D: number of directions, 0 to d; None for ceil(d / 100), as in Too Much in Common's code.
         centered_projection: as in the function ``all_but_the_top``.

@@ -4,11 +4,11 @@ import math
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from isobench.calibration.base import Calibration, require_choice, require_number, require_whole_number
-from isobench.calibration.glow import Glow
+from isobench.calibration.batch_statistics import batch_mean, center_batch
 
 
 class Flow(Calibration):
@@ -77,3 +77,159 @@ class Flow(Calibration):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """List the flow's parameters as one group with its own learning rate, without weight decay."""
         return [{"params": list(self.parameters()), "lr": self.lr, "weight_decay": 0.0}]
+
+
+class Glow(nn.Module):
+    """Multi-scale Glow (Kingma & Dhariwal 2018), with the dimensions of a vector as channels.
+
+    After each level but the last, half of the remaining dimensions leave the flow as part of z: three levels output
+    d/2, d/4 and d/4 dimensions.
+
+    Args:
+        steps: number of flow steps in each level.
+        width: hidden width of the coupling networks.
+        affine: True for affine couplings, False for additive ones.
+        learned: True to mix the dimensions by a learned matrix (Glow's 1x1 convolution), False to reverse them.
+    """
+
+    def __init__(self, dim: int, levels: int, steps: int, width: int, affine: bool, learned: bool) -> None:
+        super().__init__()
+        sizes = [dim // 2**level for level in range(levels)]
+        self.levels = nn.ModuleList(
+            nn.ModuleList(_FlowStep(size, width, affine, learned) for _ in range(steps)) for size in sizes
+        )
+        self._initialized = False
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Map h [B, d] to z [B, d], and compute log |det dz/dh| of each row, [B]."""
+        log_determinant = h.new_zeros(len(h))
+        outputs: list[Tensor] = []
+        for number, level in enumerate(self.levels):
+            if number:
+                output, h = h.chunk(2, dim=1)
+                outputs.append(output)
+            for step in level:  # type: ignore[attr-defined]
+                h, step_log_determinant = step(h)
+                log_determinant = log_determinant + step_log_determinant
+        return torch.cat([*outputs, h], dim=1), log_determinant
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Map z [B, d] back to h [B, d]."""
+        sizes = [z.shape[1] // 2**number for number in range(1, len(self.levels))]
+        outputs: list[Tensor] = list(z.split([*sizes, z.shape[1] - sum(sizes)], dim=1))
+        h = outputs.pop()
+        for number, level in reversed(list(enumerate(self.levels))):
+            for step in reversed(level):  # type: ignore[call-overload]
+                h = step.inverse(h)
+            if number:
+                h = torch.cat([outputs[number - 1], h], dim=1)
+        return h
+
+    @torch.no_grad()
+    def initialize_actnorms(self, h: Tensor) -> None:
+        """Initialise every actnorm from the first training batch [B, d], unless a checkpoint brought its values.
+
+        Each one's own output gets zero mean and unit deviation over the whole batch, that of all processes.
+        """
+        if self._initialized:  # a Python flag: reading the buffer makes a training step wait for the GPU
+            return
+        if not bool(self.levels[0][0].norm.initialized):  # type: ignore[index]
+            for number, level in enumerate(self.levels):
+                h = h.chunk(2, dim=1)[1] if number else h
+                for step in level:  # type: ignore[attr-defined]
+                    step.norm.initialize(h)
+                    h, _ = step(h)
+        self._initialized = True
+
+
+class _FlowStep(nn.Module):
+    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
+
+    ``forward`` of this layer and of its parts returns [B, n] and the log-determinant, [B] or [] if all rows share it.
+    """
+
+    def __init__(self, dim: int, width: int, affine: bool, learned: bool) -> None:
+        super().__init__()
+        self.norm = _ActNorm(dim)
+        self.mixing = nn.Parameter(torch.linalg.qr(torch.randn(dim, dim))[0]) if learned else None
+        self.coupling = _Coupling(dim, width, affine)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        h, log_determinant = self.norm(h)
+        if self.mixing is None:
+            h = h.flip(1)
+        else:
+            h = h @ self.mixing.to(h.dtype)
+            log_determinant = log_determinant + torch.linalg.slogdet(self.mixing)[1]
+        h, coupling_log_determinant = self.coupling(h)
+        return h, log_determinant + coupling_log_determinant
+
+    def inverse(self, h: Tensor) -> Tensor:
+        h = self.coupling.inverse(h)
+        h = h.flip(1) if self.mixing is None else torch.linalg.solve(self.mixing.to(h.dtype).T, h.T).T
+        return self.norm.inverse(h)
+
+
+class _ActNorm(nn.Module):
+    """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch."""
+
+    initialized: Tensor  # [], bool
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.log_scale = nn.Parameter(torch.zeros(dim))
+        self.register_buffer("initialized", torch.zeros((), dtype=torch.bool))
+
+    def initialize(self, h: Tensor) -> None:
+        """Give a batch [B, n] zero mean and unit deviation; a deviation below 1e-6 keeps its scale."""
+        mean, centred = center_batch(h)
+        deviation = batch_mean(centred.square()).sqrt()
+        self.bias.copy_(-mean)
+        self.log_scale.copy_(torch.where(deviation > 1e-6, -deviation.clamp_min(1e-6).log(), 0.0))
+        self.initialized.fill_(True)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        return (h + self.bias) * self.log_scale.exp(), self.log_scale.sum()
+
+    def inverse(self, h: Tensor) -> Tensor:
+        return h * (-self.log_scale).exp() - self.bias
+
+
+class _Coupling(nn.Module):
+    """A coupling layer: shift (and scale) the second half of the dimensions by a network of the first half.
+
+    Before training it is the identity, except that an affine coupling scales by sigmoid(2).
+    """
+
+    def __init__(self, dim: int, width: int, affine: bool) -> None:
+        super().__init__()
+        self.kept_count, self.affine = dim // 2, affine
+        out_width = (dim - self.kept_count) * (2 if affine else 1)
+        self.network = nn.Sequential(
+            nn.Linear(self.kept_count, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, out_width),
+        )
+        nn.init.zeros_(self.network[-1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.network[-1].bias)  # type: ignore[arg-type]
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
+        shift, log_scale = self._compute_shift_and_scale(kept)
+        moved = (moved + shift) * log_scale.exp()
+        return torch.cat([kept, moved], dim=1), log_scale.sum(1)
+
+    def inverse(self, h: Tensor) -> Tensor:
+        kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
+        shift, log_scale = self._compute_shift_and_scale(kept)
+        return torch.cat([kept, moved * (-log_scale).exp() - shift], dim=1)
+
+    def _compute_shift_and_scale(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        output = self.network(kept)
+        if not self.affine:
+            return output, torch.zeros_like(output)
+        shift, raw_scale = output.chunk(2, dim=1)
+        return shift, nn.functional.logsigmoid(raw_scale + 2)

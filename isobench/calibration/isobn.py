@@ -27,7 +27,6 @@ class IsoBN(Calibration):
     every dimension; with eps = 0, where Eq. 5 would divide by zero, its theta_i is 1.
 
     Args:
-        dim: width d of the embeddings.
         momentum: weight alpha of the newest batch in the moving averages (Algorithm 1), in (0, 1].
         eps: added to sigma * gamma; above 0, or 0 without rescaling.
         beta: strength of the normalisation, 0 for none.

@@ -25,7 +25,6 @@ class BatchNorm(Calibration):
     row, they are moving averages. All of it is computed in float32 or better.
 
     Args:
-        dim: width d of the embeddings.
         momentum: weight of the newest batch in the moving averages, in (0, 1].
         eps: added to the variance, above 0.
     """
@@ -62,7 +61,6 @@ class FixedNorm(Calibration):
     does not state eps. sigma is biased (divided by N). Before ``prepare`` is called, the layer is the identity.
 
     Args:
-        dim: width d of the embeddings.
         kind: which of the three normalisations.
         eps: added to each denominator, above 0.
     """
@@ -130,7 +128,6 @@ class GradientNorm(Calibration):
     The paper does not state eps; here it is in units of mean(mu), since gradients have no fixed scale.
 
     Args:
-        dim: width d of the embeddings.
         alpha: strength; the paper uses 0.5 and 1.
         eps: added to mu_j, in units of mean(mu), above 0.
     """

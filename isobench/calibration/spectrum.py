@@ -19,7 +19,6 @@ class SpectrumControl(Calibration):
     none of the constants; the defaults are ours.
 
     Args:
-        dim: width d of the embeddings.
         decay: form of the target, which must not grow with k.
         strength: lambda in the paper, 0 or more.
         c1: scale of the target, 0 or more; None for sigma_1 of the matrix at the first call.

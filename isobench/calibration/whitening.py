@@ -26,7 +26,6 @@ class Whitening(Calibration):
     layer only subtracts the mean.
 
     Args:
-        dim: width d of the embeddings.
         form: ``zca`` or ``pca``.
         k: number of columns to keep, for ``pca`` only; None for all. The head gets embeddings of this width.
         momentum: weight of the newest batch in the moving averages, in (0, 1].

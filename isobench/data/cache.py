@@ -4,14 +4,21 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from isobench.common.files import make_temporary_folder, print_remaking, read_checksummed, sha256_file, write_cached
+from isobench.common.files import (
+    cache_dir,
+    make_temporary_folder,
+    print_remaking,
+    read_checksummed,
+    sha256_file,
+    shorten_digest,
+    write_cached,
+)
 
 if TYPE_CHECKING:  # late: a command line is read without it
     import numpy as np
 
-T = TypeVar("T")
 SUMS_FILE = "sums.json"  # in the folder: the sha256 of each of its other files
 
 
@@ -58,16 +65,28 @@ def save_cached_arrays(arrays: dict[str, "np.ndarray"], file: Path) -> None:
         temporary.write_bytes(save(arrays))
 
 
-def load_cached_arrays(file: Path, build: Callable[[dict[str, "np.ndarray"]], T]) -> T | None:
-    """Build an object from a cached file's arrays, by name; None if the file is missing or damaged."""
+def load_cached_arrays(file: Path) -> dict[str, "np.ndarray"] | None:
+    """Read a cached file's arrays, by name; None if the file is missing, or damaged, which is said."""
     from safetensors.numpy import load
 
     if not file.exists():
         return None
     try:
-        return build(load(read_checksummed(file)))
-    except MemoryError:
-        raise  # says nothing about the file
-    except Exception:  # safetensors has errors of its own for a truncated or foreign file
+        return load(read_checksummed(file))
+    except (OSError, ValueError):  # with the right checksum it is what was written
         print_remaking(file)
         return None
+
+
+def load_or_make_arrays(file: Path, make: Callable[[], dict[str, "np.ndarray"]]) -> dict[str, "np.ndarray"]:
+    """Return a cached file's arrays, by name; make and write them first if it is missing or damaged."""
+    arrays = load_cached_arrays(file)
+    if arrays is None:
+        arrays = make()
+        save_cached_arrays(arrays, file)
+    return arrays
+
+
+def name_cached_file(cache: str | None, folder: str, start: str, key: str) -> Path:
+    """Return the path of cached arrays in a folder of ``data.cache``; ``key``: a digest of all that decides them."""
+    return cache_dir(cache) / folder / f"{start}-{shorten_digest(key)}.safetensors"

@@ -4,7 +4,7 @@ They raise ValueError if there are no vectors, or an argument is out of range. M
 texts are in ``task`` and ``generated_text``; they need further packages.
 """
 
-from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.accumulator import IsotropyAccumulator, class_summary, isotropy_summary
 from isobench.metrics.clusters import local_isotropy, silhouette, silhouette_values
 from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, fisher_score, threshold_accuracies
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
@@ -18,7 +18,6 @@ from isobench.metrics.isotropy import (
     spectrum,
 )
 from isobench.metrics.partition import partition_isotropy
-from isobench.metrics.summary import class_summary, isotropy_summary
 from isobench.metrics.weighted import weighted_isotropy
 
 __all__ = [

@@ -10,9 +10,8 @@ from torch import nn
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder
 from isobench.data import weights
-from isobench.models.attention import find_first_position
+from isobench.models.attention import find_first_position, restrict_to_first_token
 from isobench.models.huggingface_head import find_huggingface_pooling
-from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.loading import (
     describe_missing_weights,
     enable_gradient_checkpointing,

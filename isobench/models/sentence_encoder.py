@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isobench.data.batches.packing import Packing
-from isobench.models import last_layer
+from isobench.data.batches.tokens import Packing
+from isobench.models import attention
 from isobench.models.attention import make_row_arguments
 
 
@@ -81,7 +81,7 @@ class SentenceEncoder(nn.Module):
     def compute_all_tokens(self) -> None:
         """Let the last layer compute all tokens, for ``encode_with_tokens``, where it computes the first only."""
         if self.first_token_only:
-            last_layer.compute_all_tokens(self.model)
+            attention.compute_all_tokens(self.model)
             self.first_token_only = False
 
     def _run_model(

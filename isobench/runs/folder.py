@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -25,10 +26,12 @@ from isobench.common.files import (
     is_storage_error,
     make_storage_error,
     read_file_time,
+    sha256_file,
     shorten_digest,
     write_text,
+    write_whole,
 )
-from isobench.runs.record import RunRecord, name_remedy, read_record_file, write_record_file
+from isobench.runs.record import Predictions, RunRecord, name_remedy, read_record_file, write_record_file
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
@@ -206,3 +209,26 @@ class RunFolder:
     def write_record(self, record: RunRecord) -> None:
         """Write result.json atomically; numbers that are not finite become null."""
         write_record_file(self.result_file, record)
+
+
+def write_predictions(file: Path, outputs: dict[str, dict[str, Any]]) -> Predictions:
+    """Write a run's predictions or hypotheses as Parquet, a row an example, after the columns split and index.
+
+    ``outputs``: dev split -> column -> values [N] or [N, c], a list of texts or an array. NaN becomes null, as the
+    label of a test split that has none. Returns the file's name and sha256, for the record.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: dict[str, list[Any]] = {"split": [], "index": []}
+    for split, output in outputs.items():
+        count = len(next(iter(output.values())))
+        columns["split"] += [split] * count
+        columns["index"] += range(count)
+        for name, values in output.items():
+            if not isinstance(values, list):
+                values = [None if value != value else value for value in values.astype(float).tolist()]
+            columns.setdefault(name, []).extend(values)
+    with write_whole(file) as temporary:
+        pyarrow.parquet.write_table(pyarrow.table(columns), temporary)
+    return Predictions(file=file.name, sha256=sha256_file(file))

@@ -89,7 +89,7 @@ class Classifier(FineTuningModule):
                     self.global_step,
                 )
             predictions = logits[:, 0] if self.regression else logits.argmax(1)
-            outputs[split] = {"logits": logits, "predictions": predictions, "labels": labels[position]}
+            outputs[split] = {"label": labels[position], "prediction": predictions, "logits": logits}
             if split != task.test_split:
                 metrics = evaluate_predictions(list(task.metrics), labels[position], predictions)
                 scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}

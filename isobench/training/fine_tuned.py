@@ -101,8 +101,7 @@ class FineTuningModule(pl.LightningModule):
     def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
         """Append an epoch to the history, keep its outputs if it is the reported one so far, and log its scores.
 
-        ``scores``: dev split -> its metrics, and ``constant_predictor``. ``outputs``: dev split -> name -> values to
-        write for each of its N examples.
+        ``scores``: dev split -> its metrics, and ``constant_predictor``. ``outputs``: as in ``write_predictions``.
         """
         splits = self.cfg.task.evaluated
         decides = HELD_OUT if HELD_OUT in scores else splits[0]
@@ -117,9 +116,6 @@ class FineTuningModule(pl.LightningModule):
         reported = self.cfg.optimization.report == "last"
         if reported or self.best is None or epoch.selection > self.best.epoch.selection:
             self.best = ReportedEpoch(epoch, outputs)
-        self._log_epoch(epoch, splits)
-
-    def _log_epoch(self, epoch: Epoch, splits: list[str]) -> None:
         for split in splits:
             metrics = epoch.metrics(split)
             for name in (*self.cfg.task.metrics, *(["loss"] if "loss" in metrics else [])):

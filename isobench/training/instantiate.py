@@ -3,7 +3,8 @@
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +48,23 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
 def _check_signature(config: dict[str, Any]) -> None:
     target = config["_target_"]
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS and key[0] != "_"}
+    with _name_method(config):
+        try:
+            inspect.signature(_locate(target)).bind(dim=ANY_WIDTH, **settings)
+        except ImportError as error:
+            raise UserError(_explain_import_error(target, error)) from error
+        except TypeError as error:
+            raise UserError(_explain_unknown_setting(error, target, settings) or f"{target}: {error}") from error
+
+
+@contextmanager
+def _name_method(config: dict[str, Any]) -> Iterator[None]:
     try:
-        inspect.signature(_locate(target)).bind(dim=ANY_WIDTH, **settings)
-    except ImportError as error:
-        raise UserError(f"calibration={config['name']}: {_explain_import_error(target, error)}") from error
-    except TypeError as error:
-        reason = _explain_unknown_setting(error, {"_target_": target, **settings}) or f"{target}: {error}"
-        raise UserError(f"calibration={config['name']}: {reason}") from error
+        yield
+    except UserError as error:
+        raise UserError(f"calibration={config['name']}: {error}") from error
     except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
-        raise UserError(f"calibration={config['name']}: loading {target} exits Python") from error
+        raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
 
 
 def _explain_import_error(target: str, error: ImportError) -> str:
@@ -109,30 +118,25 @@ def _is_reparametrized(calibration: Calibration) -> bool:
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``."""
-    settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS}
-    try:
-        _check_setting_types(config["_target_"], settings)
-        calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
-    except UserError as error:
-        raise UserError(f"calibration={config['name']}: {error}") from error
-    except hydra.errors.InstantiationException as error:
-        reason = _explain_unknown_setting(error.__cause__, settings) or error.__cause__ or error
-        raise UserError(f"calibration={config['name']}: {reason}") from error
-    except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
-        raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
-    if not isinstance(calibration, Calibration):
-        raise UserError(
-            f"calibration={config['name']}: {config['_target_']} must subclass isobench.calibration.Calibration"
-        )
-    if problem := _find_broken_rule(calibration):
-        raise UserError(f"calibration={config['name']}: {config['_target_']} {problem}")
-    if _is_reparametrized(calibration) and config["target"] != "head":
-        raise UserError(f"calibration={config['name']}: reparametrize needs target=head, the classifier")
-    if calibration.reads_token_states and config["placement"] != "before_pooler":
-        raise UserError(
-            f"calibration={config['name']} reads the states of all tokens, and there are none after the pooler: set "
-            "its placement=before_pooler, or scope=cls"
-        )
+    target, settings = config["_target_"], {key: v for key, v in config.items() if key not in CALIBRATION_KEYS}
+    with _name_method(config):
+        _check_setting_types(target, settings)
+        try:
+            calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
+        except hydra.errors.InstantiationException as error:
+            reason = _explain_unknown_setting(error.__cause__, target, settings) or error.__cause__ or error
+            raise UserError(str(reason)) from error
+        if not isinstance(calibration, Calibration):
+            raise UserError(f"{target} must subclass isobench.calibration.Calibration")
+        if problem := _find_broken_rule(calibration):
+            raise UserError(f"{target} {problem}")
+        if _is_reparametrized(calibration) and config["target"] != "head":
+            raise UserError("reparametrize needs target=head, the classifier")
+        if calibration.reads_token_states and config["placement"] != "before_pooler":
+            raise UserError(
+                "it reads the states of all tokens, and there are none after the pooler: set its "
+                "placement=before_pooler, or scope=cls"
+            )
     return calibration
 
 
@@ -156,13 +160,13 @@ def _find_broken_rule(calibration: Calibration) -> str | None:
     return None
 
 
-def _explain_unknown_setting(error: BaseException | None, settings: dict[str, Any]) -> str | None:
+def _explain_unknown_setting(error: BaseException | None, target: str, settings: dict[str, Any]) -> str | None:
     """Name the settings nearest to one that a class doesn't have; None if the error has another cause."""
     match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if not match or match[1] not in settings:
         return None
-    known = inspect.signature(_locate(settings["_target_"])).parameters.keys() - {"dim"}
-    return f"{settings['_target_']} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
+    known = inspect.signature(_locate(target)).parameters.keys() - {"dim"}
+    return f"{target} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
 
 
 def refuse_what_generation_lacks(name: str, method: Calibration | Chain) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from isobench.common.errors import UserError
 from isobench.common.linalg import PIECE_ROWS
 from isobench.config.schema import Config
+from isobench.metrics.accumulator import class_summary, isotropy_summary
 from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
-from isobench.metrics.summary import class_summary, isotropy_summary
 from isobench.training import tracking
 
 DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")

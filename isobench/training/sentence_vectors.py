@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
 from isobench.data.batches.tokens import Collator, tokenise_examples
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
+from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
 from isobench.data.sources import Examples
 from isobench.models import encoders, tokenization
 from isobench.runs.identity import resolve_seeds
@@ -78,8 +77,12 @@ class FrozenEncoder:
         places: dict[str, int] = {}
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]
         keys = {layer: self._make_key(list(places), layer) for layer in self.layers}
-        files = {layer: self._name_file(name, key) for layer, key in keys.items()}
-        arrays = {layer: load_cached_arrays(file, dict) for layer, file in files.items()}
+        start = f"{name}-{self.cfg.encoder.name}"
+        files = {
+            layer: name_cached_file(self.cfg.data.cache, "sentence_vectors", start, key)
+            for layer, key in keys.items()
+        }
+        arrays = {layer: load_cached_arrays(file) for layer, file in files.items()}
         if missing := [layer for layer, found in arrays.items() if found is None]:
             computed = self._compute(name, list(places), missing)
             for layer, found in computed.items():
@@ -96,10 +99,6 @@ class FrozenEncoder:
         settings = [encoder.pooling, encoder.token_type_ids, layer]
         device = name_device(self.cfg)
         return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, device, sentences])
-
-    def _name_file(self, name: str, key: str) -> Path:
-        folder = cache_dir(self.cfg.data.cache) / "sentence_vectors"
-        return folder / f"{name}-{self.cfg.encoder.name}-{shorten_digest(key)}.safetensors"
 
     @torch.no_grad()
     def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:

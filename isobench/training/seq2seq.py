@@ -218,7 +218,7 @@ class Seq2Seq(FineTuningModule):
             hypotheses = [self.hypotheses[position][number] for number in range(len(references))]
             metrics: dict[str, Any] = evaluate_texts(list(self.cfg.task.metrics), references, hypotheses)
             scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
-            outputs[split] = {"hypotheses": hypotheses, "references": references}
+            outputs[split] = {"reference": references, "hypothesis": hypotheses}
         self.hypotheses, self.loss_sums = {}, {}
         self.record_epoch(scores, outputs)
 

@@ -23,7 +23,7 @@ from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.config.schema import Config
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
-from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, write_predictions
 from isobench.runs.identity import Identity, resolve_seeds, seed_everything
 from isobench.runs.record import (
     RECORD_FORMAT,
@@ -48,7 +48,6 @@ from isobench.training.callbacks import (
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
 from isobench.training.monitor import build_monitors
-from isobench.training.predictions import write_hypotheses, write_predictions
 from isobench.training.preparation import EpochSamples
 
 
@@ -128,8 +127,7 @@ def _build_and_fit(
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
     if module and module.best:
-        write = write_hypotheses if cfg.task.generation else write_predictions
-        optional["predictions"] = write(folder.path / PREDICTIONS_FILE, module.best.outputs)
+        optional["predictions"] = write_predictions(folder.path / PREDICTIONS_FILE, module.best.outputs)
     else:
         (folder.path / PREDICTIONS_FILE).unlink(missing_ok=True)  # of an attempt that failed later than this one
     return RunRecord(

@@ -1,7 +1,7 @@
 """Check runs by their files alone: record, config, key, predictions and scores agree with each other.
 
 Predictions, and other Parquet that somebody else may have written, are read within limits. A file of predictions has
-the columns that isobench.training.predictions writes: ``split`` and ``index``, then ``label``, ``prediction`` and
+the columns that isobench.runs.folder writes: ``split`` and ``index``, then ``label``, ``prediction`` and
 ``logits``, or for generated texts ``reference`` and ``hypothesis``.
 """
 

@@ -26,7 +26,8 @@ from isobench.runs.validate import validate_config
 
 
 def load_tokens(file):
-    return load_cached_arrays(file, lambda arrays: Tokens(**arrays))
+    arrays = load_cached_arrays(file)
+    return arrays and Tokens(**arrays)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.batches.loaders import check_token_ids
 from isobench.data.packaged import encoders as packaged_encoders
+from isobench.models.attention import restrict_to_first_token
 from isobench.models.encoders import load_encoder
-from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.tokenization import load_tokenizer
 
 

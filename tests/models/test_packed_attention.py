@@ -6,15 +6,15 @@ import torch
 from transformers import AutoModel
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
-from isobench.data.batches.packing import plan_packing
+from isobench.data.batches.tokens import plan_packing
 from isobench.models.attention import (
     find_first_position,
     make_group_mask,
     make_sdpa_mask,
     register_packed_attention,
+    restrict_to_first_token,
 )
 from isobench.models.dropout import CpuDropout, DropoutNumbers, replace_dropout
-from isobench.models.last_layer import restrict_to_first_token
 from isobench.models.sentence_encoder import SentenceEncoder
 
 LENGTHS = [9, 9, 7, 6, 6, 1]

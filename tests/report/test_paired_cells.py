@@ -10,10 +10,9 @@ from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_markdown
-from isobench.runs.folder import RunFolder
+from isobench.runs.folder import RunFolder, write_predictions
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import compare_predictions
-from isobench.training.predictions import write_predictions
 
 EXAMPLES = 200
 LABELS = np.arange(EXAMPLES) % 2
@@ -35,8 +34,8 @@ def make_row(outputs, method: str, seed: int, predictions=None, labels=LABELS, f
         data={"fingerprint": {"validation": fingerprint}},
     )
     run.folder.path.mkdir(parents=True)
-    arrays = {"labels": labels, "predictions": predictions, "logits": np.zeros((len(labels), 2))}
-    other = {"labels": labels[:5], "predictions": labels[:5], "logits": np.zeros((5, 2))}
+    arrays = {"label": labels, "prediction": predictions, "logits": np.zeros((len(labels), 2))}
+    other = {"label": labels[:5], "prediction": labels[:5], "logits": np.zeros((5, 2))}
     written = write_predictions(run.folder.path / "predictions.parquet", {"validation": arrays, "test": other})
     record = run.record.model_copy(update={"predictions": written})
     return replace(run, record=record, state="done")

@@ -50,9 +50,9 @@ MOMENTS = [
     ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
     ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
     ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
-    ("isobench.data.batches.seq2seq.save_cached_arrays", 2, "before"),
+    ("isobench.data.cache.save_cached_arrays", 2, "before"),
     ("isobench.models.tokenization.train_tokenizer", 1, "after"),
-    ("isobench.training.train.write_hypotheses", 1, "after"),
+    ("isobench.training.train.write_predictions", 1, "after"),
 ]
 
 

@@ -9,11 +9,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from isobench.common.errors import UserError
-from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.files import sha256_json
 from isobench.config.schema import HELD_OUT, Config
 from isobench.data import sources
 from isobench.data.batches.tokens import VERSION, Collator, EpochSampler, Tokens, take_examples, tokenise_examples
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
+from isobench.data.cache import load_or_make_arrays, name_cached_file
 
 ONE_CHUNK = 1 << 20  # a cost of one more encoder call, in tokens, at which a batch is never cut into chunks
 MOST_UNKNOWN = 0.01  # share of unknown tokens above which a run's record has a warning
@@ -111,13 +111,13 @@ class Loaders:
             task.label_range, task.as_classes, self.max_length, self.inputs.fingerprint,
         ]  # fmt: skip
         fingerprint = sha256_json(key_inputs)
-        name = f"{task.name}-{split}-{shorten_digest(fingerprint)}.safetensors"
-        file = cache_dir(self.cfg.data.cache) / "tokens" / name
-        tokens = load_cached_arrays(file, lambda arrays: Tokens(**arrays))
-        if tokens is None:
+
+        def tokenise() -> dict[str, np.ndarray]:
             examples = sources.read_examples(task, self.cfg.data, split, limit)
-            tokens = tokenise_examples(examples, self.inputs.tokenizer, self.max_length)
-            save_cached_arrays(vars(tokens), file)
+            return vars(tokenise_examples(examples, self.inputs.tokenizer, self.max_length))
+
+        file = name_cached_file(self.cfg.data.cache, "tokens", f"{task.name}-{split}", fingerprint)
+        tokens = Tokens(**load_or_make_arrays(file, tokenise))
         check_token_ids(self.cfg.encoder.name, tokens.ids, self.inputs.words)
         self._note_size(split, tokens)
         return tokens, fingerprint

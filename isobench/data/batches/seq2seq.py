@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from isobench.common.files import cache_dir, sha256_json, shorten_digest
+from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import (
@@ -23,7 +23,7 @@ from isobench.data.batches.loaders import (
     uses_gpu,
 )
 from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_rows
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
+from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.seq2seq_pairs import (
     TextPairs,
     list_cache_key_inputs,
@@ -263,13 +263,14 @@ class PairLoaders:
             VERSION, *self.fingerprints, *list_cache_key_inputs(task, split, limit), instruction,
             self.max_length, self.max_target_length, self.inputs.fingerprint,
         ]  # fmt: skip
-        name = f"{task.name}-{split}-{shorten_digest(sha256_json(key_inputs))}.safetensors"
-        file = cache_dir(self.cfg.data.cache) / "pairs" / name
-        tokens = load_cached_arrays(file, PairTokens.from_arrays)
-        if tokens is None:
+
+        def tokenise() -> dict[str, np.ndarray]:
             texts = read_pairs(task, self.cfg.data, split, limit)
-            tokens = tokenise_pairs(texts, self.tokenizer, self.max_length, self.max_target_length, instruction)
-            save_cached_arrays(tokens.to_arrays(), file)
+            limits = (self.max_length, self.max_target_length)
+            return tokenise_pairs(texts, self.tokenizer, *limits, instruction).to_arrays()
+
+        file = name_cached_file(self.cfg.data.cache, "pairs", f"{task.name}-{split}", sha256_json(key_inputs))
+        tokens = PairTokens.from_arrays(load_or_make_arrays(file, tokenise))
         self.sizes[split] = len(tokens)
         self.truncated[split] = {side: int(texts.truncated.sum()) for side, texts in vars(tokens).items()}
         return tokens
