@@ -37,7 +37,7 @@ from isobench.common.files import (
 from isobench.common.terminal import make_console, print_note
 from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment
-from isobench.data.availability import probe_hub_if_needed
+from isobench.data.availability import ask_hub_early
 from isobench.papers.folders import find_config
 from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import Run
@@ -58,7 +58,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     ``experiment`` names the folder. All runs have the same ``analysis`` settings.
     """
     first = runs[0].cfg
-    probe_hub_if_needed(run.cfg for run in runs)
+    ask_hub_early(run.cfg for run in runs)
     analysis = load_analysis(first.analysis)
     subjects = make_subjects(runs)
     folder = report_folder(first.output_dir, experiment.name)

@@ -19,23 +19,12 @@ def require_metric_packages(cfg: Config) -> None:
             require_package(package, "generation", f"task={cfg.task.name}")
 
 
-def probe_hub_if_needed(configs: Iterable[Config]) -> None:
-    """Ask whether the hub can be reached, if one of these configs needs it, before large libraries are imported."""
-    if _needs_hub(configs):
-        hub.is_reachable()
-
-
 def ask_hub_early(configs: Iterable[Config]) -> None:
     """Start asking whether the hub is reachable, if one of these configs needs it; don't wait for the answer."""
-    if _needs_hub(configs) and not hub.is_offline():
-        hub.start_asking()
-
-
-def _needs_hub(configs: Iterable[Config]) -> bool:
-    return any(
-        "hub" in (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
-        for cfg in configs
-    )
+    for cfg in configs:
+        where = (sources.find_data_source(cfg.task, cfg.data), weights.find_encoder_source(cfg.encoder))
+        if "hub" in where and not hub.is_offline():
+            hub.start_asking()
 
 
 def require_hub_files(cfg: Config) -> None:

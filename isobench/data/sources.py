@@ -74,16 +74,14 @@ def describe_source(task: Task, data: Data) -> str:
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision."""
     source, splits = find_data_source(task, data), task.read_splits
-    if task.generation and task.generation.grammar:
-        for split in splits:
-            generated_pairs.check_split(task.generation.grammar, split)
-        return {"generated": f"{task.generation.grammar}, version {generated_pairs.VERSION}"}
+    grammar = task.generation.grammar if task.generation else None
+    for split in splits if grammar or source == "embedded" else ():
+        if split not in movie_reviews.SPLIT_BOUNDS:
+            known = suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)
+            raise UserError(f"task={task.name} has no split {split}: {known}")
+    if grammar:
+        return {"generated": f"{grammar}, version {generated_pairs.VERSION}"}
     if source == "embedded":
-        for split in splits:
-            if split not in movie_reviews.SPLIT_BOUNDS:
-                raise UserError(
-                    f"task={task.name} has no split {split}: {suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)}"
-                )
         if list(task.text) != ["sentence"]:
             raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
         movie_reviews.find_csv(f"task={task.name}")

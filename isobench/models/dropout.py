@@ -72,10 +72,6 @@ class CpuDropout(nn.Module):
         dropped: Tensor = MaskedScale.apply(x, mask, NUMBERS / (NUMBERS - self.threshold))
         return dropped
 
-    def extra_repr(self) -> str:
-        """Return what printing the module shows beside its name."""
-        return f"p={self.p}"
-
 
 class MaskedScale(torch.autograd.Function):
     """Multiply a tensor by a mask and a scale; keep one byte an element for the backward pass.

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from isobench.data.batches.tokens import Packing
 from isobench.models import attention
-from isobench.models.attention import make_row_arguments
 
 
 class SentenceEncoder(nn.Module):
@@ -34,43 +33,25 @@ class SentenceEncoder(nn.Module):
         self.model, self.pooling, self.layer = model, pooling, layer
         self.first_token_only, self.first_position = first_token_only, first_position
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        packing: Packing | None = None,
-        token_places: Tensor | None = None,
-        **arguments: Tensor,
-    ) -> Tensor:
-        """Compute the sentences' vectors, [b, d].
+    def forward(self, token_places: Tensor | None = None, **inputs: Any) -> Tensor:
+        """Compute the sentences' vectors, [b, d]; ``inputs`` are a chunk of a batch, as ``Collator`` makes them.
 
-        Args:
-            input_ids: [b, T]; the row of packed sentences, [1, N].
-            attention_mask: [b, T], 0 at padding; None if the sentences are packed.
-            packing: where the b sentences are in the row.
-            positions: of the row's tokens in their sentences, from 0, [1, N]; None if the sentences are padded.
-            token_places: of the tokens that are not padding, in ``input_ids`` flattened; not used here.
-            arguments: further arguments of the model, shaped as ``input_ids``.
+        Padded sentences have ``input_ids`` and ``attention_mask`` (0 at padding), [b, T]. Packed ones are a row of
+        ``input_ids``, with the tokens' ``positions`` in their sentences, from 0, [1, N], and ``packing``, which says
+        where the sentences are. Both may have further arguments of the model, shaped as ``input_ids``.
         """
-        output = self._run_model(input_ids, attention_mask, positions, packing, self.layer is not None, arguments)
-        return self._pool(output, attention_mask, packing)
+        output = self._run_model(self.layer is not None, **inputs)
+        return self._pool(output, inputs.get("attention_mask"), inputs.get("packing"))
 
-    def encode_with_tokens(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        positions: Tensor | None = None,
-        packing: Packing | None = None,
-        token_places: Tensor | None = None,
-        **arguments: Tensor,
-    ) -> tuple[Tensor, list[Tensor]]:
+    def encode_with_tokens(self, token_places: Tensor | None = None, **inputs: Any) -> tuple[Tensor, list[Tensor]]:
         """Compute the sentences' vectors, [b, d], and the states of their n tokens in each layer, [n, d].
 
-        ``token_places`` [n] are found from the mask if None, for which a GPU waits.
+        ``token_places`` [n], those of tokens that are not padding in ``input_ids`` flattened, are found from the mask
+        if None, for which a GPU waits.
         """
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
-        output = self._run_model(input_ids, attention_mask, positions, packing, True, arguments)
+        output = self._run_model(True, **inputs)
+        attention_mask, packing = inputs.get("attention_mask"), inputs.get("packing")
         states = [hidden.flatten(0, 1) for hidden in output.hidden_states[1:]]
         if attention_mask is not None and packing is None:
             places = attention_mask.flatten().nonzero()[:, 0] if token_places is None else token_places
@@ -84,22 +65,11 @@ class SentenceEncoder(nn.Module):
             attention.compute_all_tokens(self.model)
             self.first_token_only = False
 
-    def _run_model(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        positions: Tensor | None,
-        packing: Packing | None,
-        all_layers: bool,
-        arguments: dict[str, Tensor],
-    ) -> Any:
-        if all_layers:
-            arguments = {**arguments, "output_hidden_states": True}  # type: ignore[dict-item]
-        if packing is not None and positions is not None and self.first_position is not None:
-            row = make_row_arguments(input_ids, positions + self.first_position, packing)
-            return self.model(**row, **arguments)
-        assert attention_mask is not None
-        return self.model(input_ids=input_ids, attention_mask=attention_mask, **arguments)
+    def _run_model(self, all_layers: bool, packing: Packing | None = None, **inputs: Any) -> Any:
+        if packing is not None and self.first_position is not None:
+            positions = inputs.pop("positions") + self.first_position
+            inputs |= attention.make_row_arguments(inputs["input_ids"], positions, packing)
+        return self.model(**inputs, **({"output_hidden_states": True} if all_layers else {}))
 
     def _pool(self, output: Any, attention_mask: Tensor | None, packing: Packing | None) -> Tensor:
         hidden = output.last_hidden_state if self.layer is None else output.hidden_states[self.layer]

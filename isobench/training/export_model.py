@@ -142,7 +142,8 @@ def build_transformers_model(cfg: Config, module: Classifier) -> Any:
     base.load_state_dict(_copy_state(encoder), strict=False)  # only the pooler, which comes next, is not in it
     own_pooler = getattr(base, "pooler", None)
     parts = split_head(model, own_pooler if own_pooler is not None else nn.Identity())
-    _copy_tensors(module.pooler, parts.pooler)
+    tensors = module.pooler.state_dict().values()  # the layers have other names in isobench
+    parts.pooler.load_state_dict(dict(zip(parts.pooler.state_dict(), tensors, strict=True)))
     parts.classifier.load_state_dict(_copy_state(_make_plain(module.head)))
     return model.eval()
 
@@ -154,14 +155,6 @@ def _make_plain(head: nn.Module) -> nn.Module:
     plain = nn.Linear(head.in_features, head.out_features)  # type: ignore[arg-type]
     plain.load_state_dict({"weight": head.weight, "bias": head.bias})
     return plain
-
-
-def _copy_tensors(source: nn.Module, target: nn.Module) -> None:
-    targets, sources = list(target.state_dict().values()), list(source.state_dict().values())
-    if [tensor.shape for tensor in targets] != [tensor.shape for tensor in sources]:
-        raise ValueError("the head's layers are not those of transformers' model")
-    for tensor, values in zip(targets, sources, strict=True):
-        tensor.copy_(values)
 
 
 def _copy_state(module: nn.Module) -> dict[str, Tensor]:

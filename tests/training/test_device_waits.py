@@ -85,7 +85,7 @@ def watch_training(cfg, parts, *more, steps=3):
 def is_allowed(event, decomposes=False):
     if event.operator == "_linalg_eigh":
         return decomposes and "common/linalg.py:eigh" in event.callers
-    if event.step == 0 and "calibration/glow.py:initialize_actnorms" in event.callers:  # a resumed flow has them
+    if event.step == 0 and "calibration/flow.py:initialize_actnorms" in event.callers:  # a resumed flow has them
         return True
     if event.step % EPOCH == 0 and "logger_connector/result.py:log" in event.callers:
         return event.kind == "other device"

@@ -1,7 +1,7 @@
 """Tokenise examples once, and build batches with as little padding as pays off: chunks of like length, or one row."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,17 +45,10 @@ class Group:
         flat = padded.flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
-    def to(self, device: torch.device | str, non_blocking: bool) -> "Group":
-        """Copy the group to a device."""
-        return self._convert(lambda x: x.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "Group":
-        """Copy the group to memory from which a GPU reads without delay."""
-        return self._convert(Tensor.pin_memory)
-
-    def _convert(self, convert: Any) -> "Group":
-        converted = [x if x is None else convert(x) for x in (self.tokens, self.places, self.mask)]
-        return Group(self.start, self.end, self.sentences, self.length, *converted)
+    def convert(self, change: Callable[[Tensor], Tensor]) -> "Group":
+        """Change all tensors."""
+        changed = [x if x is None else change(x) for x in (self.tokens, self.places, self.mask)]
+        return Group(self.start, self.end, self.sentences, self.length, *changed)
 
 
 @dataclass(frozen=True)
@@ -72,14 +65,15 @@ class Packing:
     def to(self, device: torch.device | str) -> "Packing":
         """Copy the packing to a device; the program does not wait for the copies to a GPU, as for other tensors."""
         non_blocking = torch.device(device).type not in BLOCKING_DEVICES
-        groups = tuple(group.to(device, non_blocking) for group in self.groups)
-        ends = (x.to(device, non_blocking=non_blocking) for x in (self.first, self.last))
-        return Packing(groups, *ends)
+        return self._convert(lambda x: x.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Packing":
         """Copy the packing to memory from which a GPU reads without delay."""
-        groups = tuple(group.pin_memory() for group in self.groups)
-        return Packing(groups, self.first.pin_memory(), self.last.pin_memory())
+        return self._convert(Tensor.pin_memory)
+
+    def _convert(self, change: Callable[[Tensor], Tensor]) -> "Packing":
+        groups = tuple(group.convert(change) for group in self.groups)
+        return Packing(groups, change(self.first), change(self.last))
 
     def average(self, row: Tensor) -> Tensor:
         """Return the mean over the tokens of each sentence, [N, d] -> [B, d]."""

@@ -8,7 +8,6 @@ in two splits. This module imports nothing heavy, because runs are keyed before 
 from collections.abc import Callable
 from random import Random
 
-from isobench.common.errors import UserError, suggest_nearest
 from isobench.data.packaged.movie_reviews import SPLIT_BOUNDS, hash_to_fraction
 
 VERSION = 1  # raise it when any example changes
@@ -22,14 +21,6 @@ OBJECTS = ("library", "museum", "bridge", "theatre", "school", "market", "tower"
 TIMES = ("on Monday", "on Friday", "last week", "in the morning", "after lunch", "before sunset")
 PLACES = ("in Riverton", "in Oakfield", "near the harbour", "by the lake", "outside the town", "in the north")
 IMPERSONAL_CLAUSES = ("The weather was mild", "The shops were closed", "The streets were full", "It rained a little")
-
-
-def check_split(grammar: str, split: str) -> None:
-    """Raise UserError for an unknown split."""
-    if split not in SPLIT_SIZES:
-        raise UserError(
-            f"task.generation.grammar={grammar} has no split {split}: {suggest_nearest(split, SPLIT_SIZES)}"
-        )
 
 
 def generate_pairs(grammar: str, split: str) -> tuple[list[str], list[str]]:
