@@ -185,6 +185,11 @@ def test_the_stars_are_those_of_the_text_not_of_the_table():
     assert printed == {("roberta-base", "cosreg", "MNLI-mm"), ("roberta-base", "spectrum_pol", "WNLI")}
     assert found["roberta-base", "spectrum_pol", "WNLI"][1] == pytest.approx(0.054, abs=0.001)
     assert (len(found), len(better), len(worse)) == (88, 2, 14)
+    zeros = {(e, row) for e, row, column, (_, sd) in list_printed_cells("isotropy_calibration", "table1")
+             if column == "CoLA" and sd is None}  # fmt: skip
+    plain = [table("isotropy_calibration", 1).cells[encoder]["plain"]["CoLA"] for encoder, _ in zeros]
+    lost = [stats.ttest_ind_from_stats(0, 0, 3, mean, sd, 3).pvalue < 0.05 for mean, sd in plain]
+    assert (len(found) + len(zeros), len(worse) + sum(lost)) == (94, 20)
     assert min(found[key][2] for key in text) > 0.05  # Welch's test keeps neither
     one_sided = {key for key, (difference, p, _) in found.items() if difference > 0 and p < 0.10}
     assert one_sided - text == {("bert-base-cased", "cosreg", "QNLI"), ("roberta-base", "spectrum_pol", "WNLI")}
@@ -235,3 +240,23 @@ def test_the_smallest_p_of_a_permutation_test(seeds, smallest):
     assert np.mean([gap >= max(gaps) for gap in gaps]) == pytest.approx(smallest)
     assert (smallest < 0.05) == (seeds == 5)
     assert smallest * 14 > 0.05  # Holm's first step over IsoBN's 14 cells
+
+
+def test_what_section_3_3_says_of_variances(papers):
+    assert_contains(
+        " ".join((papers / "efficient_task_adaptation.txt").read_text().split()),
+        "in all datasets, the variances of different dimensions are quite different, and large variances do not "
+        "correspond to important dimensions generally",
+        "In RTE (also MNLI, QNLI, WNLI), the feature variance is positively related to the importance",
+    )
+
+
+def test_l2_gains_little_less_with_bert_large():
+    cells = table("task_adaptation", 1).cells
+    gains = {
+        encoder: {column: round(rows["l2"][column][0] - rows["plain"][column][0], 2) for column in rows["l2"]}
+        for encoder, rows in cells.items()
+    }
+    means = {encoder: round(sum(of_encoder.values()) / 3, 2) for encoder, of_encoder in gains.items()}
+    assert means == {"bert-base-uncased": 0.70, "bert-large-wwm": 0.50}
+    assert (gains["bert-large-wwm"]["RTE"], gains["bert-base-uncased"]["RTE"]) == (1.4, 1.3)

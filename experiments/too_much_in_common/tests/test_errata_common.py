@@ -320,3 +320,15 @@ def test_our_text_lost_a_column_of_table_2(text):
         if "Inner" in rows["raw"]
     }
     assert closed == {"bert-base-cased": False, "roberta-base": True, "gpt2": True}  # three of the six can be checked
+
+
+def test_scaled_centring_is_far_from_post_processing_on_bert_cased():
+    cells = table(2).cells
+    changes = [
+        [round(cells[encoder][row]["CosSim"][0] - cells[encoder]["raw"]["CosSim"][0], 2) for row in ROWS_ABOVE_RAW]
+        for encoder in ("bert-base-cased", "bert-large-cased")
+    ]
+    assert changes == [[0.03, 3.28], [-0.72, 3.82]]
+
+
+ROWS_ABOVE_RAW = ("centered_scaled", "post_process")
