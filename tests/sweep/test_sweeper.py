@@ -77,11 +77,11 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     assert read_records(outputs) == before
     code, _, err = cli(*small, *failing)
     assert code == 1
-    assert "from an earlier command; retry_failed=true tries again" in err
+    assert "1 failed before (retry_failed=true tries them again), 0 to do" in err
     (folder,) = outputs.glob("runs/*")
     (folder / "predictions.parquet").write_text("of an attempt that failed later")
     _, _, err = cli(*small, *failing, "retry_failed=true")
-    assert "from an earlier command" not in err
+    assert "1 to do" in err
     assert not (folder / "predictions.parquet").exists()
     (old,), (new,) = before.values(), read_records(outputs).values()
     assert "retry_failed=true" in new["provenance"]["command"]
