@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -50,6 +51,12 @@ def print_plainly(text: str) -> None:
 def print_note(text: str) -> None:
     """Print a line on standard error, after the program's name."""
     print(f"isobench: {replace_control_characters(text)}", file=sys.stderr, flush=True)
+
+
+@cache
+def print_note_once(text: str) -> None:
+    """Print a note the first time alone: a sweep, or ``isobench status --watch``, finds the same trouble again."""
+    print_note(text)
 
 
 def format_count(number: int, noun: str) -> str:

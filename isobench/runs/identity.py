@@ -12,6 +12,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from typing import Any
 
 from isobench.common.files import sha256_json
@@ -53,8 +54,8 @@ class Identifier:
         """Compute a run's identity."""
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
-        decisive = {name: self._call_once(select_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
-        return Identity(_hash_decisive(cfg, decisive, data, encoder), data, encoder)
+        key = compute_key(cfg, data, encoder, partial(self._call_once, select_decisive))
+        return Identity(key, data, encoder)
 
     def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = (function, *map(id, arguments))
@@ -64,13 +65,14 @@ class Identifier:
         return self.results[call]
 
 
-def compute_key(cfg: Config, data: dict[str, str], encoder: dict[str, str]) -> str:
-    """Compute a run's key from its config and from fingerprints that are known already; reads no file."""
-    decisive = {name: select_decisive(name, getattr(cfg, name)) for name in KEY_SECTIONS}
-    return _hash_decisive(cfg, decisive, data, encoder)
+def compute_key(
+    cfg: Config, data: dict[str, str], encoder: dict[str, str], select: Callable[[str, Any], Any] | None = None
+) -> str:
+    """Compute a run's key from its config and from fingerprints that are known already; reads no file.
 
-
-def _hash_decisive(cfg: Config, decisive: dict[str, Any], data: dict[str, str], encoder: dict[str, str]) -> str:
+    ``select``: `select_decisive`, or a function that remembers what it gives.
+    """
+    decisive = {name: (select or select_decisive)(name, getattr(cfg, name)) for name in KEY_SECTIONS}
     trainer = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
     origin = {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
     return sha256_json({**decisive, "trainer": trainer, **origin})

@@ -35,7 +35,7 @@ from isobench.common.files import (
     shorten_digest,
     write_whole,
 )
-from isobench.common.terminal import format_count, print_note
+from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import (
     EARLIER_FOLDERS,
@@ -132,7 +132,7 @@ def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Pl
     """
     plans, troubles = read_intact_plans(output_dir)
     for trouble in troubles:
-        _print_once(trouble)
+        print_note_once(trouble)
     return [plan for plan in plans if experiment in (None, plan.experiment)]
 
 
@@ -154,12 +154,6 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
                 "repeat its command, which stands in their result.json, then remove this file"
             )
     return plans, troubles
-
-
-@cache
-def _print_once(trouble: str) -> None:
-    """Print a note, but only once: ``isobench status --watch`` reads the plans again and again."""
-    print_note(trouble)
 
 
 def format_plan(plan: Plan) -> bytes:
@@ -227,7 +221,7 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     """
     every_plan, troubles = read_intact_plans(output_dir)
     for trouble in troubles:
-        _print_once(trouble)
+        print_note_once(trouble)
     plans = [plan for plan in every_plan if experiment in (None, plan.experiment)]
     planned = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
     runs = [Run.of(cfg, key, identity) for key, (cfg, identity) in planned.items()]

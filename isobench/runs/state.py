@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +21,7 @@ from pydantic import ConfigDict
 from isobench.common import environment
 from isobench.common.errors import UserError
 from isobench.common.files import RECORD_LIMIT, add_json_checksum, read_file_time, read_json, write_json, write_text
-from isobench.common.terminal import print_note
+from isobench.common.terminal import print_note, print_note_once
 from isobench.runs.folder import PROGRESS_FILE, jobs_folder
 from isobench.runs.record import Beat, Where
 from isobench.runs.run import Run
@@ -203,14 +202,8 @@ def read_submissions(output_dir: str | Path) -> list[Submission]:
         try:
             submissions.append(Submission(**read_json(file, RECORD_LIMIT)))
         except (OSError, ValueError, TypeError):
-            _name_damaged(file)
+            print_note_once(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
     return sorted(submissions, key=lambda submission: submission.submitted)
-
-
-@cache
-def _name_damaged(file: Path) -> None:
-    """Say once that a submission is damaged: a sweep or status --watch reads it many times."""
-    print_note(f"{file} is damaged: its runs do not count as queued; remove it when its jobs have ended")
 
 
 def _list_slurm_jobs() -> set[str]:

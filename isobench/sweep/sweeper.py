@@ -94,7 +94,7 @@ class GridSweeper(Sweeper):
         todo = [run for run, _ in to_start]
         for run in todo:
             require_metric_packages(run.cfg)
-        print(_format_announcement(runs, states, todo), file=sys.stderr)
+        print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(planned)
         _add_tracking_groups(runs)
         running = [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
@@ -225,9 +225,8 @@ def _print_misspellings(runs: Sequence[Run]) -> None:
             print_note(remark)
 
 
-def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run]) -> str:
-    starting = set(map(id, todo))
-    counts = Counter(state.name for run, state in zip(runs, states, strict=True) if id(run) not in starting)
+def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run], starts: Sequence[str]) -> str:
+    counts = Counter(state.name for state in states if state.name not in starts)
     elsewhere = counts["running"] + counts["queued"]
     phrases = [f"{counts['done']} finished"]
     phrases += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
