@@ -122,11 +122,11 @@ def compute(
 
 def describe_differences(subjects: list["Subject"], rows: Rows, corpus: str) -> list[str]:
     """Describe how encoders and corpus differ from the paper's; no task is read."""
-    from isobench.analyses.subject import collect_scale_notes
+    from isobench.analyses.subject import list_encoder_differences
     from isobench_papers.too_much_in_common.corpus import find_corpus_differences
 
     return [
-        *collect_scale_notes(subjects, "encoder"),
+        *list_encoder_differences(subjects),
         *find_corpus_differences(corpus, rows["frequency"][0]["texts"]),
     ]
 

@@ -104,9 +104,9 @@ def compute(
 
 def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
     """Describe how encoders differ from the paper's; no task is read."""
-    from isobench.analyses.subject import collect_scale_notes
+    from isobench.analyses.subject import list_encoder_differences
 
-    return collect_scale_notes(subjects, "encoder")
+    return list_encoder_differences(subjects)
 
 
 def measure_vocabulary(matrix: "Tensor", removed: str) -> Rows:

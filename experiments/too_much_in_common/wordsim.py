@@ -84,10 +84,10 @@ def compute(
 
 def describe_differences(subjects: list["Subject"], rows: Rows, removed: int | str) -> list[str]:
     """Describe how encoders, sets of word pairs and D differ from the paper's."""
-    from isobench.analyses.subject import collect_scale_notes
+    from isobench.analyses.subject import list_encoder_differences
     from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS
 
-    differences = collect_scale_notes(subjects, "encoder")
+    differences = list_encoder_differences(subjects)
     if tuple(list_distinct(rows["word_similarity"], "set")) != PAPER_SETS:
         differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
     if removed != PAPER_D:

@@ -38,6 +38,7 @@ from isobench.common.terminal import make_console, print_note
 from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
+from isobench.data.scale import find_scale_differences
 from isobench.papers.folders import find_config
 from isobench.runs.folder import ABOUT_FILE, report_folder
 from isobench.runs.run import Run
@@ -250,11 +251,9 @@ class Analysis(NamedTuple):
 
     def describe_differences(self, subjects: Sequence["Subject"], rows: Rows) -> list[str]:
         """Describe how the setting differs from the paper's; if the module does not, how encoders and tasks do."""
-        from isobench.analyses.subject import collect_scale_notes
-
         function = getattr(self.module, "describe_differences", None)
         if function is None:
-            notes = collect_scale_notes(subjects, "encoder", "task")
+            notes = [phrase for subject in subjects for phrase in find_scale_differences(subject.cfg)]
         else:
             notes = function(subjects, rows, **self._pick_settings(function))
         warnings = [f"{subject.encoder}: {warning}" for subject in subjects for warning in subject.warnings]

@@ -14,7 +14,7 @@ from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.data.batches.loaders import Loaders
-from isobench.data.scale import find_encoder_differences, find_task_differences
+from isobench.data.scale import find_encoder_differences
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify, resolve_seeds
@@ -40,7 +40,6 @@ class Subject:
         self.cfg, self.folder = run.cfg, run.folder
         self.record = run.record and run.folder.read_record()  # a Run's record lacks what monitors noted
         self.encoder, self.task, self.method = names or name_subjects([run])[0]
-        self.encoder_notes, self.task_notes = find_encoder_differences(run.cfg), find_task_differences(run.cfg)
         self.warnings: list[str] = []
 
     @cached_property
@@ -122,13 +121,9 @@ def iterate_subjects(subjects: list[Subject], what: str) -> Iterator[Subject]:
         subject.release()
 
 
-def collect_scale_notes(subjects: Sequence[Subject], *kinds: str) -> list[str]:
-    """List, each once, how the subjects' encoders, tasks or both differ from the paper's.
-
-    ``kinds`` are ``encoder``, ``task`` or both.
-    """
-    notes = [note for subject in subjects for kind in kinds for note in getattr(subject, f"{kind}_notes")]
-    return list(dict.fromkeys(notes))
+def list_encoder_differences(subjects: Sequence[Subject]) -> list[str]:
+    """List, each once, how the subjects' encoders differ from the paper's."""
+    return list(dict.fromkeys(phrase for subject in subjects for phrase in find_encoder_differences(subject.cfg)))
 
 
 def check_no_calibration(subjects: Sequence[Subject]) -> None:

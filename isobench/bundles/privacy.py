@@ -7,7 +7,7 @@ proves by its checksum that nobody changed it, unless the user asks for an anony
 import getpass
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,23 +119,17 @@ def _hide_paths_in_argument(name: str, equals: str, value: str) -> str:
     return name + equals + hide_paths(value, RELATIVE_PATH) if is_path else hide_paths(name + equals + value)
 
 
-def _hide_paths_in_value(value: Any) -> Any:
+def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Copy a value with every text in it changed."""
     if isinstance(value, str):
-        return hide_paths(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {name: _hide_paths_in_value(item) for name, item in value.items()}
-    return [_hide_paths_in_value(item) for item in value] if isinstance(value, list) else value
+        return {name: _map_texts(item, change) for name, item in value.items()}
+    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _hide_path_value(value: Any) -> Any:
-    """Copy the value of a setting that is a path, or paths by split; only the last parts of paths stay."""
-    if isinstance(value, Mapping):
-        return {name: _hide_path_value(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_hide_path_value(item) for item in value]
-    if isinstance(value, str) and re.search(r"[/\\]", value):
-        return f"{HIDDEN}/{_name_last_part(value)}"
-    return value
+def _hide_whole_path(text: str) -> str:
+    return f"{HIDDEN}/{_name_last_part(text)}" if re.search(r"[/\\]", text) else text
 
 
 def anonymise_record(content: Mapping[str, Any]) -> bytes:
@@ -151,19 +145,19 @@ def anonymise_record(content: Mapping[str, Any]) -> bytes:
 
 def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of an analysis's about.json without names of users and folders."""
-    hidden: dict[str, Any] = _hide_paths_in_value(about)
+    hidden: dict[str, Any] = _map_texts(about, hide_paths)
     hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
     return hidden
 
 
 def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's config without names of users and folders."""
-    hidden: dict[str, Any] = _hide_paths_in_value(config)
+    hidden: dict[str, Any] = _map_texts(config, hide_paths)
     hidden["output_dir"] = "outputs"
     for setting in PATH_SETTINGS:
         section, _, entry = setting.partition(".")
         if entry in hidden.get(section, {}):
-            hidden[section] |= {entry: _hide_path_value(config[section][entry])}
+            hidden[section] |= {entry: _map_texts(config[section][entry], _hide_whole_path)}
     if "tracking" in hidden:
         hidden["tracking"] |= {"entity": None, "group": None}
     if "data" in hidden:
@@ -173,21 +167,13 @@ def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_machines_and_paths(records: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Find which machines and which absolute paths the contents of records name; both sorted."""
-    machines, paths = set[str](), set[str]()
+    machines, texts = set[str](), list[str]()
     for content in records:
         where = content.get("where") or {}
         machines |= {where[name] for name in ("host", "machine") if where.get(name)}
-        for text in _iterate_texts(content):
-            paths |= set(PATH.findall(text))
+        _map_texts(content, texts.append)
+    paths = {path for text in texts for path in PATH.findall(text)}
     return sorted(machines - {UNKNOWN}), sorted(paths)
-
-
-def _iterate_texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _iterate_texts(item)
 
 
 def list_user_names() -> list[str]:

@@ -68,16 +68,12 @@ def export_bundle(
     The same runs, whose files have the same times, give the same bytes with the same version of isobench.
 
     Args:
-        target: the bundle's folder.
+        target: the bundle's folder; UserError if it holds something else.
         plan: the runs that were asked for.
-        ended: those of them that have ended, in the report's order.
-        analysis: the folder of the experiment's analysis; None without one.
+        ended: those of them that have ended, in the report's order; UserError if a file holds a key or a token.
+        analysis: the folder of the experiment's analysis.
         anonymous: take names of machines, users and folders out of the records.
-        licence: SPDX's name of the licence of these results; None states none.
-
-    Raises:
-        UserError: the folder holds something else, or a file holds a key or a token.
-        StorageError: the folder can't be written.
+        licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
     _require_replaceable(target, plan.experiment)
@@ -238,11 +234,8 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
     """Add a bundle's runs to an output folder. A run that is there already stays as it is.
 
     ``verify`` checks the whole folder before anything is written. Then the bytes are imported that the verified
-    manifest lists, and no others. Nothing that the bundle names is imported as code, opened or run.
-
-    Raises:
-        UserError: the bundle fails, or a run is in the output folder with other results; then nothing is imported.
-        StorageError: the output folder can't be written.
+    manifest lists, and no others. Nothing that the bundle names is imported as code, opened or run. If the bundle
+    fails, or a run is in the output folder with other results, nothing is imported (UserError).
     """
     bundle = bundle.expanduser()
     for folder in (Path(output_dir).resolve(), *Path(output_dir).resolve().parents):

@@ -5,30 +5,24 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, find_papers, read_checked_yaml
+from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, StrictEntries, find_papers, read_checked_yaml
 
 PROGRAM = "python -m isobench"
 MAP_HEADING = "| paper | | at the paper's scale | embedded | status | printed cells held by |"
 
 
-class _Part(BaseModel):
-    """A part of paper.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class PaperTask(_Part):
+class PaperTask(StrictEntries):
     """The paper's data of one task, where they are not simply the task's."""
 
     reduced: int | None = Field(default=None, description="training examples of the paper's reduced set")
     as_classes: int | None = Field(default=None, description="classes into which the paper divides the scores")
 
 
-class TableOrFigure(_Part):
+class TableOrFigure(StrictEntries):
     """A table or figure of the paper, and the command that makes it."""
 
     command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
@@ -38,7 +32,7 @@ class TableOrFigure(_Part):
     time: str = Field(default="", description="how long the command takes")
 
 
-class Paper(_Part):
+class Paper(StrictEntries):
     """A paper's paper.yaml. Only the title is required."""
 
     title: str

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
@@ -30,6 +30,13 @@ WANTED = {
     "is_instance_of": "write a number as it is printed, such as 85.29, or null where cells may lack one",
     "missing": "it is missing: add it",
 }  # fmt: skip
+
+
+class StrictEntries(BaseModel):
+    """Entries of a paper's YAML file, checked strictly: an unknown one is refused, as it may be a misspelt one."""
+
+    # defer_build: validators are built at first use, so that --help does not wait for them
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 def take_paper_flags(arguments: Sequence[str]) -> list[str]:

@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, Strict
+from pydantic import Field, InstanceOf, Strict
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.papers.folders import find_papers, list_configs, read_checked_yaml
+from isobench.papers.folders import StrictEntries, find_papers, list_configs, read_checked_yaml
 
 PrintedCell = tuple[str, str]
 
@@ -32,7 +32,7 @@ class PrintedNumber(float):
 
 
 class _PrintedNumberLoader(yaml.SafeLoader):
-    """A YAML loader whose floats are `PrintedNumber`."""
+    pass
 
 
 _PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.construct)
@@ -41,14 +41,7 @@ _PrintedNumberLoader.add_constructor("tag:yaml.org,2002:float", PrintedNumber.co
 PrintedValue = InstanceOf[PrintedNumber] | Annotated[int, Strict()]
 
 
-class _PublishedPart(BaseModel):
-    """A part of published.yaml, checked strictly: an unknown entry is refused, as it may be a misspelt one."""
-
-    # defer_build: validators are built at first use, so that --help does not wait for them
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
-
-
-class PublishedColumn(_PublishedPart):
+class PublishedColumn(StrictEntries):
     """What a column is of: a task, and one of metric, isotropy and time."""
 
     task: str
@@ -62,7 +55,7 @@ class PublishedColumn(_PublishedPart):
     time: Literal["minutes"] | None = Field(default=None, description="minutes of training an epoch")
 
 
-class PublishedTable(_PublishedPart):
+class PublishedTable(StrictEntries):
     """One table of a paper. Columns and rows go by their printed names; a row may lack columns."""
 
     what: str = Field(description="one line on the table")

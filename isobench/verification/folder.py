@@ -131,7 +131,7 @@ class Outcomes:
         self.manifest: Manifest | None = None
 
     def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
-        """Note an outcome, such as DIFFERS for another version of a package, which is no failure."""
+        """Note one outcome."""
         self.entries.append(_Entry(subject, check, outcome, text))
 
     def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:

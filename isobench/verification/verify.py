@@ -37,13 +37,10 @@ Planned = Mapping[str, tuple[Config, Identity]]  # the runs that were asked for,
 
 
 def verify(root: Path, options: Options) -> Outcomes:
-    """Verify a folder and return the outcomes of all checks.
+    """Verify a folder and return the outcomes of all checks; raise UserError if it is no bundle and no output folder.
 
     Nothing that the folder names is imported or run, and no file outside of it is read but the data and weights that
     the user names.
-
-    Raises:
-        UserError: it is no such folder.
     """
     folder, outcomes = VerifiedFolder(root), Outcomes()
     for name, reason in folder.refused.items():
@@ -144,10 +141,7 @@ def _check_analysis(
     options: Options,
     outcomes: Outcomes,
 ) -> None:
-    """Check the tables of an analysis in the folder ``path`` by their checksums and by computing their rows again.
-
-    It must be an analysis of ``experiment``. ``runs`` are by the names of their folders.
-    """
+    """Check the tables of an experiment's analysis by their checksums and by computing their rows again."""
     try:
         about = drop_json_checksum(orjson.loads(folder.read(f"{path}/{ABOUT_FILE}")))
         if about["experiment"]["name"] != experiment:
@@ -200,7 +194,11 @@ def _compute_again(
         if needs_training(ours):
             analysed = list(_list_trained_runs(folder, about, runs, planned))
         else:
-            analysed = [_adapt_run(*planned[key], options, output_dir) for key in about["keys"]]
+            analysed = []
+            for key in about["keys"]:
+                cfg, identity = planned[key]
+                cfg = adapt_config(cfg, identity.encoder, options, output_dir)
+                analysed.append(Run(cfg, RunFolder(output_dir, key), None, identity=identity))
         tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
     tolerance = OF_RUNS if needs_training(ours) else OF_VECTORS
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
@@ -224,11 +222,6 @@ def _list_trained_runs(
             raise ValueError(f"its run {run_folder_name(key)} is neither in the folder nor in a plan")
         cfg = replace(cfg, output_dir=str(folder.root))
         yield Run(cfg, RunFolder(cfg.output_dir, key), record, state, identity=identity)
-
-
-def _adapt_run(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Run:
-    cfg = adapt_config(cfg, identity.encoder, options, output_dir)
-    return Run(cfg, RunFolder(output_dir, identity.key), None, identity=identity)
 
 
 def find_differences(stored: pyarrow.Table, expected: pyarrow.Table, tolerance: float) -> Iterator[str]:
