@@ -6,7 +6,6 @@ from helpers import ROOT, make_config, write_parquet
 from isobench.common.errors import UserError
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
-from isobench.sweep.slurm import explain_refusal
 
 
 def check_one_line(result, message):
@@ -276,8 +275,3 @@ def test_an_absent_slurm_is_one_line(cli, small, outputs, tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     check_one_line(cli(*small, "hydra/launcher=slurm", "-m"), "SLURM does not answer here (sbatch: fatal: Could not")
     assert not outputs.exists()
-
-
-def test_another_refusal_of_slurm_is_its_own_first_line():
-    error = RuntimeError("sbatch: error: invalid partition specified: no\nsbatch: error: Batch job submission failed")
-    assert explain_refusal(error) == "sbatch: error: invalid partition specified: no"

@@ -267,6 +267,7 @@ def test_both_measures_of_the_head_must_rise_and_fall_in_the_mean_over_tasks():
     assert check(make_report(*own)).word == NOT_RUN
 
 
+@pytest.mark.slow
 def test_pooled_correlations_have_the_coverage_of_their_interval():
     """Spearman's correlation of two normal variables with correlation r is 6 / pi asin(r / 2)."""
     generator, covered, rounds = np.random.default_rng(7), 0, 2000
