@@ -1,5 +1,6 @@
 """Where things are installed: isobench's folders conf/ and experiments/, and the packages of its extras."""
 
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def experiments_dir() -> str:
     return _find_folder("experiments")
 
 
+@cache
 def _find_folder(name: str) -> str:
     package = Path(__file__).resolve().parents[1]
     return str(package / name if (package / name).is_dir() else package.parent / name)
