@@ -67,7 +67,7 @@ def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path)
     assert code == 0
     assert "Exported all 4 runs" in out
     after = read_content(tmp_path / "bundle")
-    assert len(after) == len(before) + 3
+    assert len(after) == len(before) + 2  # a record and predictions
     assert not list(tmp_path.glob(".*"))
 
 
@@ -126,7 +126,7 @@ def test_removed_predictions_are_no_damage_and_damaged_runs_are_refused(alice, r
     run = pick_run(alice)
     (run / "predictions.parquet").unlink()
     assert run_export(alice, tmp_path / "bundle")[0] == 0
-    assert len(read_content(tmp_path / "bundle")) == 2 + 4 * 3 - 1
+    assert len(read_content(tmp_path / "bundle")) == 2 + 4 * 2 - 1
     (run / "result.json").write_text((run / "result.json").read_text().replace('"epoch": 1', '"epoch": 2', 1))
     code, _, err = run_export(alice, tmp_path / "other")
     assert code == 2
