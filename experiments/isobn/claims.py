@@ -48,16 +48,11 @@ def list_printed_ev() -> Rows:
     ]
 
 
-def classifier_stays_at_init(rows: Rows) -> Outcome:
-    """Check that the classifier's cosine to its initialisation is above .99 at every epoch of every run."""
-    numbers = f"smallest cosine {min(row['cosine'] for row in rows):.6f} of {format_count(len(rows), 'epoch')}"
-    return judge_cases([all(row["cosine"] > 0.99 for row in rows)], numbers)
-
-
-def classifier_moves_little(rows: Rows) -> Outcome:
-    """Check that the classifier's L2 distance from its initialisation is below .1 at every epoch of every run."""
-    numbers = f"largest distance {max(row['l2'] for row in rows):.4f} of {format_count(len(rows), 'epoch')}"
-    return judge_cases([all(row["l2"] < 0.1 for row in rows)], numbers)
+def stays_within(rows: Rows, column: str, low: float, high: float) -> Outcome:
+    """Check that a measure of how far the classifier is from its initialisation stays in a range in every run."""
+    values = [row[column] for row in rows]
+    numbers = f"{column} from {min(values):.6f} to {max(values):.6f} in {format_count(len(rows), 'epoch')}"
+    return judge_cases([low < min(values) and max(values) < high], numbers)
 
 
 def top_component_dominates(rows: Rows) -> Outcome:
@@ -124,11 +119,12 @@ CLAIMS = [
     Claim(
         "the cosine similarity between W_init and W is extremely close to 1", "Why Isotropic, Figure 2",
         "cosine above .99 at every epoch (our choice; the text has .9997 for CoLA with RoBERTa)",
-        "isobn_drift", classifier_stays_at_init, lambda: [{"cosine": 0.9997}], rows_file="drift",
+        "isobn_drift", partial(stays_within, column="cosine", low=0.99, high=1.1), lambda: [{"cosine": 0.9997}],
+        rows_file="drift",
     ),
     Claim(
         "their L2 distance is close to 0", "Why Isotropic, Figure 2", "distance below .1 at every epoch (our choice)",
-        "isobn_drift", classifier_moves_little, FIGURE, rows_file="drift",
+        "isobn_drift", partial(stays_within, column="l2", low=-1, high=0.1), FIGURE, rows_file="drift",
     ),
     Claim(
         "The first principal component accounts for over 90% variance of logits throughout the training",

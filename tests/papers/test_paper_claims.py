@@ -37,6 +37,9 @@ LOW = END | {"epoch": 2, "fine_tuned_top1": 0.6}  # above the optimal share, not
 REGRESSION = END | {"task": "stsb", "fine_tuned_top1": 0.1, "optimal_top1": None}  # has no optimal classifier
 
 
+STAYS, MOVES_LITTLE = (next(c.check for c in isobn.CLAIMS if word in c.quote) for word in ("W_init", "L2"))
+
+
 def clusters(count, index, gaussian, task="rte", encoder="bert-base-cased"):
     found = {"clusters": count, "cluster_index": index, "gaussian_cluster_index": gaussian}
     return make_rows(found, task=task, encoder=encoder)
@@ -66,11 +69,9 @@ def words(encoder="e", **scores):
 
 
 SIDES = ("cosine", "inner")
-GAIN = common.compare_methods(common.list_gains("centered", excepted=[("odd", "cosine"), ("odd", "inner")]))
-SCALED, MORE, GAP = (
-    common.compare_methods(f)
-    for f in (common.scaling_gains_on_average, common.inner_product_gains_more, common.centring_closes_the_gap)
-)
+GAIN = common.is_above(lambda s: common.leave_out(s, ["odd"])["centered"] - s["raw"])
+SCALED = next(c.check for c in common.CLAIMS if "more effective" in c.quote)
+MORE, GAP = map(common.is_above, (common.inner_product_gains_more, common.centring_closes_the_gap))
 
 
 def bins(*values, first=2000):
@@ -92,11 +93,11 @@ def repeated(*differences, similarity="cosine"):
         (isobn.isobn_lowers_ev, ev(0.8, 0.81, 0.45), HOLDS),
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3) + ev(0.3, 0.4, 0.5, "cola"), HOLDS),  # the mean of both tasks
         (isobn.isobn_lowers_ev, [], NOT_RUN),
-        (isobn.classifier_stays_at_init, drift(START), HOLDS),
-        (isobn.classifier_stays_at_init, drift(START, END), FAILS),  # every epoch counts
-        (isobn.classifier_stays_at_init, drift(REGRESSION), FAILS),  # the drift of its head counts
-        (isobn.classifier_moves_little, drift(START), HOLDS),
-        (isobn.classifier_moves_little, drift(START, END), FAILS),
+        (STAYS, drift(START), HOLDS),
+        (STAYS, drift(START, END), FAILS),  # every epoch counts
+        (STAYS, drift(REGRESSION), FAILS),  # the drift of its head counts
+        (MOVES_LITTLE, drift(START), HOLDS),
+        (MOVES_LITTLE, drift(START, END), FAILS),
         (isobn.top_components_are_exaggerated, drift(END, LOW, REGRESSION), HOLDS),
         (isobn.top_components_are_exaggerated, drift(END, END | {"fine_tuned_top1": 0.2}), HOLDS),  # the mean of two
         (isobn.top_components_are_exaggerated, drift(START, END), UNDECIDED),  # not before training
@@ -134,7 +135,7 @@ def repeated(*differences, similarity="cosine"):
         (SCALED, words(centered=(50, 50), centered_scaled=(51, 51)), HOLDS),
         (MORE, words(raw=(50, 40), centered=(51, 42)), HOLDS),
         (MORE, words(raw=(50, 40), centered=(51, 40.5)), FAILS),
-        (GAP, words(centered=(51, 51)) + words("bert-base-cased", centered=(51, 50)), HOLDS),
+        (GAP, words(centered=(51, 52)) + words("bert-base-cased", centered=(51, 50)), HOLDS),
         (GAP, words(centered=(51, 50)), FAILS),
         (common.cosine_rises_with_rarity, bins(0.2, 0.3, 0.4, 0.1), HOLDS),  # the last bin is left out
         (common.cosine_rises_with_rarity, bins(0.300, 0.3005, 0.301, 0.9), FAILS),  # too little
