@@ -100,6 +100,7 @@ CLAIMS = [
         "not judged (.50 against .70 points in print)",
         "glue_adaptation_large", partial(l2_is_above, each=False, statistic=statistics.fmean),
         partial(build_printed_report, "task_adaptation", ["table1"], seeds=5, encoders=["bert-large-wwm"]),
+        settings="scale=paper",
     ),
     Claim(
         "L2 normalization improves model performance on both datasets", "Section 5.2, Table 2",

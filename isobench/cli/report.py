@@ -24,7 +24,7 @@ from isobench.analyses.runner import (
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, check_files, read_bundle_file, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
@@ -228,7 +228,10 @@ def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report |
     from isobench.report.build import build_report
 
     arguments = [f"+experiment={experiment}", *arguments]
-    _, runs = find_runs(drop_selection(arguments))
+    try:
+        _, runs = find_runs(drop_selection(arguments))
+    except NoGridError:  # and no run of this experiment was asked for at another scale
+        return None
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):

@@ -8,6 +8,10 @@ class UserError(Exception):
     """A mistake or a circumstance that the user can correct: shown as one line without traceback, exit code 2."""
 
 
+class NoGridError(UserError):
+    """An experiment has no grid for the sweep's scale."""
+
+
 class StorageError(UserError):
     """Results or the cache can't be written. A sweep stops at once, since its other runs would fail the same way."""
 

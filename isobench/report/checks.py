@@ -87,7 +87,8 @@ def improves(
             statistic(ours) > statistic(base) for ours, base in zip(cells["values"], cells["base"], strict=True)
         )
         if share:
-            numbers += f"; above plain fine-tuning in {above} of {len(cells)} cells"
+            name = "median" if statistic is statistics.median else "mean"
+            numbers += f"; {name} above plain fine-tuning's in {above} of {len(cells)} cells"
         if counts[HOLDS] > len(methods) / 2 and not counts[FAILS]:
             return Outcome(HOLDS if above >= share * len(cells) else UNDECIDED, numbers)
         return Outcome(FAILS if counts[FAILS] > len(methods) / 2 else UNDECIDED, numbers)

@@ -22,6 +22,7 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.papers.folders import find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
+WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
@@ -170,9 +171,10 @@ def judge_print(claim: Claim) -> Outcome:
     if isinstance(claim.printed, str):
         return Outcome(UNDECIDED, f"can't be decided from print: {claim.printed}")
     try:
-        return _check(claim, claim.printed())
-    except (LookupError, ValueError, TypeError) as error:
-        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {type(error).__name__}: {extract_first_line(error)}")
+        printed = claim.printed()
+    except Exception as error:  # whatever the paper's own code raises
+        return _blame_code(claim, "making what is printed failed", error)
+    return _check(claim, printed)
 
 
 def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[str]) -> tuple[Outcome, str]:
@@ -208,8 +210,18 @@ def _find_misspelling(claim: Claim) -> Outcome | None:
 
 
 def _check(claim: Claim, data: Any) -> Outcome:
-    """Carry out a claim's check; raise UserError unless it returns an Outcome."""
-    outcome = claim.check(data)
-    if not isinstance(outcome, Outcome):
-        raise UserError(f"the check of this claim returned {type(outcome).__name__}: return an Outcome")
+    """Carry out a claim's check; unknown if its code fails or does not return a whole Outcome."""
+    try:
+        outcome = claim.check(data)
+    except Exception as error:  # whatever the paper's own code raises
+        return _blame_code(claim, "its check failed", error)
+    if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
+        problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"
+        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {problem}")
     return outcome
+
+
+def _blame_code(claim: Claim, what: str, error: Exception) -> Outcome:
+    remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
+    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
+    return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} ({reason}): {remedy}")

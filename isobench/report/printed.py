@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from isobench.config.schema import Experiment, Task
-from isobench.papers.published import PublishedColumn, load_tables
+from isobench.papers.published import PublishedColumn, check_tables_exist, load_tables
 from isobench.report.build import Report
 from isobench.report.cells import build_cells
 from isobench.report.tables import CONSTANT_PREDICTOR, SPEED_SETTINGS
@@ -36,6 +36,7 @@ def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
     splits: dict[str, list[str]] = {}  # task -> its dev splits
+    check_tables_exist(paper, tables)
     for name in tables:
         content = load_tables(paper)[name]
         for column in content.columns.values():

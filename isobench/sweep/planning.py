@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import NoGridError, UserError, extract_first_line
 from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
@@ -94,7 +94,7 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
         return []
     if base.scale not in grids:
         scales = ", ".join(f"scale={name}" for name in grids)
-        raise UserError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
+        raise NoGridError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     grid = grids[base.scale]
     if not grid:
         raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")

@@ -94,7 +94,8 @@ class GridSweeper(Sweeper):
         todo = [run for run, _ in to_start]
         for run in todo:
             require_metric_packages(run.cfg)
-        print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
+        if len(runs) > 1:
+            print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(planned)
         _add_tracking_groups(runs)
         running = [run for run, state in zip(runs, states, strict=True) if state.name == "running"]

@@ -142,7 +142,7 @@ def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, m
         (["analysis._target_=null"], "analysis._target_ must name a module"),
         (["analysis.k=3,4"], "analysis.k can't be swept over"),
         (["hydra/launcher=slurm"], "mine trains nothing: leave hydra/launcher out"),
-        (["hydra.mode=RUN"], "an analysis needs an experiment's grid"),
+        (["hydra.mode=RUN"], "hydra.mode=RUN: leave it out"),
         (["encoder.path=/nowhere"], "the folder /nowhere does not exist"),
         (["seed=1,2"], "one seed"),
     ],

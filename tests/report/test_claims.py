@@ -31,6 +31,7 @@ from isobench.report.claims import (
     judge_print,
     load_claims,
 )
+from isobench.report.printed import build_printed_report
 from isobench.runs.grouping import read_run_names
 from isobench.sweep.find_runs import find_runs
 
@@ -64,6 +65,24 @@ def test_a_check_that_rejects_its_paper_or_names_what_is_not_there_exits_with_1(
     assert judge_print(claim).word == word
     monkeypatch.setattr("isobench.report.claims.load_claims", lambda *_: [claim])
     assert command(report.main, "--published")[0] == 1
+
+
+def test_a_check_whose_code_fails_is_unknown_and_blames_the_claims_file():
+    def fail(data):
+        raise ZeroDivisionError("division by zero")
+
+    claim = next(claim for claim in CLAIMS if claim.experiment == "glue_isobn" and not isinstance(claim.printed, str))
+    report = claim.printed()
+    for check in (fail, lambda _: None, lambda _: Outcome("holdz", "x"), lambda _: Outcome(HOLDS, 3)):
+        broken = replace(claim, check=check)
+        for outcome in (judge_print(broken), judge_claim(broken, lambda _: report, None)[0]):
+            assert (outcome.word, outcome.numbers.startswith("claims.py of isobn: its check")) == (UNKNOWN, True)
+    for paper, table, hint in (("isobn", "table9", "table1"), ("isobm", "table1", "isobn")):
+        broken = replace(
+            claim, printed=lambda paper=paper, table=table: build_printed_report(paper, [table], seeds=3)
+        )
+        assert judge_print(broken).word == UNKNOWN
+        assert hint in judge_print(broken).numbers
 
 
 @pytest.mark.parametrize(

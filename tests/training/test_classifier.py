@@ -183,7 +183,7 @@ def test_settings_are_checked_before_the_width_is_known():
     folder = Path(conf_dir()) / "calibration"
     check_method_settings(make_config(f"calibration={file.stem}").calibration for file in folder.glob("*.yaml"))
     chain = base | wide[0] | {"then": base | {"_target_": "isobench.calibration.IsoBN", "eps": -1}}
-    with pytest.raises(UserError, match="^calibration=x: eps must be above 0"):
+    with pytest.raises(UserError, match="^calibration=x: eps must be a finite number, at least 0"):
         check_method_settings([chain])
     with pytest.raises(UserError, match="nowhere"):
         check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])

@@ -95,14 +95,9 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
     torch.testing.assert_close(found, logits, rtol=1e-4, atol=1e-5)
     code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
     assert code == 0, err
-    assert "not exported, because epoch 1 had ended before checkpoint.export was set" in err
-    code, _, err = cli("-m", *small, *settings, f"checkpoint.export={tmp_path}/elsewhere")
-    assert code == 0, err
     assert f"1 run had ended before checkpoint.export was set, so not exported: {folder.name}; remove" in err
     code, _, err = cli("-m", *small, *settings, f"checkpoint.export={tmp_path}/export")
     assert "not exported" not in err
-    code, _, err = cli(*small, *settings, f"checkpoint.export={tmp_path}/export")
-    assert f"exported to {folder}, for transformers' AutoModel; beside it" in err
 
 
 def read_exports(folder):

@@ -88,8 +88,8 @@ def test_gradient_checkpointing_keeps_the_states_gradients(small):
     [
         ([*TOKENS, "calibration.placement=after_pooler"], "set its placement=before_pooler, or scope=cls"),
         (["calibration=[cosine,istar]", "calibration.then.scope=tokens", "calibration.then.placement=after_pooler"],
-         "calibration=istar reads the states of all tokens, and there are none after the pooler"),
-        (["calibration=istar", "calibration.zeta=1.5"], "zeta must be between 0 and 1, not 1.5"),
+         "it reads the states of all tokens, and there are none after the pooler"),
+        (["calibration=istar", "calibration.zeta=1.5"], "zeta must be a finite number, at least 0, at most 1"),
         (["calibration=istar", "calibration.strength=.nan"], "strength=.nan must be"),
     ],
 )  # fmt: skip

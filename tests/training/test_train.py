@@ -199,7 +199,7 @@ def record_outputs(monkeypatch, scores):
     def record_given(module, found, outputs):
         for split, accuracy in next(scores).items():
             found[split]["accuracy"] = accuracy
-        seen.append(outputs["validation"]["predictions"].tolist())
+        seen.append(outputs["validation"]["prediction"].tolist())
         record_epoch(module, found, outputs)
 
     monkeypatch.setattr(FineTuningModule, "record_epoch", record_given)

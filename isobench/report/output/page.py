@@ -23,7 +23,7 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
-from isobench.report.claims import OUTCOME_SYMBOLS, describe_multiplicity
+from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
 from isobench.report.output.appendix import format_appendix
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
@@ -347,7 +347,7 @@ def render_claims(claims: list[dict[str, Any]]) -> str:
     return _load_template("claims.html.j2").render(
         papers=papers,
         counts=Counter(claim["outcome"] for claim in claims),
-        scaled=sum(bool(claim["scale"]) for claim in claims),
+        scaled=sum(claim["outcome"] in ELSEWHERE.values() for claim in claims),
         multiplicity=describe_multiplicity(len(claims)),
         SYMBOLS=OUTCOME_SYMBOLS,
     )
