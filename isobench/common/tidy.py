@@ -36,8 +36,9 @@ def _guard_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
         column = pyarrow.chunked_array([pyarrow.array(texts, pyarrow.string())])
     if not pyarrow.types.is_string(column.type) and not pyarrow.types.is_large_string(column.type):
         return column
-    texts = column.to_pylist()
-    return pyarrow.chunked_array([[text and guard_from_formula(text) for text in texts]], type=column.type)
+    distinct = column.dictionary_encode().combine_chunks()  # a column of a large report has few texts, many times
+    texts = [text and guard_from_formula(text) for text in distinct.dictionary.to_pylist()]
+    return pyarrow.chunked_array([pyarrow.array(texts, column.type).take(distinct.indices)])
 
 
 def guard_from_formula(text: str) -> str:
