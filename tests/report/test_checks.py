@@ -187,7 +187,7 @@ def test_a_share_of_one_asks_for_every_column():
     runs = [*on_tasks("none", PLAIN, PLAIN, PLAIN), *on_tasks("isobn_paper", shifted(9), shifted(9), shifted(-1))]
     assert improves("isobn_paper")(make_report(*runs)).word == HOLDS
     outcome = improves("isobn_paper", share=1)(make_report(*runs))
-    assert (outcome.word, "above plain fine-tuning in 2 of 3 cells" in outcome.numbers) == (UNDECIDED, True)
+    assert (outcome.word, "mean above plain fine-tuning's in 2 of 3 cells" in outcome.numbers) == (UNDECIDED, True)
     assert improves("isobn_paper", share=0.51)(make_report(*runs)).word == HOLDS
 
 
@@ -198,18 +198,10 @@ def test_a_share_of_one_asks_for_every_column():
 def test_a_gain_of_about_a_point(shift, spread, word):
     plain = [70.0 + number * spread for number in range(5)]
     ours = [value + shift for value in plain]
-    assert (
-        gains(0.8, 1.0, "isobn_paper")(make_report(*make_runs("none", plain), *make_runs("isobn_paper", ours))).word
-        == word
-    )
-
-
-def test_a_gain_of_more_configurations_is_undecided():
-    plain = [70.0 + number / 10 for number in range(5)]
-    ours = make_runs("isobn_paper", [value + 0.9 for value in plain], candidates=18)
-    assert (
-        gains(0.8, 1.0, "isobn_paper")(make_report(*make_runs("none", plain, candidates=6), *ours)).word == UNDECIDED
-    )
+    made, check = [*make_runs("none", plain), *make_runs("isobn_paper", ours)], gains(0.8, 1.0, "isobn_paper")
+    assert check(make_report(*made)).word == word
+    favoured = [run | {"candidates": 18} if run["method"] == "isobn_paper" else run for run in made]
+    assert check(make_report(*favoured)).word == (FAILS if word == FAILS else UNDECIDED)
 
 
 def test_a_consistent_gain_is_above_on_every_task_by_more_than_chance():

@@ -323,12 +323,9 @@ def test_our_text_lost_a_column_of_table_2(text):
 
 
 def test_scaled_centring_is_far_from_post_processing_on_bert_cased():
-    cells = table(2).cells
+    cells, rows = table(2).cells, ("centered_scaled", "post_process")
     changes = [
-        [round(cells[encoder][row]["CosSim"][0] - cells[encoder]["raw"]["CosSim"][0], 2) for row in ROWS_ABOVE_RAW]
+        [round(cells[encoder][row]["CosSim"][0] - cells[encoder]["raw"]["CosSim"][0], 2) for row in rows]
         for encoder in ("bert-base-cased", "bert-large-cased")
     ]
     assert changes == [[0.03, 3.28], [-0.72, 3.82]]
-
-
-ROWS_ABOVE_RAW = ("centered_scaled", "post_process")
