@@ -94,7 +94,7 @@ class GridSweeper(Sweeper):
         todo = [run for run, _ in to_start]
         for run in todo:
             require_metric_packages(run.cfg)
-        if len(runs) > 1:
+        if len(runs) > 1 or not todo:
             print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(planned)
         _add_tracking_groups(runs)
