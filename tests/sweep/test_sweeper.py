@@ -81,7 +81,7 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     (folder,) = outputs.glob("runs/*")
     (folder / "predictions.parquet").write_text("of an attempt that failed later")
     _, _, err = cli(*small, *failing, "retry_failed=true")
-    assert "1 to do" in err
+    assert "failed: the loss is not finite" in err  # it was carried out again
     assert not (folder / "predictions.parquet").exists()
     (old,), (new,) = before.values(), read_records(outputs).values()
     assert "retry_failed=true" in new["provenance"]["command"]
