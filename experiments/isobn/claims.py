@@ -4,6 +4,7 @@ import math
 import statistics
 from functools import partial
 
+from isobench.analyses.rows import group_rows
 from isobench.common.terminal import format_count
 from isobench.papers.published import load_tables
 from isobench.report.checks import gains, improves, is_better_than, judge_cases
@@ -80,10 +81,8 @@ def top_components_are_exaggerated(rows: Rows) -> Outcome:
 
 def average_by_epoch(rows: Rows, column: str) -> dict[int, float]:
     """Average a column over the runs of each epoch."""
-    epochs: dict[int, list[float]] = {}
-    for row in rows:
-        epochs.setdefault(row["epoch"], []).append(row[column])
-    return {epoch: statistics.fmean(values) for epoch, values in epochs.items()}
+    groups = group_rows(rows, "epoch")
+    return {epoch: statistics.fmean(row[column] for row in found) for (epoch,), found in groups.items()}
 
 
 def spreads_are_wide(rows: Rows) -> Outcome:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from isobench.analyses.rows import group_rows
 from isobench.papers.published import load_tables
 from isobench.report.checks import judge_cases
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
@@ -111,8 +112,8 @@ def cosine_rises_with_rarity(rows: Rows) -> Outcome:
     from scipy import stats
 
     cases, numbers = [], []
-    for encoder in dict.fromkeys(row["encoder"] for row in rows):
-        bins = [r for r in rows if r["encoder"] == encoder and r["vectors"] == "raw" and r["first"] >= FIRST_ID][:-1]
+    for (encoder,), found in group_rows(rows, "encoder").items():
+        bins = [row for row in found if row["vectors"] == "raw" and row["first"] >= FIRST_ID][:-1]
         if len(bins) < 2:
             return Outcome(NOT_RUN, f"{encoder}: its vocabulary has fewer than two bins of tokens")
         values = [row["cosine"] for row in bins]

@@ -12,7 +12,7 @@ from isobench.calibration.base import Calibration, overrides_hook, require_choic
 
 @dataclass
 class Link:
-    """One calibration in a chain, placed ``before_pooler`` or ``after_pooler``.
+    """Hold one calibration of a chain, placed ``before_pooler`` or ``after_pooler``.
 
     ``target``: name of the matrix that its penalty acts on, such as ``head`` or ``vocabulary``.
     """
@@ -47,7 +47,7 @@ class Chain(nn.Module):
 
     @property
     def reads_token_states(self) -> bool:
-        """Whether a method needs the states of all tokens; ``losses`` must then be given them."""
+        """Return whether a method needs the states of all tokens; ``losses`` must then be given them."""
         return any(calibration.reads_token_states for calibration in self)
 
     def forward(self, h: Tensor, pooler: Callable[[Tensor], Tensor]) -> tuple[Tensor, list[Tensor]]:

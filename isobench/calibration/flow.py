@@ -143,7 +143,7 @@ class Glow(nn.Module):
 
 
 class _FlowStep(nn.Module):
-    """One flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
+    """Carry out a flow step on [B, n]: actnorm, then a permutation of the dimensions, then a coupling.
 
     ``forward`` of this layer and of its parts returns [B, n] and the log-determinant, [B] or [] if all rows share it.
     """

@@ -44,6 +44,7 @@ from isobench.sweep.planning import compose_sweep, convert_to_overrides
 if TYPE_CHECKING:
     from isobench.analyses.shown import Shown
     from isobench.report.build import Report
+    from isobench.report.claims import Claim, Outcome
 
 
 def main() -> None:
@@ -195,9 +196,14 @@ def judge_claims(arguments: list[str], output_dir: str, paper: str | None) -> li
     judged = []
     for claim in load_claims(paper):
         outcome, scale = judge_claim(claim, find_report, find_rows)
-        about = {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word}
-        judged.append({**about, "numbers": outcome.numbers, "scale": scale, "experiment": claim.experiment})
+        judged.append(_describe_claim(claim, outcome, scale))
     return judged
+
+
+def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict[str, Any]:
+    """Make the row of a judged claim that is printed and written; ``scale``: how our setting differs."""
+    about = {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word}
+    return {**about, "numbers": outcome.numbers, "scale": scale, "experiment": claim.experiment}
 
 
 def report_published(arguments: Sequence[str], paper: str | None) -> None:
@@ -207,17 +213,13 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
 
     if arguments:
         raise UserError(f"isobench report --published judges printed numbers alone: leave out {arguments[0]}")
-    claims = load_claims(paper)
-    outcomes = [judge_print(claim) for claim in claims]
-    print_claims([
-        {"paper": claim.paper, "claim": claim.text, "criterion": claim.criterion, "outcome": outcome.word,
-         "numbers": outcome.numbers, "scale": ""}
-        for claim, outcome in zip(claims, outcomes, strict=True)
-    ], by_print=True)  # fmt: skip
-    pairs = [pair for pair in zip(claims, outcomes, strict=True) if not isinstance(pair[0].printed, str)]
-    rejected = [claim.text for claim, outcome in pairs if outcome.word != HOLDS]
-    print(f"{len(pairs) - len(rejected)} of {len(pairs)} checks accept the paper's own numbers; "
-          f"{len(claims) - len(pairs)} claims can't be decided from print.")  # fmt: skip
+    judged = [(claim, judge_print(claim)) for claim in load_claims(paper)]
+    print_claims([_describe_claim(claim, outcome) for claim, outcome in judged], by_print=True)
+    decidable = [(claim, outcome) for claim, outcome in judged if not isinstance(claim.printed, str)]
+    rejected = [claim.text for claim, outcome in decidable if outcome.word != HOLDS]
+    accepted, undecided = len(decidable) - len(rejected), len(judged) - len(decidable)
+    print(f"{accepted} of {len(decidable)} checks accept the paper's own numbers; ", end="")
+    print(f"{undecided} claims can't be decided from print.")
     if rejected:
         print_note(f"correct the checks of {'; '.join(rejected)}")
         raise SystemExit(1)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # late: a command line is read without it
 
 @dataclass
 class Examples:
-    """One or two columns of N texts each, and labels [N]: int64 classes or float32 scores; NaN without labels."""
+    """Hold one or two columns of N texts, and labels [N]: int64 classes or float32 scores, NaN without labels."""
 
     texts: list[list[str]]
     labels: "np.ndarray"

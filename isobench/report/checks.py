@@ -38,7 +38,6 @@ MAX_CORRELATION = 0.99  # of a group of runs, when it is pooled: Fisher's z of 1
 # Of the output matrix, as we infer that the paper which prints them computed them.
 HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}
 WIDEST = 1.0  # points; a wider interval of a gain does not support a gain of a given size
-TOLERANCE = 1.25  # our choice: our factor of time agrees with a printed one if it is at most a quarter off
 # Columns of ``runs`` that two runs share if their scores may be compared, and if their times may be.
 COMPARED = ["encoder", "task", "scale", *PROTOCOL_SETTINGS, *SOURCE_SETTINGS]
 TIMED = ["encoder", "task", "scale", "machine", "share", "threads", "torch", *SPEED_SETTINGS, *SOURCE_SETTINGS]
@@ -67,9 +66,7 @@ def judge_among(check: Check, *methods: str) -> Check:
     return check_among
 
 
-def improves(
-    *methods: str, share: float = 0.0, statistic: Callable[[list[float]], float] = statistics.fmean
-) -> Check:
+def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistics.fmean) -> Check:
     """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
@@ -104,16 +101,14 @@ def gains(low: float, high: float, *methods: str) -> Check:
     """
 
     def check(report: Report) -> Outcome:
-        cells = list_score_cells(report.cells)
         estimates, is_favoured = {}, False
         for method in methods:
-            groups = [of_group.itertuples() for _, of_group in cells[cells["method"] == method].groupby("group")]
-            arms = [pair for of_group in groups for pair in list_arms(of_group).values()]
+            arms = [pair for _, pair in _collect_arms(report, method)]
             if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
                 return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning")
             estimates[method] = mean_difference_interval(arms)
-            pairs = _pair_runs(report.runs, method, BASE_METHOD)
-            is_favoured |= any(ours["candidates"].iloc[0] > theirs["candidates"].iloc[0] for ours, theirs in pairs)
+            budgets = _list_budgets(_pair_runs(report.runs, method, BASE_METHOD))
+            is_favoured |= any(ours > theirs for ours, theirs in budgets)
         numbers = "; ".join(
             f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
             for method, x in estimates.items()
@@ -129,6 +124,13 @@ def gains(low: float, high: float, *methods: str) -> Check:
     return check
 
 
+def _collect_arms(report: Report, method: str) -> list[tuple[str, Arms]]:
+    """Collect each encoder's columns with the scores of a method and of plain fine-tuning, where both have some."""
+    cells = list_score_cells(report.cells)
+    groups = cells[cells["method"] == method].groupby("group", sort=False)
+    return [column for _, of_group in groups for column in list_arms(of_group.itertuples()).items()]
+
+
 def _judge_improvement(report: Report, method: str) -> Outcome:
     cells = list_score_cells(report.cells)
     cells = cells[cells["method"] == method]
@@ -136,17 +138,14 @@ def _judge_improvement(report: Report, method: str) -> Outcome:
         return Outcome(UNDECIDED, f"{method}: undefined score (NaN) on {', '.join(undefined)}")
     constant = ", ".join(dict.fromkeys(task for _, task in _list_constant_tasks(report, method)))
     left_out = f" (left out, constant predictors: {constant})" if constant else ""
-    columns, arms = list[str](), list[Arms]()
-    for _, of_group in cells.groupby("group", sort=False):
-        arms_by_column = list_arms(of_group.itertuples())
-        columns += arms_by_column
-        arms += arms_by_column.values()
+    collected = _collect_arms(report, method)
+    arms = [pair for _, pair in collected]
     if constant and not arms:
         return Outcome(UNDECIDED, f"{method}: no task can be compared{left_out}")
     if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
     pairs = _pair_runs(report.runs, method, BASE_METHOD)
-    return _decide_difference(f"{method} on {', '.join(dict.fromkeys(columns))}", arms, left_out, pairs)
+    return _decide_difference(f"{method} on {', '.join(dict(collected))}", arms, left_out, pairs)
 
 
 def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
@@ -204,7 +203,7 @@ def _decide_difference(
     mean, p = mean_difference_interval(arms), stratified_permutation_test(arms).p
     if math.isnan(mean.low):
         return Outcome(UNDECIDED, f"{label} {format_points(mean.value)} points: no spread over seeds, so no interval")
-    budgets = sorted({(int(ours["candidates"].iloc[0]), int(theirs["candidates"].iloc[0])) for ours, theirs in pairs})
+    budgets = _list_budgets(pairs)
     limits = f"[{format_points(mean.low)}, {format_points(mean.high)}]"
     numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(p)}{remark}"
     if budgets not in ([], [(1, 1)]):
@@ -215,6 +214,11 @@ def _decide_difference(
     if any(ours > theirs if mean.value > 0 else ours < theirs for ours, theirs in budgets):
         return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
     return Outcome(HOLDS if mean.value > 0 else FAILS, numbers)
+
+
+def _list_budgets(pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> list[tuple[int, int]]:
+    """List from how many configurations the two methods of each pair were selected, each combination once."""
+    return sorted({(int(ours["candidates"].iloc[0]), int(theirs["candidates"].iloc[0])) for ours, theirs in pairs})
 
 
 def nothing_improves(report: Report) -> Outcome:
@@ -260,11 +264,9 @@ def nothing_improves_consistently(report: Report) -> Outcome:
         found.append(f"{group[1]} ({group[0]}) {above} of {len(of_method)}")
         if above == len(of_method) and word != FAILS:
             word = FAILS if tests[group] < ALPHA else UNDECIDED
-    return (
-        Outcome(word, f"tasks with a mean above plain fine-tuning's: {'; '.join(found)}")
-        if found
-        else Outcome(NOT_RUN, "no method with two tasks")
-    )
+    if not found:
+        return Outcome(NOT_RUN, "no method with two tasks")
+    return Outcome(word, f"tasks with a mean above plain fine-tuning's: {'; '.join(found)}")
 
 
 def most_degrade(report: Report) -> Outcome:

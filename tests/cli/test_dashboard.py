@@ -87,7 +87,7 @@ class Received:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """What W&B's clients ask: GraphQL, and files that are streamed or put."""
+    """Answer W&B's clients: their GraphQL, and files that they stream or put."""
 
     protocol_version = "HTTP/1.1"
     received: Received

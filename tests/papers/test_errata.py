@@ -196,7 +196,7 @@ def test_the_stars_are_those_of_the_text_not_of_the_table():
 
 
 def test_task_adaptations_differences():
-    """Of 24, two losses and no gain reach p < .05 by either test; none survives Holm's correction."""
+    """Find two losses and no gain of 24 with p < .05 by either test; none survives Holm's correction."""
     found = differences("task_adaptation", 5, population=True)
     losses = {("bert-large-wwm", "z", "SST-2"), ("bert-large-wwm", "minmax", "SST-2")}
     for test in (1, 2):  # Student's, Welch's
