@@ -21,6 +21,8 @@ class Calibration(nn.Module):
     out_dim: int  # width of what ``forward`` returns: dim, unless a method sets it
     # True: ``regularize`` and ``prepare`` get the states of all tokens in all layers, [M, d], in place of embeddings.
     reads_token_states: bool = False
+    # True: ``reparametrize_layer`` puts parameters of the method's own in the place of the classifier's weight.
+    reparametrizes_head: bool = False
     # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
     # is called once before training, with the pretrained embeddings of the whole training set.
     epoch_sample: int | None = None
@@ -34,6 +36,9 @@ class Calibration(nn.Module):
 
     def adjust(self, weight: Tensor) -> None:
         """Change the matrix that ``penalty`` acts on, [V, d], in place, once before training."""
+
+    def reparametrize_layer(self, layer: nn.Module) -> None:
+        """Replace the classifier's parameter ``weight``, [V, d], once before training: ``reparametrizes_head``."""
 
     def forward(self, h: Tensor) -> Tensor:
         """Calibrate embeddings before they reach the head: [B, d] -> [B, out_dim]."""

@@ -59,6 +59,7 @@ class SpectrumControl(Calibration):
         if decay == "polynomial" and c2 != 1:
             raise ValueError(f"c2={c2} has no effect with decay=polynomial: leave it out")
         self.reparametrize = None if reparametrize is None else require_number("reparametrize", reparametrize, 0)
+        self.reparametrizes_head = self.reparametrize is not None
         self.factors: tuple[Any, ...] = ()  # holds the layer's U, sigma and V; a tuple, so that they stay the layer's
         self.register_buffer("start", torch.tensor(float("nan"), dtype=torch.float64))
 

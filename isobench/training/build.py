@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from isobench.calibration import SpectrumControl
 from isobench.calibration.chain import Chain
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
@@ -49,8 +48,7 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
         replace_dropout(module, module.dropout_numbers)
     chain.adjust(module.matrices())
     for calibration in chain:
-        if isinstance(calibration, SpectrumControl):
-            calibration.reparametrize_layer(module.head)
+        calibration.reparametrize_layer(module.head)
     if positions := find_prepared_once(chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded)
         module.eval()

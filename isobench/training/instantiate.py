@@ -13,7 +13,6 @@ import torch
 from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
-from isobench.calibration import SpectrumControl
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
@@ -105,15 +104,11 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
                 f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}; set "
                 "placement=after_pooler for the method that changes the width"
             )
-    if sum(_is_reparametrized(link.calibration) for link in placed) > 1:
+    if sum(link.calibration.reparametrizes_head for link in placed) > 1:
         raise UserError(
             f"calibration={format_method_name(config)}: one method alone can reparametrize the classifier"
         )
     return Chain(placed)
-
-
-def _is_reparametrized(calibration: Calibration) -> bool:
-    return isinstance(calibration, SpectrumControl) and calibration.reparametrize is not None
 
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
@@ -130,7 +125,7 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
             raise UserError(f"{target} must subclass isobench.calibration.Calibration")
         if problem := _find_broken_rule(calibration):
             raise UserError(f"{target} {problem}")
-        if _is_reparametrized(calibration) and config["target"] != "head":
+        if calibration.reparametrizes_head and config["target"] != "head":
             raise UserError("reparametrize needs target=head, the classifier")
         if calibration.reads_token_states and config["placement"] != "before_pooler":
             raise UserError(
@@ -171,7 +166,7 @@ def _explain_unknown_setting(error: BaseException | None, target: str, settings:
 
 def refuse_what_generation_lacks(name: str, method: Calibration | Chain) -> None:
     """Raise UserError if a method reads token states or reparametrizes a classifier: generators have neither."""
-    if any(map(_is_reparametrized, method if isinstance(method, Chain) else [method])):
+    if any(m.reparametrizes_head for m in (method if isinstance(method, Chain) else [method])):
         raise UserError(f"calibration={name}: reparametrize is for sentence classification: leave it out")
     if method.reads_token_states:
         raise UserError(
