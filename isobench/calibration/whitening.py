@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_choice, require_number
+from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
@@ -25,12 +25,17 @@ class Whitening(Calibration):
     shrinkage to 0. The averages are float32, the eigenvectors float64. As long as there is no variance at all, the
     layer only subtracts the mean.
 
+    With ``keep_norm``, T is multiplied by c = sqrt((tr(Sigma) + |mu|^2) / tr(T^T Sigma T)), so that the root mean
+    square of the whitened embeddings' norms equals that of the embeddings before. Without it, whitening also changes
+    how large the numbers are that the head reads.
+
     Args:
         form: ``zca`` or ``pca``.
         k: number of columns to keep, for ``pca`` only; None for all. The head gets embeddings of this width.
         momentum: weight of the newest batch in the moving averages, in (0, 1].
         shrinkage: z, 0 to 1.
         epsilon: added to the eigenvalues of the shrunk covariance, 0 or more; None for 0.
+        keep_norm: whether the root mean square of the embeddings' norms stays as it is; None for False.
     """
 
     mean: Tensor  # [d]
@@ -46,6 +51,7 @@ class Whitening(Calibration):
         momentum: float = 0.1,
         shrinkage: float = 0.01,
         epsilon: float | None = None,
+        keep_norm: bool | None = None,
     ) -> None:
         super().__init__(dim)
         self.form = require_choice("form", form, ("zca", "pca"))
@@ -54,6 +60,7 @@ class Whitening(Calibration):
         self.momentum = require_number("momentum", momentum, above=0, at_most=1)
         self.shrinkage = require_number("shrinkage", shrinkage, at_least=0, at_most=1)
         self.epsilon = 0.0 if epsilon is None else require_number("epsilon", epsilon, at_least=0)
+        self.keep_norm = keep_norm is not None and require_bool("keep_norm", keep_norm)
         self.out_dim = k or dim
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(dim, dim))
@@ -96,5 +103,9 @@ class Whitening(Calibration):
             transform = transform[:, : self.out_dim]
             # An eigenvector's sign is arbitrary: keep the one that the head has learned to read.
             transform = transform * torch.where((transform * self.transform).sum(0) < 0, -1.0, 1.0)
+        if self.keep_norm:
+            covariance = self.covariance.double()
+            before = covariance.trace() + self.mean.double().square().sum()
+            transform = transform * (before / ((covariance @ transform) * transform).sum()).sqrt()
         identity = torch.eye(self.dim, self.out_dim, dtype=sigma.dtype, device=sigma.device)
         return torch.where(mean_variance > 0, transform, identity)  # [d, k]

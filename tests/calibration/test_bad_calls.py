@@ -28,6 +28,7 @@ BAD_SETTINGS = [
     ("Whitening", "k", [2]),
     ("Whitening", "shrinkage", [2]),
     ("Whitening", "epsilon", [-0.1, math.nan, math.inf, "small", True]),
+    ("Whitening", "keep_norm", ["yes"]),
     ("Centering", "kind", ["middle"]),
     ("Centering", "momentum", [0]),
     ("Centering", "centered_projection", ["false"]),

@@ -24,9 +24,11 @@ def inverse_root(covariance, shrinkage, form, k, epsilon):
 
 
 @pytest.mark.parametrize(("form", "k"), [("zca", None), ("pca", None), ("pca", 2)])
-@pytest.mark.parametrize(("shrinkage", "epsilon"), [(0.05, None), (0.0, 0.3), (0.05, 20.0)])
-def test_whitening_forward_gradient_and_state(form, k, shrinkage, epsilon):
-    method = Whitening(4, form, k, momentum=0.2, shrinkage=shrinkage, epsilon=epsilon)
+@pytest.mark.parametrize(
+    ("shrinkage", "epsilon", "keep_norm"), [(0.05, None, None), (0.0, 0.3, False), (0.05, 20.0, True), (0.0, 0, True)]
+)
+def test_whitening_forward_gradient_and_state(form, k, shrinkage, epsilon, keep_norm):
+    method = Whitening(4, form, k, momentum=0.2, shrinkage=shrinkage, epsilon=epsilon, keep_norm=keep_norm)
     assert method.out_dim == (k or 4)
     mean = covariance = None
     for h in batches(4, 9, 4):
@@ -38,6 +40,9 @@ def test_whitening_forward_gradient_and_state(form, k, shrinkage, epsilon):
         mean = centre if mean is None else 0.8 * mean + 0.2 * centre
         covariance = spread if covariance is None else 0.8 * covariance + 0.2 * spread
         transform = inverse_root(covariance, shrinkage, form, k, epsilon)
+        if keep_norm:
+            before = np.trace(covariance) + mean @ mean
+            transform = transform * np.sqrt(before / np.trace(transform.T @ covariance @ transform))
         expected, found = (x - mean) @ transform, out.detach().double().numpy()
         signs = np.ones(found.shape[1]) if form == "zca" else np.sign((found * expected).sum(0))
         np.testing.assert_allclose(found * signs, expected, atol=1e-4)
@@ -58,6 +63,8 @@ def test_epsilon_is_a_dial_from_full_whitening_to_none():
     torch.testing.assert_close(hardly, h - h.mean(0), rtol=1e-3, atol=1e-3)
     scores = [isoscore(Whitening(4, momentum=1.0, epsilon=e)(h)) for e in (0, 0.1, 1, 10, 100)]
     assert scores == sorted(scores, reverse=True)
+    kept = Whitening(4, momentum=1.0, epsilon=0.1, keep_norm=True)(h)
+    assert kept.square().sum().item() == pytest.approx(h.square().sum().item(), rel=1e-5)  # of this batch's norms
     few = torch.tensor([[1.0, 0, 0], [0, 1, 0]])  # two directions without variance
     assert Whitening(3, shrinkage=0, epsilon=0.1)(few).isfinite().all()
 
@@ -73,7 +80,9 @@ def test_epsilon_is_a_dial_from_full_whitening_to_none():
     ],
     ids=["constant", "zero", "one row", "huge", "tiny"],
 )
-@pytest.mark.parametrize("method", [Whitening(3, shrinkage=0), Whitening(3, epsilon=0.1)])
+@pytest.mark.parametrize(
+    "method", [Whitening(3, shrinkage=0), Whitening(3, epsilon=0.1), Whitening(3, shrinkage=0, keep_norm=True)]
+)
 def test_degenerate_batches_stay_finite(h, method):
     """Other methods and settings: test_official_implementations.py."""
     leaf = h.clone().requires_grad_()
