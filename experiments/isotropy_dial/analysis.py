@@ -42,6 +42,7 @@ from isobench_papers.isotropy_dial.rows import (
     build_rows,
     collect_all_series,
     collect_series,
+    is_primary,
     list_groups,
 )
 from isobench_papers.isotropy_dial.show import show
@@ -69,12 +70,15 @@ def compute(subjects: list["Subject"]) -> Rows:
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
     complete = [group for group, own in progress.items() if own.is_complete]
     slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
-    of_examples = measure_example_slopes(slopes, rows, subjects)
+    optional = {
+        "left_out_cells": leave_one_cell_out(rows, complete) if complete else [],
+        "slopes_new_examples": measure_example_slopes(slopes, rows, subjects),
+    }
     return {
         "doses": rows,
         "slopes": slopes,
         "correlations": correlations,
-        **({"slopes_new_examples": of_examples} if of_examples else {}),
+        **{name: own for name, own in optional.items() if own},
         "progress": [
             {"encoder": encoder, "task": task, **own.describe()} for (encoder, task), own in progress.items()
         ],
@@ -88,23 +92,27 @@ def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
     return []
 
 
-def measure_slopes(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+def measure_slopes(rows: Sequence[TidyRow], complete: Collection[Group] = (), primary: bool = False) -> list[TidyRow]:
     """Measure the slope in the dose of score and isotropy, for each encoder, task and dial.
 
-    Holm's correction is made over the slopes of the score over all doses. I-STAR's halves, with the doses up to 0 and
-    from 0, and the slopes of isotropy are not corrected. ``complete`` has the encoders and tasks whose study is
-    complete, which the correction is made over (``add_holm``).
+    Holm's correction is made over the primary slopes: those of the score over all doses. I-STAR's halves, with the
+    doses up to 0 and from 0, and the slopes of isotropy are not corrected.
+
+    Args:
+        rows: those of ``build_rows``.
+        complete: the encoders and tasks whose study is complete, which the correction is made over (``add_holm``).
+        primary: leave out all slopes but the primary ones.
     """
     slopes: list[TidyRow] = []
     for encoder, task in list_groups(rows):
         for dial, series in collect_all_series(rows, encoder, task).items():
             about = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "dial": dial}
-            quantities = ("score", *MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
-            slopes += [{**about, "doses": WHOLE, **fit_line(series, quantity)} for quantity in quantities]
-            for half, ends in (HALVES if dial == "istar" else {}).items():
+            measures = () if primary else (*MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
+            slopes += [{**about, "doses": WHOLE, **fit_line(series, name)} for name in ("score", *measures)]
+            for half, ends in (HALVES if dial == "istar" and not primary else {}).items():
                 if sum(ends[0] <= dose <= ends[1] for dose in series.doses) > 1:
                     slopes.append({**about, "doses": half, **fit_line(series, "score", ends)})
-    add_holm([row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE])
+    add_holm(list(filter(is_primary, slopes)))
     return slopes
 
 
@@ -117,44 +125,45 @@ def fit_line(series: Series, quantity: str, ends: tuple[float, float] = (-math.i
     return {"quantity": quantity, **name_mean(mean, "slope"), **change}
 
 
-def measure_correlations(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+def measure_correlations(
+    rows: Sequence[TidyRow], complete: Collection[Group] = (), primary: bool = False
+) -> list[TidyRow]:
     """Measure Spearman's correlation of score and isotropy, for each encoder, task and measure.
 
     It is measured within each dial, across all dials, across them given the dial, and given the dial and the dose
-    within it. Holm's correction is made over those given the dial. Arguments as of ``measure_slopes``.
+    within it. Holm's correction is made over the primary ones: those given the dial. Arguments as of
+    ``measure_slopes``.
     """
     correlations: list[TidyRow] = []
     for encoder, task in list_groups(rows):
         series = collect_all_series(rows, encoder, task)
         for measure in MEASURES:
             names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
-            for dial, one in series.items():
+            for dial, one in ({} if primary else series).items():
                 found = correlate_where_defined(one.values[measure], one.values["score"])
                 correlations.append({**names, "kind": WITHIN, "dial": dial, **name_correlation(found)})
-            for kind, found in correlate_across(series, measure).items():
+            kinds = (GIVEN_DIAL,) if primary else (ACROSS, GIVEN_DIAL, GIVEN_DOSE)
+            for kind in kinds if len(series) > 1 else ():
+                found = correlate_across(series, measure, kind)
                 correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
-    add_holm([row for row in correlations if row["kind"] == GIVEN_DIAL])
+    add_holm(list(filter(is_primary, correlations)))
     return correlations
 
 
-def correlate_across(series: dict[str, Series], measure: str) -> dict[str, np.ndarray]:
-    """Correlate score and a measure over the doses of all dials, seed by seed: kind -> correlations, [S].
+def correlate_across(series: dict[str, Series], measure: str, kind: str) -> np.ndarray:
+    """Correlate score and a measure over the doses of all dials, seed by seed, [S]; ``kind`` says what is given.
 
     Seeds that lack a run of any dial are left out. Plain fine-tuning is one run across dials. Given the dial, it is
     dose 0 of each dial that starts there, because each dial is then looked at by itself.
     """
-    if len(series) < 2:
-        return {}
     seeds = sorted(set.intersection(*(set(one.seeds) for one in series.values())))
     x, y = (np.hstack([one.select_seeds(seeds, name) for one in series.values()]) for name in (measure, "score"))
+    if kind == ACROSS:
+        once = find_first_runs(series)
+        return correlate_where_defined(x[:, once], y[:, once])
     dials = np.repeat(np.eye(len(series)), [len(one.doses) for one in series.values()], axis=0)  # [n, dials]
     doses = np.concatenate([np.array(one.doses) - np.mean(one.doses) for one in series.values()])
-    once = find_first_runs(series)
-    return {
-        ACROSS: correlate_where_defined(x[:, once], y[:, once]),
-        GIVEN_DIAL: correlate_where_defined(x, y, dials),
-        GIVEN_DOSE: correlate_where_defined(x, y, np.hstack([dials, dials * doses[:, None]])),
-    }
+    return correlate_where_defined(x, y, dials if kind == GIVEN_DIAL else np.hstack([dials, dials * doses[:, None]]))
 
 
 def find_first_runs(series: dict[str, Series]) -> np.ndarray:
@@ -196,6 +205,22 @@ def add_holm(family: Sequence[TidyRow]) -> None:
         row["p_holm"] = p
 
 
+def leave_one_cell_out(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+    """Repeat the primary tests with all cells of the grid (``left_out`` is empty), then without each of them.
+
+    A cell is left out of all encoders and tasks; plain fine-tuning is one cell, though it stands in several dials.
+    Holm's corrections are made again over what is left. Without a cell at its end, a dial's range is smaller.
+    """
+    dials = {dial.name: dial for dial in DIALS}
+    cells = [dials[row["dial"]].name_cell(row["dose"]) for row in rows]
+    found: list[TidyRow] = []
+    for left_out in ("", *dict.fromkeys(cells)):
+        kept = [row for row, cell in zip(rows, cells, strict=True) if cell != left_out]
+        tests = (*measure_slopes(kept, complete, primary=True), *measure_correlations(kept, complete, primary=True))
+        found += [{"left_out": left_out, "measure": "", **row} for row in tests if row["complete"]]
+    return found
+
+
 def measure_example_slopes(
     slopes: Sequence[TidyRow], rows: Sequence[TidyRow], subjects: Sequence["Subject"]
 ) -> list[TidyRow]:
@@ -212,9 +237,7 @@ def measure_example_slopes(
         Rows like ``slopes``, those of ``measure_slopes``, with the number of examples; not corrected.
     """
     measured = []
-    for row in slopes:
-        if (row["quantity"], row["doses"]) != ("score", WHOLE):
-            continue
+    for row in filter(is_primary, slopes):
         dial = next(dial for dial in DIALS if dial.name == row["dial"])
         series = collect_series(rows, row["encoder"], row["task"], dial)
         own = [subject for subject in subjects if (subject.encoder, subject.task) == (row["encoder"], row["task"])]

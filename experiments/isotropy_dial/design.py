@@ -330,25 +330,20 @@ def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
 
 def list_sentences(power: Mapping[str, Any]) -> list[str]:
     """Write what the simulation found; raises as a missing or unfit value does."""
-    false, covered = (list_numbers(power[name], "{:.1%}") for name in ("false_positives", "coverage"))
-    smallest = {f"{row['encoder']}, {row['dial']}": row["points_over_the_dial"] for row in power["smallest_slopes"]}
     title = f"{power['studies']:,} simulated studies"
-    scenarios = {name: read_coverage(found) for name, found in power.get("scenarios", {}).items()}
-    low = {name: coverage for name, coverage in scenarios.items() if coverage < MIN_COVERAGE}
+    false, covered = (write_range(power[name].values(), ".1%") for name in ("false_positives", "coverage"))
+    smallest = write_range([row["points_over_the_dial"] for row in power["smallest_slopes"]], ".2f")
+    found = power.get("scenarios", {}).items()
+    scenarios = {name: own["coverage"] if isinstance(own, Mapping) else float(own) for name, own in found}
+    low = [f"{name} {own:.1%}" for name, own in scenarios.items() if own < MIN_COVERAGE]
     return [
-        f"{title}: false positives at p < {ALPHA}: {false}.",
-        f"{title}: true values that 95% intervals hold: {covered}.",
-        *([f"{title}: intervals hold too few true values where: {list_numbers(low, '{:.1%}')}."] if low else []),
-        f"{title}: smallest effect of a whole dial that {POWER:.0%} of them find after Holm's correction, in "
-        f"points: {list_numbers(smallest, '{:.2f}')}.",
+        f"{title}: false positives at p < {ALPHA}: {false}. True values that 95% intervals hold: {covered}. The "
+        f"smallest effect of a whole dial that {POWER:.0%} of them find after Holm's correction: {smallest} points.",
+        *([f"{title}: intervals hold too few true values where: {', '.join(low)}."] if low else []),
     ]
 
 
-def read_coverage(found: Mapping[str, float] | float) -> float:
-    """Read the coverage of a scenario, which may stand among other figures."""
-    return found["coverage"] if isinstance(found, Mapping) else float(found)
-
-
-def list_numbers(numbers: Mapping[str, float], form: str) -> str:
-    """Write numbers with their names in one line."""
-    return ", ".join(f"{name} {form.format(number)}" for name, number in numbers.items())
+def write_range(numbers: Iterable[float], form: str) -> str:
+    """Write the range of numbers."""
+    low, high = (format(limit(numbers), form) for limit in (min, max))
+    return f"{low} to {high}" if low != high else low

@@ -27,6 +27,7 @@ MEASURES = {  # of the calibrated embeddings of the dev set, by their names in a
     "embedding/average_cosine": "average cosine",
     "embedding/effective_rank": "effective rank",
 }
+MORE_ISOTROPIC = dict(zip(MEASURES, (-1, 1, 1, -1, -1, 1), strict=True))  # the sign of a change to more isotropy
 VOCABULARY_MEASURES = {
     name.replace("embedding/", "vocabulary/"): f"vocabulary's {label}" for name, label in MEASURES.items()
 }
@@ -41,7 +42,7 @@ class Dial:
         label: name in tables and figures.
         method: name of the calibration.
         setting: the setting that is turned.
-        unit: what one unit of the dose is.
+        upwards: what a higher value does.
         fixed: further settings, which all of the dial's runs share.
         starts_plain: whether dose 0 is plain fine-tuning, which the grid has once for all dials.
         steps: sizes of the setting, ascending. The dose is the place of a value's size, from 1, with the value's
@@ -52,7 +53,7 @@ class Dial:
     label: str
     method: str
     setting: str
-    unit: str
+    upwards: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
     starts_plain: bool = True
     steps: tuple[float, ...] = ()
@@ -69,19 +70,31 @@ class Dial:
             return value
         return math.copysign(1 + self.steps.index(abs(value)), value) if abs(value) in self.steps else None
 
+    @property
+    def short_label(self) -> str:
+        """Its name without the setting."""
+        return self.label.partition(" (")[0]
+
+    def name_cell(self, dose: float) -> str:
+        """Name the grid's cell of a dose."""
+        if self.starts_plain and dose == 0:
+            return "plain fine-tuning"
+        size = self.steps[int(abs(dose)) - 1] if self.steps and dose else abs(dose)
+        return f"{self.short_label} {self.setting}={math.copysign(size, dose):g}"
+
 
 DIALS = (
-    Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "1 of beta"),
+    Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "a higher beta changes more"),
     Dial(
-        "istar", "I-STAR (strength)", "istar", "strength", "a step of strength (about threefold)",
+        "istar", "I-STAR (strength)", "istar", "strength", "a higher strength asks for more isotropy",
         steps=(0.01, 0.03, 0.1, 0.3, 1.0),
     ),
     Dial(
-        "cosine", "cosine (strength)", "cosine", "strength", "a step of strength (about threefold)",
+        "cosine", "cosine (strength)", "cosine", "strength", "a higher strength penalises more",
         {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     ),
     Dial(
-        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a tenfold epsilon",
+        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a higher epsilon whitens less",
         {"shrinkage": 0.0}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
     ),
 )  # fmt: skip
@@ -177,6 +190,11 @@ def collect_all_series(rows: Sequence[TidyRow], encoder: str, task: str) -> dict
     """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names."""
     series = {dial.name: collect_series(rows, encoder, task, dial) for dial in DIALS}
     return {name: one for name, one in series.items() if len(one.doses) > 1}
+
+
+def is_primary(row: TidyRow) -> bool:
+    """Return True for a slope or correlation of a primary hypothesis, which Holm's correction is made over."""
+    return row.get("kind") == GIVEN_DIAL or (row.get("quantity"), row.get("doses")) == ("score", WHOLE)
 
 
 def list_groups(rows: Sequence[TidyRow]) -> list[Group]:

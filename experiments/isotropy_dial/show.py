@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
 from isobench.statistics.dose_response import student_t
@@ -26,45 +27,38 @@ from isobench_papers.isotropy_dial.rows import (
     GIVEN_DIAL,
     GIVEN_DOSE,
     MEASURES,
+    MORE_ISOTROPIC,
     VOCABULARY_MEASURES,
     WHOLE,
     Group,
     Series,
     collect_all_series,
+    is_primary,
     list_groups,
 )
 
 FOLDER = Path(__file__).parent
-LABELS = {dial.name: dial.label for dial in DIALS}
+DIAL = {dial.name: dial for dial in DIALS}
 INCOMPLETE = " †"  # ends the rows of a study that is not complete
-SECONDARY = "Secondary, not corrected: slope of the score"
+TURNED = ("embedding/ev1", "embedding/isoscore")  # a dial turns isotropy if its doses change these
 Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
-CellWriter = Callable[[TidyRow], str]
+Columns = Mapping[str, Callable[[TidyRow], str]]  # heading -> function that writes a row's cell
 
 
 def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
-    of_score = [row for row in slopes if row["quantity"] == "score"]
-    primary = [row for row in of_score if row["doses"] == WHOLE]
-    halves = [row for row in of_score if row["doses"] != WHOLE]
-    of_examples = rows.get("slopes_new_examples")
-    holm: dict[str, CellWriter] = {name_holm(slopes): lambda row: format_holm(row, slopes)}
-    seeds: dict[str, CellWriter] = {"seeds": lambda row: str(row["seeds"])}
-    examples: dict[str, CellWriter] = {"examples": lambda row: str(row["examples"])}
-    tables = [
-        build_slope_table("Slope of the score (points) in the dose, all doses", primary, labels, holm | seeds),
-        build_slope_table(f"{SECONDARY} over one half of the dial", halves, labels, seeds, "half"),
-    ]
-    if of_examples:
-        title = f"{SECONDARY}, all doses, for new seeds and new dev examples"
-        tables.append(build_slope_table(title, of_examples, labels, seeds | examples))
     return Shown(
-        [*tables, build_check_table(slopes, labels), *build_correlation_tables(correlations, labels)],
+        [
+            *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
+            build_correlation_table(correlations, labels),
+            *build_left_out_tables(rows.get("left_out_cells", []), labels),
+        ],
         {"isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
         [
             *describe_progress(rows["progress"]),
+            *describe_outcome(slopes, correlations),
             *describe_preregistration(rows["code"], FOLDER / "preregistration.md"),
             *describe_power(FOLDER / "power.json", rows["design"]),
             *list_notes(doses, slopes, correlations),
@@ -72,76 +66,141 @@ def show(rows: Rows) -> Shown:
     )
 
 
-def build_slope_table(
-    title: str, rows: Iterable[TidyRow], labels: Labels, last: Mapping[str, CellWriter], span: str = "dial"
-) -> Table:
-    """Build a table of slopes of the score, for a unit of the dose and over the whole ``span``: a dial or its half.
-
-    ``last`` has its last columns: heading -> function that writes a row's cell.
-    """
-    headings = ("a unit of dose", "95% interval", f"whole {span}", "95% interval", "p", *last)
-
-    def write_cells(row: TidyRow) -> list[str]:
-        return [name_dial(row), *format_slope(row), *(write(row) for write in last.values())]
-
-    table = make_table(title, ("dial" if span == "dial" else "dial, doses",), headings)
-    return fill_table(table, rows, labels, write_cells)
-
-
-def build_check_table(slopes: Sequence[TidyRow], labels: Labels) -> Table:
-    """Build the table that shows whether a dial turns isotropy: what each measure changes by over the whole dial."""
-    title = "Manipulation check, not corrected: change of isotropy over the whole dial"
-    names = {**MEASURES, **VOCABULARY_MEASURES}
-
-    def write_cells(row: TidyRow) -> list[str]:
-        interval = format_interval(row["over_low"], row["over_high"], "+z.3g")
-        change = format_number(row["over_dial"], "+z.3g")
-        return [name_dial(row), names[row["quantity"]], change, interval, format_p(row["p"]), str(row["seeds"])]
-
-    table = make_table(title, ("dial", "measure"), ("change", "95% interval", "p", "seeds"))
-    return fill_table(table, [row for row in slopes if row["quantity"] != "score"], labels, write_cells)
+def describe_outcome(slopes: Sequence[TidyRow], correlations: Sequence[TidyRow]) -> list[str]:
+    """Say which primary slopes and correlations of complete studies differ from 0; nothing without such a study."""
+    lines, ranks = ([row for row in rows if row["complete"] and is_primary(row)] for rows in (slopes, correlations))
+    if not lines:
+        return []
+    found = [row for row in ranks if row["p_holm"] < ALPHA]
+    upwards = sum(row["correlation"] * MORE_ISOTROPIC[row["measure"]] > 0 for row in found)
+    without = [label for name, label in MEASURES.items() if name not in {row["measure"] for row in found}]
+    unturned = [row for row in lines if describe_check(row, slopes) == "no, no"]
+    return [
+        f"Slopes of the score that differ from 0 after Holm's correction over {len(lines)}, in points from the "
+        f"lowest dose to the highest: {list_by_study([row for row in lines if row['p_holm'] < ALPHA])}.",
+        f"Correlations given the dial that differ from 0 after Holm's correction over {len(ranks)}: "
+        f"{list_by_study(found)}. In {upwards} of these {len(found)}, embeddings that are more isotropic go with a "
+        f"higher score. No such correlation: {', '.join(without)}.",
+        "Slopes that say nothing about isotropy, because by the registered check neither EV1 nor IsoScore follows "
+        f"the dose: {list_by_study(unturned)}.",
+    ]
 
 
-def fill_table(
-    table: Table, rows: Iterable[TidyRow], labels: Labels, write_cells: Callable[[TidyRow], Sequence[str]]
-) -> Table:
-    """Add rows to a table, those of each encoder and task below their names."""
+def describe_row(row: TidyRow) -> str:
+    """Write a correlation, or a slope with what a higher dose does."""
+    if "measure" in row:
+        return f"{MEASURES[row['measure']]} {row['correlation']:+.2f}"
+    dial = DIAL[row["dial"]]
+    return f"{dial.short_label} {row['over_dial']:+.2f} ({dial.upwards})"
+
+
+def list_by_study(rows: Iterable[TidyRow]) -> str:
+    """List slopes or correlations by encoder and task."""
+    groups = group_rows(rows, "encoder", "task")
+    texts = [f"{', '.join(names)}: {', '.join(map(describe_row, own))}" for names, own in groups.items()]
+    return "; ".join(texts) or "none"
+
+
+def describe_check(row: TidyRow, slopes: Iterable[TidyRow]) -> str:
+    """Say whether EV1 and whether IsoScore change with the dose of a row's dial (the registered check)."""
+    names = {name: row[name] for name in ("encoder", "task", "dial")}
+    own = {other["quantity"]: other["p"] for other in select_rows(slopes, {**names, "doses": WHOLE})}
+    return ", ".join("yes" if own[name] < ALPHA else "no" for name in TURNED)
+
+
+def build_table(title: str, rows: Iterable[TidyRow], labels: Labels, columns: Columns, texts: int = 1) -> Table:
+    """Build a table with the rows below the names of their encoder and task; its first columns are ``texts``."""
+    table = make_table(title, list(columns)[:texts], list(columns)[texts:], wrap_numbers=True)
     for name, group in split_by_study(rows, labels).items():
         table.add_row(name, style="bold")
         for row in group:
-            table.add_row(*write_cells(row))
+            table.add_row(*(write(row) for write in columns.values()))
         table.add_section()
     return table
+
+
+def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow], labels: Labels) -> list[Table]:
+    """Build the tables of slopes of the score, and the registered check: slopes of isotropy."""
+    names = {**MEASURES, **VOCABULARY_MEASURES}
+    score: Columns = {"dial": name_dial, "lowest to highest dose": write_change, "p": lambda row: format_p(row["p"])}
+    check: Columns = {"dial": name_dial, "measure": lambda row: names[row["quantity"]], **score}
+    seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
+    examples: Columns = {**seeds, "examples": lambda row: str(row["examples"])}
+    primary: Columns = {
+        name_holm(slopes): lambda row: format_holm(row, slopes),
+        "EV1, IsoScore follow the dose": lambda row: describe_check(row, slopes),
+    }
+    of_halves = [row for row in slopes if row["doses"] != WHOLE]
+    of_isotropy = [row for row in slopes if row["quantity"] != "score"]
+    title, secondary = "Slope of the score in the dose, in points", "Secondary, not corrected: slope of the score"
+    tables = [
+        build_table(title, filter(is_primary, slopes), labels, {**score, **primary, **seeds}),
+        build_table(f"{secondary}, half of the doses", of_halves, labels, {**score, **seeds}),
+    ]
+    if of_examples:
+        title = f"{secondary}, for new seeds and new dev examples"
+        tables.append(build_table(title, of_examples, labels, {**score, **examples}))
+    title = "Registered check, not corrected: change of isotropy over all doses"
+    return [*tables, build_table(title, of_isotropy, labels, {**check, **seeds}, texts=2)]
+
+
+def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> Table:
+    """Build the table of Spearman's correlations of score and isotropy: a row for each measure."""
+    dials = [dial for dial in list_distinct(correlations, "dial") if dial]
+    headings = (*dials, "across", "given dial", name_holm(correlations), "given dial, dose", "p", "seeds")
+    title = f"Spearman's correlation of score and isotropy (* p < {ALPHA}, not corrected)"
+    table = make_table(title, ("measure",), headings, wrap_numbers=True)
+    for name, group in split_by_study(correlations, labels).items():
+        table.add_row(name, style="bold")
+        for measure, own in group_rows(group, "measure").items():
+            found = {row["dial"] or row["kind"]: row for row in own}
+            cells = [format_correlation(found[name]) for name in (*dials, ACROSS) if name in found]
+            if ACROSS in found:
+                given_dial, given_dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
+                cells += [format_correlation(given_dial, True), format_holm(given_dial, correlations)]
+                cells += [format_correlation(given_dose, True), format_p(given_dose["p"]), str(given_dial["seeds"])]
+            table.add_row(mark_incomplete(MEASURES[measure[0]], own[0]), *cells)
+        table.add_section()
+    return table
+
+
+def build_left_out_tables(rows: Sequence[TidyRow], labels: Labels) -> list[Table]:
+    """Build the table of what single cells of the grid decide: a row for each primary slope and correlation."""
+
+    def estimate(row: TidyRow) -> float:
+        return row["correlation"] if row["measure"] else row["over_dial"]
+
+    tests = []
+    tested = group_rows(rows, "encoder", "task", "measure", "dial")
+    for (encoder, task, measure, dial), (whole, *others) in tested.items():
+        low, *_, high = sorted(map(estimate, others))
+        far = max(others, key=lambda row: abs(estimate(row) - estimate(whole)))
+        other = [row for row in others if (row["p_holm"] < ALPHA) != (whole["p_holm"] < ALPHA)]
+        tests.append({
+            "encoder": encoder,
+            "task": task,
+            "slope or correlation": MEASURES[measure] if measure else DIAL[dial].label,
+            "all cells": f"{estimate(whole):+z.2f}",
+            "p after Holm": format_p(whole["p_holm"]),
+            "without one": f"{low:+z.2f} to {high:+z.2f}",
+            "changed most without": far["left_out"],
+            "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
+        })  # fmt: skip
+    title = f"Primary slopes and correlations without one cell of the grid (verdict: p < {ALPHA} after Holm)"
+    columns: Columns = {name: itemgetter(name) for test in tests for name in list(test)[2:]}
+    return [build_table(title, tests, labels, columns)] if tests else []
 
 
 def name_dial(row: TidyRow) -> str:
     """Name the dial of a row and the half that it is of, and mark it if its study is not complete."""
     half = "" if row["doses"] == WHOLE else f", {row['doses']}"
-    return mark_incomplete(LABELS[row["dial"]] + half, row)
+    return mark_incomplete(DIAL[row["dial"]].label + half, row)
 
 
-def build_correlation_tables(correlations: Sequence[TidyRow], labels: Labels) -> list[Table]:
-    """Build a table of Spearman's correlations of score and isotropy for each encoder and task: a row a measure."""
-    tables = []
-    for name, group in split_by_study(correlations, labels).items():
-        dials = [dial for dial in dict.fromkeys(row["dial"] for row in group) if dial]
-        title = f"Spearman's correlation of score and isotropy, {name} (* p < {ALPHA}, not corrected)"
-        of_given_dial = ("given dial", "95% interval", name_holm(correlations))
-        headings = (*dials, "across", *of_given_dial, "given dial, dose", "95% interval", "seeds")
-        table = make_table(title, ("measure",), headings, wrap_numbers=True)
-        for measure, label in MEASURES.items():
-            own = select_rows(group, {"measure": measure})
-            within = {row["dial"]: row for row in own if row["dial"]}
-            across = {row["kind"]: row for row in own if not row["dial"]}
-            cells = [format_correlation(within[dial]) for dial in dials]
-            if across:
-                given_dial, given_dose = across[GIVEN_DIAL], across[GIVEN_DOSE]
-                cells += [format_correlation(across[ACROSS]), format_correlation(given_dial)]
-                cells += [format_ends(given_dial), format_holm(given_dial, correlations)]
-                cells += [format_correlation(given_dose), format_ends(given_dose), str(given_dial["seeds"])]
-            table.add_row(mark_incomplete(label, own[0]), *cells)
-        tables.append(table)
-    return tables
+def write_change(row: TidyRow) -> str:
+    """Write the change of the score, or of isotropy, from the lowest to the highest dose, with its interval."""
+    form = "+z.2f" if row["quantity"] == "score" else "+z.3g"
+    return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
 
 
 def split_by_study(rows: Iterable[TidyRow], labels: Labels) -> dict[str, list[TidyRow]]:
@@ -172,28 +231,17 @@ def format_holm(row: TidyRow, rows: Sequence[TidyRow]) -> str:
     return f"{format_p(row['p'])} uncorrected" if is_outside else format_p(row["p_holm"])
 
 
-def format_slope(row: TidyRow) -> list[str]:
-    """Write a slope with its interval, the same over the whole dial, and p."""
-    return [
-        format_number(row["slope"], "+z.3f"), format_interval(row["low"], row["high"], "+z.3f"),
-        format_number(row["over_dial"], "+z.2f"), format_interval(row["over_low"], row["over_high"], "+z.2f"),
-        format_p(row["p"]),
-    ]  # fmt: skip
-
-
-def format_correlation(row: TidyRow) -> str:
-    """Write a correlation, with a star where p, not corrected, is below ``ALPHA``."""
+def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
+    """Write a correlation, with its interval if asked for, else with a star where p, not corrected, is small."""
+    if with_interval:
+        return format_estimate(row["correlation"], row["low"], row["high"], "+z.2f")
     return format_number(row["correlation"], "+z.2f") + ("*" if row["p"] < ALPHA else "")
 
 
-def format_ends(row: TidyRow) -> str:
-    """Write the interval of a correlation."""
-    return format_interval(row["low"], row["high"], "+z.2f")
-
-
-def format_interval(low: float, high: float, form: str) -> str:
-    """Write an interval; a dash where it is undefined."""
-    return "-" if format_number(low, form) == "-" else f"{low:{form}} to {high:{form}}"
+def format_estimate(value: float, low: float, high: float, form: str) -> str:
+    """Write an estimate, with its interval if it has one."""
+    text = format_number(value, form)
+    return text if format_number(low, form) == "-" else f"{text} [{low:{form}}, {high:{form}}]"
 
 
 def format_p(value: float | None) -> str:
@@ -307,20 +355,19 @@ def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | N
 
 def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations: Sequence[TidyRow]) -> list[str]:
     """Write how the numbers are made, over how many tests Holm's correction is, and which seeds are left out."""
-    tested = [sum(not math.isnan(row["p_holm"]) for row in family) for family in (
-        [row for row in slopes if row["quantity"] == "score" and row["doses"] == WHOLE],
-        [row for row in correlations if row["kind"] == GIVEN_DIAL],
-    )]  # fmt: skip
+    tested = [
+        sum(is_primary(row) and not math.isnan(row["p_holm"]) for row in family) for family in (slopes, correlations)
+    ]
     family = f"{tested[0]} slopes of the score, and {tested[1]} correlations given the dial"
     has_result = any(row["complete"] for row in rows)
     return [
         "Every statistic is computed for each seed by itself; intervals and p are Student's t over the seeds. They "
-        "are for new seeds with these training and dev examples, not for other examples; one secondary table has "
+        "are for new seeds with these doses, methods, encoders and examples, not for others; one secondary table has "
         "intervals for new dev examples too, where runs have predictions and the score is the accuracy.",
         f"Holm's correction is over {family}, of complete studies only."
         if has_result
         else f"PROVISIONAL: no study is complete. Until one is, Holm's correction is over {family}.",
-        "A unit of dose: " + ", ".join(f"{dial.label}: {dial.unit}" for dial in DIALS) + ".",
+        "Doses: " + ", ".join(f"{dial.label}: {dial.upwards}" for dial in DIALS) + ".",
         *list_left_out(rows),
     ]
 

@@ -23,6 +23,7 @@ from isobench_papers.isotropy_dial.rows import (
     WHOLE,
     WITHIN,
     build_rows,
+    is_primary,
 )
 from isobench_papers.isotropy_dial.show import average_within_seeds
 
@@ -88,6 +89,28 @@ def test_across_dials_plain_fine_tuning_counts_once(study):
         points = [(row["embedding/i2"], row["score"]) for row in own.values()]
         by_seed.append(stats.spearmanr(*zip(*points, strict=True)).statistic)
     assert across["correlation"] == pytest.approx(np.mean(by_seed), rel=1e-9)
+
+
+def test_a_cell_that_decides_is_found_by_leaving_it_out(tmp_path):
+    study = Study(tmp_path, range(1, 11))  # the whole grid of an encoder
+    for seed in range(1, 11):
+        study.find("cosine", 6, seed).record.best.score += 0.05
+    rows = dial_analysis.compute(study.subjects)
+    found = rows["left_out_cells"]
+    assert len({row["left_out"] for row in found}) == 31  # 30 cells, and none
+    of_cosine = {row["left_out"]: row for row in found if row["dial"] == "cosine"}
+    assert [name for name, row in of_cosine.items() if row["p_holm"] >= 0.05] == ["cosine strength=1"]
+    text = " ".join(dial_analysis.show(rows).text.split())
+    assert "cosine strength=1: p" in text
+    assert "cosine +" in text.partition("Slopes of the score that differ from 0")[2]
+    for cell, is_left_out in (
+        ("I-STAR strength=-0.3", lambda row: (row["dial"], row["dose"]) == ("istar", -4)),
+        ("plain fine-tuning", lambda row: row["method"] == "none"),
+    ):
+        kept = [row for row in rows["doses"] if not is_left_out(row)]
+        tests = (*dial_analysis.measure_slopes(kept), *dial_analysis.measure_correlations(kept))
+        expected = [{"left_out": cell, "measure": "", **row, "complete": True} for row in tests if is_primary(row)]
+        assert [row for row in found if row["left_out"] == cell] == expected
 
 
 def test_undefined_values_give_dashes_and_no_error(study):
