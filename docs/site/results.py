@@ -1,4 +1,4 @@
-"""Write docs/results.md from the bundles in experiments/*/results/: ``python docs/site/results.py``.
+"""Write docs/results.md and docs/figures from the bundles in experiments/*/results/: ``python docs/site/results.py``.
 
 Every number on the page is computed from a bundle. For the claims, all bundles are imported into a temporary output
 folder, and the commands run there that the page tells its readers to run.
@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
 from isobench.common.terminal import format_count
@@ -82,8 +83,23 @@ class Bundle:
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(write_page(find_bundles()), encoding="utf-8")
+    """Write the page, and draw its figures."""
+    bundles = find_bundles()
+    for bundle in bundles:
+        draw_figures(bundle)
+    PAGE.write_text(write_page(bundles), encoding="utf-8")
+
+
+def draw_figures(bundle: Bundle) -> None:
+    """Draw the figures of a bundle's analysis, those that docs/figures has, again."""
+    if not bundle.has_analysis:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        show_stored_analysis(bundle.path / ANALYSIS_FOLDER, find_analysis(bundle.name), Path(folder))
+        for drawn in Path(folder).glob("*.svg"):
+            shown = FIGURES / f"{bundle.name}-{drawn.name}"
+            if shown.exists():
+                shown.write_bytes(drawn.read_bytes())
 
 
 def find_bundles() -> list[Bundle]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # importing it takes seconds
 Group = tuple[str, str]  # encoder and task, by their names in tables
 PLAIN = "none"  # the method of plain fine-tuning
 FINISHED = "finished"
+INCOMPLETE = " †"  # ends the names of a study that is not complete
 WHOLE = "all doses"  # what a slope is fitted over; other names are of a part of them
 WITHIN, ACROSS = "within one dial", "across dials"  # kinds of correlations
 GIVEN_DIAL, GIVEN_DOSE = "across, given the dial", "across, given the dial and its dose"
@@ -75,12 +76,15 @@ class Dial:
         """Its name without the setting."""
         return self.label.partition(" (")[0]
 
+    def read_value(self, dose: float) -> float:
+        """Return the setting's value at a dose."""
+        return math.copysign(self.steps[int(abs(dose)) - 1], dose) if self.steps and dose else dose
+
     def name_cell(self, dose: float) -> str:
         """Name the grid's cell of a dose."""
         if self.starts_plain and dose == 0:
             return "plain fine-tuning"
-        size = self.steps[int(abs(dose)) - 1] if self.steps and dose else abs(dose)
-        return f"{self.short_label} {self.setting}={math.copysign(size, dose):g}"
+        return f"{self.short_label} {self.setting}={self.read_value(dose):g}"
 
 
 DIALS = (

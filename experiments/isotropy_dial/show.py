@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -13,6 +14,7 @@ from rich.table import Table
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_grid, make_panels
+from isobench.papers.folders import find_config
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA
 from isobench_papers.isotropy_dial.design import (
@@ -21,15 +23,18 @@ from isobench_papers.isotropy_dial.design import (
     describe_progress,
     label_progress,
 )
+from isobench_papers.isotropy_dial.front import RULE, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIALS,
     GIVEN_DIAL,
     GIVEN_DOSE,
+    INCOMPLETE,
     MEASURES,
     MORE_ISOTROPIC,
     VOCABULARY_MEASURES,
     WHOLE,
+    Dial,
     Group,
     Series,
     collect_all_series,
@@ -39,7 +44,6 @@ from isobench_papers.isotropy_dial.rows import (
 
 FOLDER = Path(__file__).parent
 DIAL = {dial.name: dial for dial in DIALS}
-INCOMPLETE = " †"  # ends the rows of a study that is not complete
 TURNED = ("embedding/ev1", "embedding/isoscore")  # a dial turns isotropy if its doses change these
 Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
 Columns = Mapping[str, Callable[[TidyRow], str]]  # heading -> function that writes a row's cell
@@ -55,7 +59,11 @@ def show(rows: Rows) -> Shown:
             build_correlation_table(correlations, labels),
             *build_left_out_tables(rows.get("left_out_cells", []), labels),
         ],
-        {"isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
+        {
+            "front": draw_front(doses, labels, " or ".join({name_score(task): 0 for _, task in labels})),
+            "isotropy": draw_isotropy(doses, correlations, labels),
+            "dose": draw_doses(doses, labels),
+        },
         [
             *describe_progress(rows["progress"]),
             *describe_outcome(slopes, correlations),
@@ -261,49 +269,46 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     found = {group: collect_all_series(rows, *group) for group in groups}
     begun = [group for group in groups if any(series.seeds for series in found[group].values())]
     drawn = begun or groups
-    missing = [", ".join(group) for group in groups if group not in drawn]
-    figure, axes = make_panels(len(drawn), len(MEASURES), 1.7 if len(drawn) > 2 else 2.5, sharey="row")
+    figure, axes = make_panels(len(drawn), len(MEASURES), 1.9 if len(drawn) > 2 else 2.6, sharey="row")
     for (encoder, task), line in zip(drawn, axes, strict=True):
-        series = found[encoder, task]
-        line[0].set_ylabel(
-            escape_math("\n".join((encoder, f"{task}: score", *labels[encoder, task].split(": ")))), fontsize=6
-        )
+        own = select_rows(correlations, {"encoder": encoder, "task": task, "kind": GIVEN_DIAL})
+        words = (encoder, f"{task}: {name_score(task)}", *labels[encoder, task].split(": "))
+        line[0].set_ylabel(escape_math("\n".join(words)), fontsize=7)
         for axis, (measure, label) in zip(line, MEASURES.items(), strict=True):
-            axis.set_xlabel(label)
-            names = {"encoder": encoder, "task": task, "measure": measure, "kind": GIVEN_DIAL}
-            axis.set_title("\n".join(map(write_correlation, select_rows(correlations, names))), fontsize=6)
+            direction = "more isotropic →" if MORE_ISOTROPIC[measure] > 0 else "← more isotropic"
+            axis.set_xlabel(f"{label}\n{direction}", fontsize=7)
+            titles = [format_correlation(row, True) for row in select_rows(own, {"measure": measure})]
+            axis.set_title("".join(titles), fontsize=6)
+            axis.locator_params("x", nbins=3)
             for dial, colour in zip(DIALS, PALETTE, strict=False):
-                if dial.name in series and series[dial.name].seeds:
-                    draw_path(axis, series[dial.name], measure, colour, dial.label)
-                    if dial.starts_plain:
-                        mark_plain(axis, series[dial.name], measure)
+                if dial.name in found[encoder, task] and found[encoder, task][dial.name].seeds:
+                    draw_path(axis, found[encoder, task][dial.name], measure, dial, colour)
+            axis.margins(0.1)
     add_legend(figure, axes.flat, len(MEASURES))
-    title = ["Score against the isotropy of the embeddings"]
-    title += [f"No seed with all doses yet: {name}" for name in missing]
+    title = [
+        "Score against the isotropy of the embeddings: means over seeds, bars of one standard error to each side",
+        "Above each panel: Spearman's correlation of the two, given the dial, with its 95% interval",
+    ]
+    title += [f"No seed with all doses yet: {', '.join(group)}" for group in groups if group not in drawn]
     figure.suptitle(escape_math("\n".join(title)), fontsize=8)
     return figure
 
 
-def write_correlation(row: TidyRow) -> str:
-    """Write a correlation given the dial with its interval, for a panel's title."""
-    value, low, high = (format_number(row[name], "+z.2f") for name in ("correlation", "low", "high"))
-    return f"given the dial:\n{value} [{low}, {high}]"
+def name_score(task: str) -> str:
+    """Name the score of a task and its unit; tasks that differ in settings have these after their name."""
+    file = find_config("task", task.split(" ")[0])
+    metric = yaml.safe_load(file.read_text(encoding="utf-8"))["primary"] if file else "score"
+    return f"{metric} (%)" if metric == "accuracy" else f"{metric} (x 100)"
 
 
-def draw_path(axis: Axes, series: Series, measure: str, colour: str, label: str) -> None:
-    """Draw a dial's mean scores against a measure, joined in the order of the doses."""
+def draw_path(axis: Axes, series: Series, measure: str, dial: Dial, colour: str) -> None:
+    """Draw a dial's mean scores against a measure, joined in the order of the doses, and mark plain fine-tuning."""
     x, scores = series.values[measure].mean(0), series.values["score"]
-    error = scores.std(0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else None
-    axis.errorbar(x, scores.mean(0), error, color=colour, marker="o", markersize=2.5, linewidth=0.8, label=label)
-
-
-def mark_plain(axis: Axes, series: Series, measure: str) -> None:
-    """Mark plain fine-tuning, dose 0 of a dial."""
-    if 0 in series.doses:
-        place = series.doses.index(0)
-        point = (series.values[name][:, place].mean() for name in (measure, "score"))
-        x, y = map(np.atleast_1d, point)
-        axis.plot(x, y, "D", color="black", mfc="none", markersize=6, zorder=5, label="plain fine-tuning")
+    y, error = scores.mean(0), scores.std(0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else None
+    axis.errorbar(x, y, error, color=colour, marker="o", markersize=2.5, linewidth=0.8, label=dial.label)
+    if dial.starts_plain and 0 in series.doses:
+        place = [series.doses.index(0)]
+        axis.plot(x[place], y[place], "D", color="black", mfc="none", zorder=5, label="plain fine-tuning")
 
 
 def draw_doses(rows: Sequence[TidyRow], labels: Labels) -> Figure:
@@ -368,6 +373,7 @@ def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations:
         if has_result
         else f"PROVISIONAL: no study is complete. Until one is, Holm's correction is over {family}.",
         "Doses: " + ", ".join(f"{dial.label}: {dial.upwards}" for dial in DIALS) + ".",
+        RULE,
         *list_left_out(rows),
     ]
 

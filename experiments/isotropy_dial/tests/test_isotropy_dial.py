@@ -1,14 +1,16 @@
 """The analysis of the dose-response study: planted slopes and correlations are found."""
 
+import json
 import math
+import re
 
 import numpy as np
 import pytest
 from dial_study import DOSES, SEEDS, SLOPES, Study
-from helpers import read_analysis_rows
+from helpers import ROOT, assert_contains, read_analysis_rows
 from scipy import stats
 
-from isobench.analyses.rows import select_rows
+from isobench.analyses.rows import read_stored_rows, select_rows
 from isobench.analyses.shown import format_number
 from isobench.cli import report
 from isobench.common.errors import UserError
@@ -26,6 +28,8 @@ from isobench_papers.isotropy_dial.rows import (
     is_primary,
 )
 from isobench_papers.isotropy_dial.show import average_within_seeds
+
+BUNDLE = ROOT / "experiments/isotropy_dial/results/isotropy_dial"
 
 
 @pytest.fixture
@@ -162,6 +166,80 @@ def test_intervals_within_seeds_do_not_see_the_seeds_levels():
     assert average_within_seeds(scores[:1])[1] is None
 
 
+@pytest.fixture(scope="module")
+def shown():
+    with use_figure_style():
+        return dial_analysis.show(read_stored_rows(BUNDLE / "analysis"))
+
+
+def test_the_front_picture_has_the_numbers_of_the_records(shown):
+    runs = {}  # encoder, method, value of its setting -> seed -> score and IsoScore
+    for file in BUNDLE.glob("runs/*/result.json"):
+        record = json.loads(file.read_text())
+        own, best = record["config"]["calibration"], record["best"]
+        setting = {"isobn_paper": "beta", "whitening_zca": "epsilon"}.get(own["name"], "strength")
+        place = record["config"]["encoder"]["name"], own["name"], own.get(setting)
+        values = best["validation"]["accuracy"] * 100, best["isotropy"]["embedding/isoscore"]
+        runs.setdefault(place, {})[record["config"]["seed"]] = values
+    arrays = {place: np.array([own[seed] for seed in range(1, 11)]) for place, own in runs.items()}
+    expected = []
+    for encoder, name in (("minilm", "MiniLM"), ("distilbert-quire", "DistilBERT")):
+        level, plain = arrays[encoder, "none", None].T
+        whitened = {e: own[:, 1].mean() for (*of, e), own in arrays.items() if of == [encoder, "whitening_zca"]}
+        nearest = min({*whitened} - {0}, key=lambda e: abs(math.log(whitened[e] / whitened[0])))
+        chosen = {
+            f"whitening, epsilon {nearest:g}": ("whitening_zca", nearest),
+            "whitening, epsilon 0": ("whitening_zca", 0),
+            "cosine regularisation, strength 1": ("cosine", 1), "I-STAR, strength \N{MINUS SIGN}1": ("istar", -1),
+            "I-STAR, strength 1": ("istar", 1), "IsoBN, beta 1": ("isobn_paper", 1),
+        }  # fmt: skip
+        expected.append((name,))
+        for row, (method, value) in chosen.items():
+            score, isoscore = arrays[encoder, method, value].T
+            low, high = stats.ttest_rel(score, level).confidence_interval(0.95)
+            expected.append((row, plain.mean(), isoscore.mean(), (score - level).mean(), low, high))
+    left, right = shown.figures["front"].axes
+    assert [label.get_text() for label in left.get_yticklabels()] == [row[0] for row in expected]
+    places = [place for place, row in enumerate(expected) if len(row) > 1]
+    lines, tips = left.lines[::2], left.lines[1::2]
+    for place, line, tip, bar in zip(places, lines, tips, right.containers, strict=True):
+        ends = [x for x, _ in bar.lines[2][0].get_segments()[0]]
+        drawn = [line.get_xdata()[0], tip.get_xdata()[0], bar.lines[0].get_xdata()[0], *ends]
+        assert drawn == pytest.approx(expected[place][1:], abs=1e-9)
+        assert {float(one.get_ydata()[0]) for one in (line, tip, bar.lines[0])} == {place}
+    whitening = [row for row in expected if row[0].startswith("whitening")]
+    ratios, changes = sorted(row[2] / row[1] for row in whitening), sorted(row[3] for row in whitening)
+    title = shown.figures["front"].get_suptitle().replace("\N{MINUS SIGN}", "-").replace("\n", " ")
+    numbers = [
+        f"epsilon 0 or {nearest:g}",
+        f"{ratios[0]:.0f} to {ratios[-1]:.0f} times",
+        f"{changes[0]:+.1f} to {changes[-1]:+.1f}",
+    ]
+    assert_contains(title, *numbers)
+    assert numbers == ["epsilon 0 or 1", "9 to 11 times", "-13.7 to +0.4"]
+
+
+def test_the_front_picture_can_be_read_on_a_phone(shown):
+    picture = shown.draw()["front"].decode()
+    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1])
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", picture)]
+    assert len(sizes) > 20
+    assert min(sizes) * 390 / width >= 9
+
+
+@pytest.mark.parametrize("name", ["front", "isotropy", "dose"])
+def test_no_marker_is_cut_off(shown, name):
+    figure = shown.figures[name]
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        for line in axis.lines:
+            if line.get_marker() not in ("None", None, ""):
+                points = axis.transData.transform(line.get_xydata())
+                radius = line.get_markersize() / 2 * figure.dpi / 72
+                assert (points >= axis.bbox.min + radius).all()
+                assert (points <= axis.bbox.max - radius).all()
+
+
 @pytest.mark.slow
 def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small, outputs):
     methods = ["calibration=none,isobn_paper", "calibration.beta=0.5,1.0", "seed=1,2"]
@@ -175,7 +253,7 @@ def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small
     next(outputs.glob("runs/*/result.json")).unlink()
     report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("data:image/svg+xml;base64,") == 3
     assert "INCOMPLETE: 5 of 300 runs finished" in page
     other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]
     for arguments in (study, ["+experiment=isotropy_dial", *small, *other, "task.train_samples=48"]):

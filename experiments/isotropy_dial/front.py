@@ -1,0 +1,145 @@
+"""Draw the study's front picture: how far a method moves isotropy and, in the same row, the score."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import markers
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.common.plots import PALETTE, escape_math, make_panels
+from isobench.statistics.dose_response import SeedMean, average_over_seeds
+from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, INCOMPLETE, PLAIN, Dial, Group, list_groups
+
+RULE = (
+    "The figure front has each method at the largest strength of the grid, I-STAR in both directions, and whitening "
+    "at epsilon 0 and at the epsilon whose IsoScore is nearest to that of 0. This rule does not look at scores. It "
+    "was made after the study."
+)
+NAMES = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT", "cosine": "cosine regularisation"}
+LETTERS = 12.0  # size of all letters: 9 pixels where the picture is 390 pixels wide
+SMALLEST = 1e-4  # IsoScore on the logarithmic axis
+
+
+class Change(NamedTuple):
+    """What a dose changes, over the seeds with which both it and plain fine-tuning finished and have an IsoScore.
+
+    ``isoscore`` and ``plain_isoscore`` are means over these seeds, ``plain_score`` too; ``score`` is the mean
+    difference from plain fine-tuning's score with the same seed.
+    """
+
+    dial: Dial
+    dose: float
+    plain_isoscore: float
+    isoscore: float
+    plain_score: float
+    score: SeedMean
+
+    @property
+    def value(self) -> str:
+        """The setting's value."""
+        return f"{self.dial.read_value(self.dose):g}".replace("-", "\N{MINUS SIGN}")
+
+    @property
+    def name(self) -> str:
+        """The method with its setting."""
+        return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {self.value}"
+
+    @property
+    def ratio(self) -> float:
+        """How many times as isotropic the embeddings are as plain fine-tuning's."""
+        return self.isoscore / self.plain_isoscore
+
+
+def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
+    """Measure what the doses that ``RULE`` chooses change on one encoder and task; whitening's come first."""
+    finished = select_rows(rows, {"encoder": encoder, "task": task, "state": FINISHED})
+    own = [row for row in finished if not math.isnan(row["embedding/isoscore"])]
+    plain = {row["seed"]: row for row in own if row["method"] == PLAIN}
+    chosen: list[Change] = []
+    for dial in reversed(DIALS):
+        changes = []
+        for (dose,), runs in sorted(group_rows(select_rows(own, {"dial": dial.name}), "dose").items()):
+            if pairs := [(plain[row["seed"]], row) for row in runs if row["seed"] in plain]:
+                isoscores = np.array([[row["embedding/isoscore"] for row in pair] for pair in pairs]).mean(0)
+                scores = np.array([[row["score"] for row in pair] for pair in pairs])
+                change = average_over_seeds(scores[:, 1] - scores[:, 0])
+                plain_isoscore, isoscore = isoscores.clip(SMALLEST)
+                changes.append(Change(dial, dose, plain_isoscore, isoscore, scores[:, 0].mean(), change))
+        if dial.starts_plain:
+            chosen += [change for change in changes[:1] + changes[-1:] if change.dose]
+        elif changes:
+            full, *others = changes
+            chosen += [*sorted(others, key=lambda other: abs(np.log(other.isoscore / full.isoscore)))[:1], full]
+    return chosen
+
+
+def draw_front(rows: Sequence[TidyRow], labels: Mapping[Group, str], score: str) -> Figure:
+    """Draw a row a change: left an arrow from plain fine-tuning's IsoScore to the dose's, right the score's change.
+
+    Args:
+        rows: of ``build_rows``.
+        labels: encoder and task -> how incomplete their study is; empty if it is complete.
+        score: name and unit of the score.
+    """
+    found = {group: changes for group in list_groups(rows) if (changes := measure_changes(rows, *group))}
+    figure, axes = make_panels(1, 2, 1.6 + 0.25 * sum(len(changes) + 1 for changes in found.values()), sharey=True)
+    left, right = axes[0]
+    name, unit = score.split(" (")[0], "%" * score.endswith("(%)")
+    names: list[str] = []
+    headings: list[int] = []
+    for (encoder, task), changes in found.items():
+        heading = NAMES.get(encoder, encoder) + f", {task}" * (len({task for _, task in found}) > 1)
+        plain = f"plain: {changes[0].plain_score:.1f}{unit}"
+        right.text(1, len(names), plain, ha="right", va="center", size=LETTERS, transform=right.get_yaxis_transform())
+        draw_changes(left, right, changes, len(names))
+        headings.append(len(names))
+        names.append(escape_math(heading + INCOMPLETE * bool(labels[encoder, task])))
+        names += [change.name for change in changes]
+    left.set(xscale="log", ylim=(len(names) - 0.4, -0.6))
+    left.set_yticks(range(len(names)), names)
+    for place in headings:
+        left.get_yticklabels()[place].set_weight("bold")
+    left.set_xlabel("IsoScore of the\nembeddings (0 to 1;\nright: more isotropic)", size=LETTERS)
+    right.set_xlabel(f"change in {name}\nfrom plain fine-tuning\n(points, 95% interval)", size=LETTERS)
+    for axis in (left, right):
+        axis.tick_params(labelsize=LETTERS)
+        axis.tick_params("y", length=0)
+        axis.spines["left"].set_visible(False)
+    left.xaxis.set_major_formatter("{x:g}")
+    right.locator_params("x", nbins=4)
+    finding = write_finding([change for changes in found.values() for change in changes], name)
+    figure.suptitle(textwrap.fill(finding, 60), x=0.01, ha="left", weight="bold", size=LETTERS)
+    return figure
+
+
+def draw_changes(left: Axes, right: Axes, changes: Sequence[Change], place: int) -> None:
+    """Draw the changes of one encoder and task in the rows below ``place``."""
+    plain, rows = changes[0].plain_isoscore, range(place + 1, place + 1 + len(changes))
+    left.text(plain, place, "plain", ha="center", va="center", size=LETTERS)
+    for axis, origin in ((left, plain), (right, 0)):
+        axis.vlines(origin, place + 0.5, rows[-1] + 0.4, "0.4", linewidth=1)
+        axis.hlines(rows, 0, 1, "0.9", transform=axis.get_yaxis_transform())
+    for row, change in zip(rows, changes, strict=True):
+        colour, (value, low, high, *_) = PALETTE[DIALS.index(change.dial)], change.score
+        line = np.geomspace(plain, change.isoscore)[:-3]  # ends before the arrow's tip, which is narrower
+        left.plot(line, np.full(len(line), row), color=colour, linewidth=2.5, solid_capstyle="butt")
+        tip = markers.CARETRIGHT if change.ratio > 1.05 else markers.CARETLEFT if change.ratio < 0.95 else "o"
+        left.plot(change.isoscore, row, marker=tip, color=colour, markersize=8)
+        right.errorbar(value, row, xerr=[[value - low], [high - value]], color=colour, marker="o", linewidth=2.5)
+
+
+def write_finding(changes: Sequence[Change], score: str) -> str:
+    """Write in a sentence what whitening changes at its chosen doses; empty without any."""
+    own = [change for change in changes if not change.dial.starts_plain]
+    if not own:
+        return ""
+    values = " or ".join(sorted({change.value for change in own}))
+    low, high = (f"{end(change.ratio for change in own):.0f}" for end in (min, max))
+    change = " to ".join(f"{end(change.score.value for change in own):+.1f}" for end in (min, max))
+    text = f"Whitening (epsilon {values}) makes embeddings {low} to {high} times as isotropic; {score} changes by"
+    return f"{text} {change} points.".replace("-", "\N{MINUS SIGN}")
