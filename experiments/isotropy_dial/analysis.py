@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isobench.analyses.rows import TidyRow
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.report.paired_tests import SCORE_TOLERANCE, NotPairedError, read_predictions
 from isobench.runs.folder import PREDICTIONS_FILE
-from isobench.statistics.dose_response import SeedMean, average_over_seeds, correlate_partially, fit_slopes
+from isobench.statistics.dose_response import (
+    SeedMean,
+    average_over_seeds,
+    correlate_partially,
+    fit_slopes,
+    judge_equivalence,
+)
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial.design import (
@@ -28,11 +34,12 @@ from isobench_papers.isotropy_dial.design import (
 )
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
-    DIALS,
+    DIAL,
     FINISHED,
     GIVEN_DIAL,
     GIVEN_DOSE,
     MEASURES,
+    PLAIN,
     VOCABULARY_MEASURES,
     WHOLE,
     WITHIN,
@@ -45,6 +52,7 @@ from isobench_papers.isotropy_dial.rows import (
     is_primary,
     list_groups,
 )
+from isobench_papers.isotropy_dial.second import MARGIN, TASK, judge_statements
 from isobench_papers.isotropy_dial.show import show
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -70,8 +78,12 @@ def compute(subjects: list["Subject"]) -> Rows:
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
     complete = [group for group, own in progress.items() if own.is_complete]
     slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
+    contrasts = measure_contrasts(rows, complete)
+    left_out = leave_one_cell_out(rows, complete) if complete else []
     optional = {
-        "left_out_cells": leave_one_cell_out(rows, complete) if complete else [],
+        "contrasts": contrasts,
+        "left_out_cells": left_out,
+        "verdicts": judge_statements(slopes, correlations, contrasts, left_out),
         "slopes_new_examples": measure_example_slopes(slopes, rows, subjects),
     }
     return {
@@ -83,8 +95,14 @@ def compute(subjects: list["Subject"]) -> Rows:
             {"encoder": encoder, "task": task, **own.describe()} for (encoder, task), own in progress.items()
         ],
         "design": list_design(subjects[0].cfg),
-        "code": list_code(subjects),
+        "code": list_code([subject for subject in subjects if not is_of_second(subject)]),
+        **({"code_second": list_code(second)} if (second := list(filter(is_of_second, subjects))) else {}),
     }
+
+
+def is_of_second(subject: "Subject") -> bool:
+    """Return True for a run that the second registration plans."""
+    return subject.task == TASK or bool(subject.cfg.calibration.get("keep_norm"))
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
@@ -140,11 +158,19 @@ def measure_correlations(
         for measure in MEASURES:
             names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
             for dial, one in ({} if primary else series).items():
-                found = correlate_where_defined(one.values[measure], one.values["score"])
-                correlations.append({**names, "kind": WITHIN, "dial": dial, **name_correlation(found)})
+                pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair or (dial,)]
+                found = [
+                    correlate_where_defined(*(own.select_seeds(one.seeds, column) for column in (measure, "score")))
+                    for own in pair
+                ]
+                correlation = found[0] if len(pair) == 1 else found[0] - found[1]
+                correlations.append(
+                    {**names, "kind": WITHIN, "dial": dial, **name_correlation(correlation, len(pair))}
+                )
             kinds = (GIVEN_DIAL,) if primary else (ACROSS, GIVEN_DIAL, GIVEN_DOSE)
-            for kind in kinds if len(series) > 1 else ():
-                found = correlate_across(series, measure, kind)
+            turned = {name: one for name, one in series.items() if not DIAL[name].pair}
+            for kind in kinds if len(turned) > 1 else ():
+                found = correlate_across(turned, measure, kind)
                 correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
     add_holm(list(filter(is_primary, correlations)))
     return correlations
@@ -168,8 +194,7 @@ def correlate_across(series: dict[str, Series], measure: str, kind: str) -> np.n
 
 def find_first_runs(series: dict[str, Series]) -> np.ndarray:
     """Mark the doses of all dials, one after another, that are no repetition of plain fine-tuning: [n] booleans."""
-    starts_plain = {dial.name: dial.starts_plain for dial in DIALS}
-    is_plain = [starts_plain[name] and dose == 0 for name, one in series.items() for dose in one.doses]
+    is_plain = [DIAL[name].starts_plain and dose == 0 for name, one in series.items() for dose in one.doses]
     return np.array([not plain or not any(is_plain[:place]) for place, plain in enumerate(is_plain)])
 
 
@@ -187,22 +212,52 @@ def name_mean(mean: SeedMean, name: str) -> TidyRow:
     return {name: mean.value, **ends, "p": mean.p, "p_holm": math.nan, "seeds": mean.seeds}
 
 
-def name_correlation(found: np.ndarray) -> TidyRow:
-    """Return the mean of correlations over seeds, [S], as columns; its interval ends at -1 and 1."""
+def name_correlation(found: np.ndarray, largest: float = 1) -> TidyRow:
+    """Return the mean of correlations over seeds, [S], as columns; its interval ends at +-``largest``."""
     mean = average_over_seeds(found)
-    low, high = (float(np.clip(end, -1, 1)) for end in (mean.low, mean.high))
+    low, high = (float(np.clip(end, -largest, largest)) for end in (mean.low, mean.high))
     return name_mean(mean._replace(low=low, high=high), "correlation")
 
 
-def add_holm(family: Sequence[TidyRow]) -> None:
+def add_holm(family: Sequence[TidyRow], name: str = "p") -> None:
     """Fill ``p_holm`` in the rows of one family of tests, those of complete studies; it stays NaN in all others.
 
-    As long as no study is complete, the family is all rows, and the correction is provisional.
+    As long as no study is complete, the family is all rows, and the correction is provisional. ``name``: of p.
     """
     of_complete = [row for row in family if row["complete"]] or family
-    tested = [row for row in of_complete if not math.isnan(row["p"])]
-    for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
-        row["p_holm"] = p
+    tested = [row for row in of_complete if not math.isnan(row[name])]
+    for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
+        row[f"{name}_holm"] = p
+
+
+def measure_contrasts(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+    """Measure the score at each dose less that of plain fine-tuning, seed by seed, in points.
+
+    Where a dial is the difference of two, the contrast is that of their runs at one dose. ``p`` tests a difference of
+    0, and ``p_margin`` one of ``MARGIN`` or more (`isobench.statistics.dose_response.judge_equivalence`). Both are
+    corrected over the contrasts of a task, those with plain fine-tuning and those of two dials by themselves. A
+    contrast that is the same number for all seeds has no p and belongs to no family.
+    """
+    contrasts: list[TidyRow] = []
+    for encoder, task in list_groups(rows):
+        names = {"encoder": encoder, "task": task}
+        plain = {row["seed"]: row["score"] for row in select_rows(rows, {**names, "method": PLAIN})}
+        for dial, series in collect_all_series(rows, encoder, task).items():
+            against = DIAL[dial].pair[-1:] or (PLAIN,)
+            theirs = np.array([0.0 if DIAL[dial].pair else plain.get(seed, math.nan) for seed in series.seeds])
+            for dose, scores in zip(series.doses, series.values["score"].T, strict=True):
+                if DIAL[dial].starts_plain and dose == 0:
+                    continue
+                about = {**names, "complete": (encoder, task) in complete, "dial": dial, "dose": dose}
+                differences = (scores - theirs)[np.isfinite(scores - theirs)]
+                found = name_mean(average_over_seeds(differences), "difference")
+                p, *_ = judge_equivalence(differences, MARGIN) if len(differences) else (math.nan,)
+                equivalence = {"p_margin": p, "p_margin_holm": math.nan}
+                contrasts.append({**about, "against": against[0], **found, **equivalence})
+    for family in group_rows(contrasts, "task", "against").values():
+        add_holm(family)
+        add_holm(family, "p_margin")
+    return contrasts
 
 
 def leave_one_cell_out(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
@@ -211,8 +266,7 @@ def leave_one_cell_out(rows: Sequence[TidyRow], complete: Collection[Group] = ()
     A cell is left out of all encoders and tasks; plain fine-tuning is one cell, though it stands in several dials.
     Holm's corrections are made again over what is left. Without a cell at its end, a dial's range is smaller.
     """
-    dials = {dial.name: dial for dial in DIALS}
-    cells = [dials[row["dial"]].name_cell(row["dose"]) for row in rows]
+    cells = [DIAL[row["dial"]].name_cell(row["dose"]) for row in rows]
     found: list[TidyRow] = []
     for left_out in ("", *dict.fromkeys(cells)):
         kept = [row for row, cell in zip(rows, cells, strict=True) if cell != left_out]
@@ -238,7 +292,7 @@ def measure_example_slopes(
     """
     measured = []
     for row in filter(is_primary, slopes):
-        dial = next(dial for dial in DIALS if dial.name == row["dial"])
+        dial = DIAL[row["dial"]]
         series = collect_series(rows, row["encoder"], row["task"], dial)
         own = [subject for subject in subjects if (subject.encoder, subject.task) == (row["encoder"], row["task"])]
         try:

@@ -261,8 +261,8 @@ def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
     except (OSError, subprocess.SubprocessError, IndexError):  # an installed package, or the file is in no commit
         return [f"{file.name}: sha256 {sha256_file(file)}, in no commit. The runs' code: {ran}."]
     notes = [
-        f"{file.name}: first commit {first[:12]} of {format_time(written)}, last commit {last[:12]} of "
-        f"{format_time(changed)}. The runs' code: {ran}."
+        f"{file.name}: sha256 {sha256_file(file)}, first commit {first[:12]} of {format_time(written)}, last commit "
+        f"{last[:12]} of {format_time(changed)}. The runs' code: {ran}."
     ]
     commits = [row["commit"] for row in code if row["commit"] and has_commit(file.parent, row["commit"])]
     if not all(has_ancestor(file.parent, commit, first) for commit in commits):

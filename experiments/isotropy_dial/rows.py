@@ -29,6 +29,7 @@ MEASURES = {  # of the calibrated embeddings of the dev set, by their names in a
     "embedding/effective_rank": "effective rank",
 }
 MORE_ISOTROPIC = dict(zip(MEASURES, (-1, 1, 1, -1, -1, 1), strict=True))  # the sign of a change to more isotropy
+TURNED = ("embedding/ev1", "embedding/isoscore")  # a dial turns isotropy if its doses change these
 VOCABULARY_MEASURES = {
     name.replace("embedding/", "vocabulary/"): f"vocabulary's {label}" for name, label in MEASURES.items()
 }
@@ -48,6 +49,7 @@ class Dial:
         starts_plain: whether dose 0 is plain fine-tuning, which the grid has once for all dials.
         steps: sizes of the setting, ascending. The dose is the place of a value's size, from 1, with the value's
             sign; without steps it is the setting itself.
+        pair: names of two dials with the same doses whose difference this one is; it has no runs of its own.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Dial:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     starts_plain: bool = True
     steps: tuple[float, ...] = ()
+    pair: tuple[str, ...] = ()
 
     def read_dose(self, calibration: Mapping[str, Any]) -> float | None:
         """Return the dose of a calibration's settings; None if they are none of this dial's."""
@@ -99,9 +102,20 @@ DIALS = (
     ),
     Dial(
         "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a higher epsilon whitens less",
-        {"shrinkage": 0.0}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+        {"shrinkage": 0.0, "keep_norm": None}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+    ),
+    Dial(
+        "whitening_norm", "whitening, norm kept (epsilon)", "whitening_zca", "epsilon",
+        "a higher epsilon whitens less", {"shrinkage": 0.0, "keep_norm": True}, starts_plain=False,
+        steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+    ),
+    Dial(
+        "norm_effect", "norm kept less not kept (epsilon)", "", "epsilon", "a higher epsilon whitens less",
+        starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0), pair=("whitening_norm", "whitening"),
     ),
 )  # fmt: skip
+
+DIAL = {dial.name: dial for dial in DIALS}
 
 
 class Series(NamedTuple):
@@ -191,9 +205,29 @@ def describe_lacking(states: Mapping[float, str]) -> str:
 
 
 def collect_all_series(rows: Sequence[TidyRow], encoder: str, task: str) -> dict[str, Series]:
-    """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names."""
+    """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names.
+
+    Where both dials of a pair were run, their difference stands in the place of the second.
+    """
     series = {dial.name: collect_series(rows, encoder, task, dial) for dial in DIALS}
-    return {name: one for name, one in series.items() if len(one.doses) > 1}
+    series = {name: one for name, one in series.items() if len(one.doses) > 1}
+    for dial in DIALS:
+        if dial.pair and set(dial.pair) <= series.keys():
+            ours, theirs = series[dial.pair[0]], series.pop(dial.pair[1])
+            series[dial.name] = subtract_series(ours, theirs)
+    return series
+
+
+def subtract_series(ours: Series, theirs: Series) -> Series:
+    """Subtract the values of a series from those of another, at the doses and seeds that both have."""
+    doses = [dose for dose in ours.doses if dose in theirs.doses]
+    seeds = [seed for seed in ours.seeds if seed in theirs.seeds]
+    values = {
+        name: ours.select_seeds(seeds, name)[:, [ours.doses.index(dose) for dose in doses]]
+        - theirs.select_seeds(seeds, name)[:, [theirs.doses.index(dose) for dose in doses]]
+        for name in ours.values
+    }
+    return Series(doses, seeds, values, ours.left_out | theirs.left_out)
 
 
 def is_primary(row: TidyRow) -> bool:

@@ -26,12 +26,14 @@ from isobench_papers.isotropy_dial.design import (
 from isobench_papers.isotropy_dial.front import RULE, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
+    DIAL,
     DIALS,
     GIVEN_DIAL,
     GIVEN_DOSE,
     INCOMPLETE,
     MEASURES,
     MORE_ISOTROPIC,
+    TURNED,
     VOCABULARY_MEASURES,
     WHOLE,
     Dial,
@@ -41,10 +43,9 @@ from isobench_papers.isotropy_dial.rows import (
     is_primary,
     list_groups,
 )
+from isobench_papers.isotropy_dial.second import MARGIN
 
 FOLDER = Path(__file__).parent
-DIAL = {dial.name: dial for dial in DIALS}
-TURNED = ("embedding/ev1", "embedding/isoscore")  # a dial turns isotropy if its doses change these
 Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
 Columns = Mapping[str, Callable[[TidyRow], str]]  # heading -> function that writes a row's cell
 
@@ -58,6 +59,7 @@ def show(rows: Rows) -> Shown:
             *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
             build_correlation_table(correlations, labels),
             *build_left_out_tables(rows.get("left_out_cells", []), labels),
+            *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
         ],
         {
             "front": draw_front(doses, labels, " or ".join({name_score(task): 0 for _, task in labels})),
@@ -68,6 +70,11 @@ def show(rows: Rows) -> Shown:
             *describe_progress(rows["progress"]),
             *describe_outcome(slopes, correlations),
             *describe_preregistration(rows["code"], FOLDER / "preregistration.md"),
+            *(
+                describe_preregistration(rows["code_second"], FOLDER / "second_registration.md")
+                if "code_second" in rows
+                else []
+            ),
             *describe_power(FOLDER / "power.json", rows["design"]),
             *list_notes(doses, slopes, correlations),
         ],
@@ -199,6 +206,26 @@ def build_left_out_tables(rows: Sequence[TidyRow], labels: Labels) -> list[Table
     return [build_table(title, tests, labels, columns)] if tests else []
 
 
+def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyRow], labels: Labels) -> list[Table]:
+    """Build the tables of the second registration: its verdicts, and each dose less plain fine-tuning."""
+    judged: Columns = {name: itemgetter(name) for name in ("statement", "verdict", "because")}
+    columns: Columns = {
+        "dose": lambda row: mark_incomplete(DIAL[row["dial"]].name_cell(row["dose"]), row),
+        "less plain": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+z.2f"),
+        "p": lambda row: format_p(row["p"]),
+        name_holm(contrasts): lambda row: format_p(row["p_holm"]),
+        f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
+        "seeds": lambda row: str(row["seeds"]),
+    }
+    tables = []
+    if verdicts:
+        tables.append(build_table("Statements of the second registration", verdicts, labels, judged, texts=3))
+    if contrasts:
+        title = "Each dose less plain fine-tuning, paired by seed (planned in the second registration alone)"
+        tables.append(build_table(title, contrasts, labels, columns))
+    return tables
+
+
 def name_dial(row: TidyRow) -> str:
     """Name the dial of a row and the half that it is of, and mark it if its study is not complete."""
     half = "" if row["doses"] == WHOLE else f", {row['doses']}"
@@ -281,7 +308,7 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
             axis.set_title("".join(titles), fontsize=6)
             axis.locator_params("x", nbins=3)
             for dial, colour in zip(DIALS, PALETTE, strict=False):
-                if dial.name in found[encoder, task] and found[encoder, task][dial.name].seeds:
+                if not dial.pair and dial.name in found[encoder, task] and found[encoder, task][dial.name].seeds:
                     draw_path(axis, found[encoder, task][dial.name], measure, dial, colour)
             axis.margins(0.1)
     add_legend(figure, axes.flat, len(MEASURES))
@@ -385,8 +412,7 @@ def list_left_out(rows: Sequence[TidyRow]) -> list[str]:
         own = select_rows(rows, {"encoder": encoder, "task": task})
         begun = {row["seed"] for row in own if row["state"] != "missing"}
         for name, series in collect_all_series(own, encoder, task).items():
-            label = next(dial.label for dial in DIALS if dial.name == name)
             reasons = [f"seed {seed} ({reason})" for seed, reason in series.left_out.items() if seed in begun]
             if reasons:
-                notes.append(f"Left out of {label} on {encoder}, {task}: {'; '.join(reasons)}.")
+                notes.append(f"Left out of {DIAL[name].label} on {encoder}, {task}: {'; '.join(reasons)}.")
     return notes

@@ -101,3 +101,19 @@ def span(columns: np.ndarray) -> np.ndarray:
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     basis: np.ndarray = left[:, values > values[0] * 1e-10]
     return basis
+
+
+def judge_equivalence(values: np.ndarray, margin: float) -> tuple[float, float, float]:
+    """Judge whether the mean of a statistic over seeds, [S], is within +-``margin``: two one-sided t-tests.
+
+    Returns:
+        p, the larger of the two tests' (Schuirmann 1987), and the ends of the 90% interval, which is within the margin
+        if p < .05. All NaN with fewer than two values, or where they have no spread.
+    """
+    from scipy import special  # as in student_t
+
+    mean, low, high, _ = map(float, student_t(values))
+    freedom = max(len(values) - 1, 1)
+    error = (high - low) / 2 / special.stdtrit(freedom, 1 - ALPHA / 2)
+    reach = special.stdtrit(freedom, 1 - ALPHA) * error
+    return float(special.stdtr(freedom, (abs(mean) - margin) / error)), mean - reach, mean + reach

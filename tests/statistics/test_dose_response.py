@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.statistics.dose_response import average_over_seeds, correlate_partially, fit_slopes, student_t
+from isobench.statistics.dose_response import (
+    average_over_seeds,
+    correlate_partially,
+    fit_slopes,
+    judge_equivalence,
+    student_t,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -35,6 +41,18 @@ def test_students_t_along_the_last_axis():
     mean, low, high, p = student_t(values)
     one = average_over_seeds(values[2, 1])
     assert (mean[2, 1], low[2, 1], high[2, 1], p[2, 1]) == pytest.approx(one[:4], rel=1e-12)
+
+
+@pytest.mark.parametrize("mean", [0, 0.4, -0.4, 0.99, 3])
+def test_equivalence_is_two_one_sided_tests(mean):
+    values = RNG.normal(size=10)
+    values += mean - values.mean()
+    p, low, high = judge_equivalence(values, 1)
+    below, above = stats.ttest_1samp(values, -1, alternative="greater"), stats.ttest_1samp(values, 1, alternative="less")
+    assert p == pytest.approx(max(below.pvalue, above.pvalue), rel=1e-9)
+    assert (low, high) == pytest.approx(tuple(stats.ttest_1samp(values, 0).confidence_interval(0.9)), rel=1e-9)
+    assert (p < 0.05) == (-1 < low and high < 1)
+    assert all(map(math.isnan, judge_equivalence(np.full(4, 0.1), 1)))
 
 
 def test_a_slope_is_that_of_least_squares():
