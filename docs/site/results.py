@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from isobench.analyses.rows import read_stored_rows
 from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
@@ -27,7 +28,7 @@ from isobench.report.output.text import format_markdown
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
-from isobench.statistics.seeds import ALPHA
+from isobench_papers.isotropy_dial.show import describe_outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
@@ -121,7 +122,7 @@ def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[
     lines = ["## Overview", "", "| experiment | what it has | outcome |", "|---|---|---|"]
     for bundle in bundles:
         if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
-            outcome = describe_slopes(bundle)
+            outcome = describe_study(bundle)
         elif bundle.has_analysis:
             counts = Counter(claim["outcome"] for claim in claims if claim["experiment"] == bundle.name)
             outcome = ", ".join(f"{format_count(n, 'claim')}: {word}" for word, n in counts.items()) or "-"
@@ -131,16 +132,10 @@ def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[
     return "\n".join(lines)
 
 
-def describe_slopes(bundle: Bundle) -> str:
-    """Say which slopes of a study of dose and response differ from 0, in the encoders and tasks that are complete."""
-    rows = pyarrow.parquet.read_table(bundle.path / ANALYSIS_FOLDER / "slopes.parquet").to_pylist()
-    slopes = [row for row in rows if row["complete"] and row["quantity"] == "score" and row["doses"] == "all doses"]
-    found = [
-        f"{row['dial']} with {row['encoder']} ({row['over_dial']:+.2f} points over the whole dial)"
-        for row in slopes
-        if row["p_holm"] < ALPHA
-    ]
-    return f"of {len(slopes)} slopes, these differ from 0 after Holm's correction: {', '.join(found) or 'none'}"
+def describe_study(bundle: Bundle) -> str:
+    """Say what came out of the primary tests of a study of dose and response."""
+    rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations"])
+    return " ".join(describe_outcome(rows["slopes"], rows["correlations"])) or "-"
 
 
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:

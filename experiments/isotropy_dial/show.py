@@ -94,8 +94,8 @@ def describe_outcome(slopes: Sequence[TidyRow], correlations: Sequence[TidyRow])
         f"Slopes of the score that differ from 0 after Holm's correction over {len(lines)}, in points from the "
         f"lowest dose to the highest: {list_by_study([row for row in lines if row['p_holm'] < ALPHA])}.",
         f"Correlations given the dial that differ from 0 after Holm's correction over {len(ranks)}: "
-        f"{list_by_study(found)}. In {upwards} of these {len(found)}, embeddings that are more isotropic go with a "
-        f"higher score. No such correlation: {', '.join(without)}.",
+        f"{list_by_study(found)}. The more isotropic runs score higher in {upwards} of these {len(found)}. None of "
+        f"them is of {', '.join(without)}.",
         "Slopes that say nothing about isotropy, because by the registered check neither EV1 nor IsoScore follows "
         f"the dose: {list_by_study(unturned)}.",
     ]

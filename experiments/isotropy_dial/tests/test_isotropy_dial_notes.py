@@ -1,16 +1,24 @@
-"""The notes of the dose-response study: what is left out, the preregistration's commits, the power simulation."""
+"""The notes of the dose-response study, and what its page and the README say of its results."""
 
 import json
 import os
+import re
 import subprocess
 
+import pandas as pd
 import pytest
 from dial_study import DOSES, Study
-from helpers import assert_contains
+from helpers import ROOT, assert_contains
+from scipy import stats
 
+from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial import design
-from isobench_papers.isotropy_dial.rows import DIALS, collect_series
+from isobench_papers.isotropy_dial.rows import DIALS, GIVEN_DIAL, GIVEN_DOSE, MEASURES, MORE_ISOTROPIC, collect_series
+
+STUDY = ROOT / "experiments/isotropy_dial"
+ENCODERS = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT"}
+LABELS = {dial.name: dial.short_label for dial in DIALS}
 
 
 @pytest.fixture
@@ -96,3 +104,126 @@ def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
     assert tell(power | {"scenarios": {"skewed noise": {"coverage": 0.931, "false_positives": 0.05}}}) == notes
     (refused,) = tell(power | {"shape": shape | {"seeds": 9}})
     assert "was made for another grid" in refused
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """The stored tables, and the gain of each setting over plain fine-tuning, paired by seed."""
+    names = ("doses", "slopes", "correlations", "left_out_cells")
+    tables = {name: pd.read_parquet(STUDY / f"results/isotropy_dial/analysis/{name}.parquet") for name in names}
+    runs, gains = tables["doses"], []
+    plain = runs[runs.method == "none"].drop_duplicates(["encoder", "seed"]).set_index(["encoder", "seed"])
+    for (encoder, dial, dose), cell in runs[runs.method != "none"].groupby(["encoder", "dial", "dose"]):
+        change = cell.set_index("seed").score - plain.loc[encoder].score
+        if change.nunique() > 1:
+            test = stats.ttest_1samp(change, 0)
+            name = next(one for one in DIALS if one.name == dial).name_cell(dose).replace(" ", ", ").replace("=", " ")
+            isoscores = cell["embedding/isoscore"].mean(), plain.loc[encoder, "embedding/isoscore"].mean()
+            interval = test.confidence_interval(0.95)
+            gains.append([encoder, name, len(change), *isoscores, change.mean(), *interval, test.pvalue])
+    columns = ["encoder", "setting", "seeds", "isoscore", "plain", "mean", "low", "high", "p"]
+    tables["gains"] = pd.DataFrame(gains, columns=columns)
+    tables["gains"]["p_holm"] = holm(list(tables["gains"].p))
+    return tables
+
+
+def write_p(p):
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def write_range(values, write):
+    return " to ".join(dict.fromkeys([write(values.min()), write(values.max())]))
+
+
+def list_table_rows(slopes, correlations, left_out_cells, gains, **_):
+    """Write the rows of the tables on the study's page."""
+    of_all = slopes[slopes.doses == "all doses"].set_index(["dial", "encoder", "quantity"]).sort_index()
+    papers = {"isobn": "a gain", "istar": "a loss", "cosine": "no change", "whitening": "-"}
+    places = [(dial, encoder) for dial in LABELS for encoder in ENCODERS]
+    for dial, encoder in places:
+        row, p = of_all.loc[dial, encoder, "score"], of_all.loc[dial, encoder].p
+        change = f"{row.over_dial:+.2f} [{row.over_low:+.2f}, {row.over_high:+.2f}]"
+        check = ["yes" if p[f"embedding/{name}"] < 0.05 else "no" for name in ("ev1", "isoscore")]
+        yield LABELS[dial], ENCODERS[encoder], change, write_p(row.p_holm), ", ".join(check), papers[dial]
+    for (measure, encoder), own in correlations.groupby(["measure", "encoder"]):
+        found = own.set_index(own.dial + own.kind.where(own.dial == "", "")).rename_axis(None)
+        given, dose = found.loc[GIVEN_DIAL], found.loc[GIVEN_DOSE]
+        interval = f"{given.correlation:+.2f} [{given.low:+.2f}, {given.high:+.2f}]"
+        cells = [*(f"{found.correlation[dial]:+.2f}" for dial in LABELS), interval, write_p(given.p_holm)]
+        yield MEASURES[measure], ENCODERS[encoder], *cells, f"{dose.correlation:+.2f}", write_p(dose.p)
+    for row in gains.itertuples():
+        if re.fullmatch(r"I-STAR, strength 1|whitening, epsilon (0.0001|0.1|1)", row.setting):
+            change = f"{row.mean:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
+            cells = f"{row.isoscore:.3f} ({row.plain:.3f})", change, write_p(row.p), write_p(row.p_holm)
+            yield row.setting, ENCODERS[row.encoder], *cells
+    estimates = left_out_cells.assign(estimate=left_out_cells.correlation.fillna(left_out_cells.over_dial))
+    for (encoder, measure, dial), own in estimates.groupby(["encoder", "measure", "dial"]):
+        whole = own.iloc[0]
+        other = own[(own.p_holm < 0.05) != (whole.p_holm < 0.05)]
+        if len(other):
+            name = MEASURES[measure] if measure else f"slope of {LABELS[dial]}"
+            then = write_range(other.estimate, "{:+.2f}".format), write_range(other.p_holm, write_p)
+            all_cells = f"{whole.estimate:+.2f}", write_p(whole.p_holm)
+            yield name, ENCODERS[encoder], *all_cells, "; ".join(other.left_out), *then
+
+
+def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
+    page, readme = (" ".join(file.read_text().split()) for file in (STUDY / "README.md", ROOT / "README.md"))
+    rows = [f"| {' | '.join(cells)} |" for cells in list_table_rows(**shipped)]
+    assert [row for row in rows if row not in page] == []
+    assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 8 + 12 + 8 + 8
+
+    slopes, correlations, gains = shipped["slopes"], shipped["correlations"], shipped["gains"]
+    found = correlations[correlations.p_holm < 0.05]
+    assert (sum(slopes.p_holm < 0.05), slopes.p_holm.count()) == (4, 8)
+    assert (len(found), correlations.p_holm.count()) == (4, 12)
+    assert (found.correlation * found.measure.map(MORE_ISOTROPIC) > 0).all()
+    assert (len(gains), set(gains.seeds)) == (57, {10})
+    losses = gains[gains.p_holm < 0.05]
+    assert (losses["mean"] < 0).all()
+    assert {encoder: set(own.setting) for encoder, own in losses.groupby("encoder")} == {
+        "minilm": {"I-STAR, strength 1", *(f"whitening, epsilon {e}" for e in ("0", "0.0001", "0.001", "0.01"))},
+        "distilbert-quire": {f"whitening, epsilon {e}" for e in ("0", "0.0001", "0.001")},
+    }
+
+    runs = shipped["doses"].set_index("encoder")
+    plain, cosine = runs[(runs.dial == "isobn") & (runs.dose == 0)], runs[runs.dial == "cosine"]
+    vocabulary = cosine.groupby(["encoder", "dose"])["vocabulary/average_cosine"].mean()
+    scores = plain.score.groupby("encoder").mean()
+    check = slopes[slopes.encoder == "minilm"].set_index(["dial", "quantity"]).p
+    p = [check[dial, f"embedding/{name}"] for dial in ("istar", "cosine") for name in ("ev1", "isoscore")]
+    small = runs[(runs.dial != "whitening") | (runs.dose < 4)].loc["distilbert-quire", "embedding/i1"]
+    isobn = runs[(runs.dial == "isobn") & (runs.dose == 1)].loc["distilbert-quire"].set_index("seed").score
+    change = sorted(isobn - plain.loc["distilbert-quire"].set_index("seed").score)
+    ev1 = cosine.loc["distilbert-quire"].groupby("dose")["embedding/ev1"].mean()
+    assert {f"{value:.3f}" for value in ev1} == {"0.331"}
+    assert small.max() < 0.00001
+    assert_contains(
+        page,
+        f"{scores['minilm']:.1f}% (MiniLM) and {scores['distilbert-quire']:.1f}% (DistilBERT)",
+        f"p is {p[0]:.2f} and {p[1]:.2f} for I-STAR, and {p[2]:.3f} and {p[3]:.2f} for cosine",
+        f"from {vocabulary['minilm', 0]:.3f} to {vocabulary['minilm', 6]:.3f} (MiniLM)",
+        f"from {vocabulary['distilbert-quire', 0]:.2f} to {vocabulary['distilbert-quire', 6]:.2f} (DistilBERT)",
+        f"lose {-change[2]:.1f} to {-change[0]:.1f} points and one gains {change[-1]:.1f}",
+    )
+    for row in found.itertuples():
+        assert f"{MEASURES[row.measure]} {row.correlation:+.2f}" in readme
+    of = gains.set_index(["setting", "encoder"])
+    most = gains.groupby("encoder")["mean"].min()
+    over = slopes[slopes.p_holm < 0.05].set_index(["dial", "encoder"]).over_dial
+    mild = [of.loc["whitening, epsilon 1", encoder] for encoder in ENCODERS]
+    lost, gained = of.loc["whitening, epsilon 0.1", "minilm"], of.loc["I-STAR, strength 1", "distilbert-quire"]
+    intervals = [f"{one['mean']:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild]
+    assert_contains(
+        readme,
+        f"{over['whitening', 'minilm']:.0f} points over the whole dial with MiniLM, and "
+        f"{over['whitening', 'distilbert-quire']:.0f} with DistilBERT",
+        f"DistilBERT ({over['istar', 'distilbert-quire']:.1f} points) and the lower with MiniLM "
+        f"({-over['istar', 'minilm']:.1f} points",
+        f"{intervals[0]} (MiniLM) and {intervals[1]} points (DistilBERT)",
+        f"loses {-lost['mean']:.2f} [{-lost.high:.2f}, {-lost.low:.2f}]",
+        f"up to {-most['minilm']:.0f} (MiniLM) and {-most['distilbert-quire']:.0f} points (DistilBERT)",
+        f"gain of {gained['mean']:.2f} at I-STAR's strength 1 has p = {gained.p:.4f} alone, "
+        f"and {gained.p_holm:.2f} after",
+        f"over the {len(gains)} settings",
+    )
