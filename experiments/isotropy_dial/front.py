@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import markers
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.common.plots import PALETTE, escape_math, make_panels
@@ -22,27 +23,21 @@ RULE = (
 )
 NAMES = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT", "cosine": "cosine regularisation"}
 LETTERS = 12.0  # size of all letters: 9 pixels where the picture is 390 pixels wide
-SMALLEST = 1e-4  # IsoScore on the logarithmic axis
 
 
 class Change(NamedTuple):
-    """What a dose changes, over the seeds with which both it and plain fine-tuning finished and have an IsoScore.
+    """What a dose changes, as means over the seeds that have an IsoScore there and in plain fine-tuning.
 
-    ``isoscore`` and ``plain_isoscore`` are means over these seeds, ``plain_score`` too; ``score`` is the mean
-    difference from plain fine-tuning's score with the same seed.
+    ``ratio`` says how many times as isotropic the embeddings are; ``score`` is the difference from the score of plain
+    fine-tuning with the same seed.
     """
 
     dial: Dial
     dose: float
     plain_isoscore: float
-    isoscore: float
+    ratio: float
     plain_score: float
     score: SeedMean
-
-    @property
-    def value(self) -> str:
-        """The setting's value."""
-        return f"{self.dial.read_value(self.dose):g}".replace("-", "\N{MINUS SIGN}")
 
     @property
     def name(self) -> str:
@@ -50,9 +45,9 @@ class Change(NamedTuple):
         return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {self.value}"
 
     @property
-    def ratio(self) -> float:
-        """How many times as isotropic the embeddings are as plain fine-tuning's."""
-        return self.isoscore / self.plain_isoscore
+    def value(self) -> str:
+        """The setting's value."""
+        return f"{self.dial.read_value(self.dose):g}".replace("-", "\N{MINUS SIGN}")
 
 
 def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
@@ -65,16 +60,16 @@ def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Ch
         changes = []
         for (dose,), runs in sorted(group_rows(select_rows(own, {"dial": dial.name}), "dose").items()):
             if pairs := [(plain[row["seed"]], row) for row in runs if row["seed"] in plain]:
-                isoscores = np.array([[row["embedding/isoscore"] for row in pair] for pair in pairs]).mean(0)
+                isoscores = np.array([[row["embedding/isoscore"] for row in pair] for pair in pairs])
+                before, after = isoscores.mean(0).clip(1e-6)  # rounding can give 0 or less, which has no logarithm
                 scores = np.array([[row["score"] for row in pair] for pair in pairs])
-                change = average_over_seeds(scores[:, 1] - scores[:, 0])
-                plain_isoscore, isoscore = isoscores.clip(SMALLEST)
-                changes.append(Change(dial, dose, plain_isoscore, isoscore, scores[:, 0].mean(), change))
+                score = average_over_seeds(scores[:, 1] - scores[:, 0])
+                changes.append(Change(dial, dose, before, after / before, scores[:, 0].mean(), score))
         if dial.starts_plain:
             chosen += [change for change in changes[:1] + changes[-1:] if change.dose]
         elif changes:
             full, *others = changes
-            chosen += [*sorted(others, key=lambda other: abs(np.log(other.isoscore / full.isoscore)))[:1], full]
+            chosen += [*sorted(others, key=lambda other: abs(math.log(other.ratio / full.ratio)))[:1], full]
     return chosen
 
 
@@ -110,26 +105,29 @@ def draw_front(rows: Sequence[TidyRow], labels: Mapping[Group, str], score: str)
         axis.tick_params(labelsize=LETTERS)
         axis.tick_params("y", length=0)
         axis.spines["left"].set_visible(False)
+    left.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    left.xaxis.set_minor_locator(NullLocator())
     left.xaxis.set_major_formatter("{x:g}")
     right.locator_params("x", nbins=4)
     finding = write_finding([change for changes in found.values() for change in changes], name)
-    figure.suptitle(textwrap.fill(finding, 60), x=0.01, ha="left", weight="bold", size=LETTERS)
+    figure.suptitle(textwrap.fill(finding, 66), x=0.01, ha="left", weight="bold", size=LETTERS)
     return figure
 
 
 def draw_changes(left: Axes, right: Axes, changes: Sequence[Change], place: int) -> None:
     """Draw the changes of one encoder and task in the rows below ``place``."""
     plain, rows = changes[0].plain_isoscore, range(place + 1, place + 1 + len(changes))
-    left.text(plain, place, "plain", ha="center", va="center", size=LETTERS)
+    left.text(plain, place, "plain", ha="left", va="center", size=LETTERS)
     for axis, origin in ((left, plain), (right, 0)):
         axis.vlines(origin, place + 0.5, rows[-1] + 0.4, "0.4", linewidth=1)
         axis.hlines(rows, 0, 1, "0.9", transform=axis.get_yaxis_transform())
     for row, change in zip(rows, changes, strict=True):
         colour, (value, low, high, *_) = PALETTE[DIALS.index(change.dial)], change.score
-        line = np.geomspace(plain, change.isoscore)[:-3]  # ends before the arrow's tip, which is narrower
-        left.plot(line, np.full(len(line), row), color=colour, linewidth=2.5, solid_capstyle="butt")
+        end = change.plain_isoscore * change.ratio
+        line = [change.plain_isoscore, end * (0.95 if change.ratio > 1 else 1.05)]  # the arrow's tip is narrower
+        left.plot(line, [row, row], color=colour, linewidth=2.5, solid_capstyle="butt")
         tip = markers.CARETRIGHT if change.ratio > 1.05 else markers.CARETLEFT if change.ratio < 0.95 else "o"
-        left.plot(change.isoscore, row, marker=tip, color=colour, markersize=8)
+        left.plot(end, row, marker=tip, color=colour, markersize=8)
         right.errorbar(value, row, xerr=[[value - low], [high - value]], color=colour, marker="o", linewidth=2.5)
 
 
@@ -139,7 +137,9 @@ def write_finding(changes: Sequence[Change], score: str) -> str:
     if not own:
         return ""
     values = " or ".join(sorted({change.value for change in own}))
-    low, high = (f"{end(change.ratio for change in own):.0f}" for end in (min, max))
-    change = " to ".join(f"{end(change.score.value for change in own):+.1f}" for end in (min, max))
-    text = f"Whitening (epsilon {values}) makes embeddings {low} to {high} times as isotropic; {score} changes by"
-    return f"{text} {change} points.".replace("-", "\N{MINUS SIGN}")
+    low, high = (end(change.ratio for change in own) for end in (min, max))
+    worst, best = (f"{end(change.score.value for change in own):+.1f}" for end in (min, max))
+    return (
+        f"Whitening (epsilon {values}) makes embeddings {low:.0f} to {high:.0f} times as isotropic by IsoScore; "
+        f"{score} changes by {worst} to {best} points."
+    ).replace("-", "\N{MINUS SIGN}")

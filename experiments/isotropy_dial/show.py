@@ -54,6 +54,7 @@ def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
+    scores = {name_score(task) for _, task in labels}
     return Shown(
         [
             *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
@@ -62,7 +63,7 @@ def show(rows: Rows) -> Shown:
             *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
         ],
         {
-            "front": draw_front(doses, labels, " or ".join({name_score(task): 0 for _, task in labels})),
+            "front": draw_front(doses, labels, scores.pop() if len(scores) == 1 else "score"),
             "isotropy": draw_isotropy(doses, correlations, labels),
             "dose": draw_doses(doses, labels),
         },
@@ -325,7 +326,8 @@ def name_score(task: str) -> str:
     """Name the score of a task and its unit; tasks that differ in settings have these after their name."""
     file = find_config("task", task.split(" ")[0])
     metric = yaml.safe_load(file.read_text(encoding="utf-8"))["primary"] if file else "score"
-    return f"{metric} (%)" if metric == "accuracy" else f"{metric} (x 100)"
+    names = {"accuracy": "accuracy (%)", "pearson": "Pearson's r (x 100)"}
+    return names.get(metric, f"{metric} (x 100)")
 
 
 def draw_path(axis: Axes, series: Series, measure: str, dial: Dial, colour: str) -> None:

@@ -22,7 +22,7 @@ from isobench.common.plots import FIGURE_STYLE, LINE_STYLES, PALETTE, cut_outlie
 from isobench.report.tables import BASE_METHOD, read_numbers
 
 T = TypeVar("T")
-SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.76, 0.68)  # of a panel in inches, and of its axes as shares of it
+SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.74, 0.68)  # of a panel in inches, and of its axes as shares of it
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
 # At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
@@ -76,7 +76,7 @@ class Panel:
             self.figure = Figure(figsize=SIZE)
             self.axis: Axes = self.figure.add_axes(BOX)
         self.axis.xaxis.set_label_coords(0.5, -0.2)  # finding a place for each label anew takes a third of the time
-        self.axis.yaxis.set_label_coords(-0.15, 0.5)
+        self.axis.yaxis.set_label_coords(-0.19, 0.5)
         for patch in (self.figure.patch, self.axis.patch):
             patch.set_visible(False)
 
