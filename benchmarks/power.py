@@ -38,7 +38,7 @@ from synthetic_studies import Design, Noise, chunks, holm, read_pilot, simulate
 
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA, POWER
-from isobench_papers.isotropy_dial.rows import DIALS
+from isobench_papers.isotropy_dial.rows import DIAL, DIALS
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDY = ROOT / "experiments" / "isotropy_dial"
@@ -135,8 +135,8 @@ def read_dials() -> tuple[Design, int]:
             dose = dial.read_dose({"name": cells["calibration"][0], **settings})
             if dose is not None and dose not in doses[dial.name]:
                 doses[dial.name].append(dose)
-    dials = {name: sorted(own) for name, own in doses.items()}
-    return Design(dials, {dial.name: dial.starts_plain for dial in DIALS}), len(grid[0]["seed"])
+    dials = {name: sorted(own) for name, own in doses.items() if own}  # others are of the second registration
+    return Design(dials, {name: DIAL[name].starts_plain for name in dials}), len(grid[0]["seed"])
 
 
 def print_result(result: Any) -> None:

@@ -346,11 +346,13 @@ def draw_doses(rows: Sequence[TidyRow], labels: Labels) -> Figure:
     Each seed's mean over the doses is taken away, because a level that all doses of a seed share says nothing about
     the slope. The 95% intervals are of these differences.
     """
-    figure, axes = make_panel_grid([dial.label for dial in DIALS], 2.2, 2)
     groups = list_groups(rows)
-    for dial, axis in zip(DIALS, axes, strict=True):
+    found = {group: collect_all_series(rows, *group) for group in groups}
+    dials = [dial for dial in DIALS if any(dial.name in own for own in found.values())] or DIALS
+    figure, axes = make_panel_grid([dial.label for dial in dials], 2.2, 2)
+    for dial, axis in zip(dials, axes, strict=False):
         for number, (encoder, task) in enumerate(groups):
-            series = collect_all_series(rows, encoder, task).get(dial.name)
+            series = found[encoder, task].get(dial.name)
             if series is None or not series.seeds:
                 continue
             colour, style = PALETTE[number % len(PALETTE)], LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
@@ -401,7 +403,9 @@ def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations:
         f"Holm's correction is over {family}, of complete studies only."
         if has_result
         else f"PROVISIONAL: no study is complete. Until one is, Holm's correction is over {family}.",
-        "Doses: " + ", ".join(f"{dial.label}: {dial.upwards}" for dial in DIALS) + ".",
+        "Doses: "
+        + ", ".join(f"{DIAL[name].label}: {DIAL[name].upwards}" for name in list_distinct(slopes, "dial"))
+        + ".",
         RULE,
         *list_left_out(rows),
     ]

@@ -107,8 +107,8 @@ def judge_equivalence(values: np.ndarray, margin: float) -> tuple[float, float, 
     """Judge whether the mean of a statistic over seeds, [S], is within +-``margin``: two one-sided t-tests.
 
     Returns:
-        p, the larger of the two tests' (Schuirmann 1987), and the ends of the 90% interval, which is within the margin
-        if p < .05. All NaN with fewer than two values, or where they have no spread.
+        p, the larger of the two tests' (Schuirmann 1987), and the ends of the 90% interval, which is within the
+        margin if p < .05. All NaN with fewer than two values, or where they have no spread.
     """
     from scipy import special  # as in student_t
 

@@ -16,7 +16,7 @@ from isobench_papers.isotropy_dial.design import (
     measure_progress,
     refuse_mixed_settings,
 )
-from isobench_papers.isotropy_dial.rows import DIALS, build_rows, collect_series
+from isobench_papers.isotropy_dial.rows import DIAL, DIALS, build_rows, collect_series
 
 GROUP = ("E", "T")
 
@@ -42,7 +42,9 @@ def test_the_grid_has_every_dose_of_every_dial_with_ten_seeds_and_two_encoders(c
         found = [(c.encoder.name, dial.read_dose(c.calibration), c.seed) for c in configs]
         found = sorted(run for run in found if run[1] is not None)
         encoders = sorted({c.encoder.name for c in configs})
-        assert found == [(e, dose, seed) for e in encoders for dose in DOSES[dial.name] for seed in range(1, 11)]
+        assert found == [
+            (e, dose, seed) for e in encoders for dose in DOSES.get(dial.name, ()) for seed in range(1, 11)
+        ]
     assert {(c.task.name, c.task.train_samples, c.evaluation.every) for c in configs} == {
         ("rotten_tomatoes", 512, "last")
     }
@@ -51,13 +53,16 @@ def test_the_grid_has_every_dose_of_every_dial_with_ten_seeds_and_two_encoders(c
 
 
 def test_only_the_dials_own_settings_are_its_doses():
-    isobn, _, cosine, whitening = DIALS
+    isobn, _, cosine, whitening, kept, difference = DIALS
     epsilons = [0.0, 1e-4, 1e-3, 0.01, 0.1, 1, 10]
     method = {"name": "whitening_zca", "shrinkage": 0.0}
     assert [whitening.read_dose({**method, "epsilon": e}) for e in epsilons] == list(range(7))
     assert whitening.read_dose({**method, "epsilon": 1.0, "shrinkage": 0.01}) is None
+    assert whitening.read_dose({**method, "epsilon": 1.0, "keep_norm": True}) is None
+    assert kept.read_dose({**method, "epsilon": 1.0, "keep_norm": True}) == 5
+    assert difference.read_dose(method) is None
     assert cosine.read_dose({"name": "cosine", "target": "head", "strength": 1.0}) is None
-    assert [dial.read_dose({"name": "none"}) for dial in DIALS] == [0, 0, 0, None]
+    assert [dial.read_dose({"name": "none"}) for dial in DIALS] == [0, 0, 0, None, None, None]
     chain = {"name": "isobn_paper", "beta": 0.5, "then": {"name": "cosine"}}
     assert isobn.read_dose(chain) is None
 
@@ -135,7 +140,7 @@ def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     added.cfg.calibration["beta"] = 0.9
     progress = measure_progress([*whole.subjects, added])
     rows = keep_grid_runs(build_rows([*whole.subjects, added]), progress)
-    assert [collect_series(rows, *GROUP, dial).doses for dial in DIALS] == list(DOSES.values())
+    assert [collect_series(rows, *GROUP, DIAL[name]).doses for name in DOSES] == list(DOSES.values())
     assert describe([*whole.subjects, added]) == [
         "E, T: 300 of 300 runs finished; 1 runs are not in the grid and are left out."
     ]

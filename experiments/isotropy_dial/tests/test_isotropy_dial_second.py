@@ -1,0 +1,112 @@
+"""The second registration's tests on made-up runs: contrasts, equivalence, pairs of dials, verdicts."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isobench.statistics.seeds import holm
+from isobench_papers.isotropy_dial.analysis import (
+    leave_one_cell_out,
+    measure_contrasts,
+    measure_correlations,
+    measure_slopes,
+)
+from isobench_papers.isotropy_dial.rows import DIAL, MEASURES, VOCABULARY_MEASURES
+from isobench_papers.isotropy_dial.second import TASK, judge_statements
+
+SEEDS = range(1, 11)
+DOSES = {"isobn": (0, 0.5, 1), "istar": (-1, 0, 1), "cosine": (0, 1, 2), "whitening": (0, 1, 2, 3)}
+GROUP = ("minilm", TASK)
+
+
+def make_rows(effects, group=GROUP, noise=0.2, turned=("isobn", "istar", "whitening", "whitening_norm")):
+    """Make a study's rows: the score is the seed's level + effect(dose) + noise; EV1 follows the dose."""
+    rng = np.random.default_rng(3)
+    plain = {seed: 70 + rng.normal(0, 3) for seed in SEEDS}
+    rows = []
+    for dial, effect in effects.items():
+        for seed in SEEDS:
+            for dose in DOSES[dial.removesuffix("_norm")]:
+                is_plain = DIAL[dial].starts_plain and dose == 0
+                score = plain[seed] + (0 if is_plain else effect(dose) + rng.normal(0, noise))
+                values = dict.fromkeys(VOCABULARY_MEASURES, 0.5) | {name: rng.normal() for name in MEASURES}
+                if dial in turned:
+                    values["embedding/ev1"] = -dose + rng.normal(0, 0.01)
+                method = "none" if is_plain else DIAL[dial].method
+                about = {"encoder": group[0], "task": group[1], "seed": seed, "dial": dial, "dose": float(dose)}
+                rows.append({**about, "method": method, "state": "finished", "score": score, **values})
+    if not any(DIAL[dial].starts_plain for dial in effects):
+        isobn = {"encoder": group[0], "task": group[1], "dial": "isobn", "dose": 0.0, "method": "none"}
+        rows += [{**rows[0], **isobn, "seed": seed, "score": plain[seed]} for seed in SEEDS]
+    return rows
+
+
+def judge(rows, group=GROUP):
+    complete = [group]
+    tables = (measure_slopes(rows, complete), measure_correlations(rows, complete), measure_contrasts(rows, complete))
+    judged = judge_statements(*tables, leave_one_cell_out(rows, complete))
+    return {row["statement"]: row["verdict"] for row in judged}
+
+
+NOTHING = {"isobn": lambda _: 0, "istar": lambda _: 0, "cosine": lambda _: 0, "whitening": lambda _: 0}
+
+
+def test_contrasts_are_paired_t_tests_corrected_over_the_task():
+    rows = make_rows(NOTHING | {"istar": lambda dose: 0.3 * dose})
+    contrasts = measure_contrasts(rows, [GROUP])
+    assert len(contrasts) == 2 + 2 + 2 + 4  # plain fine-tuning is no contrast
+    plain = np.array([row["score"] for row in rows if row["dial"] == "isobn" and row["dose"] == 0])
+    own = next(row for row in contrasts if (row["dial"], row["dose"]) == ("istar", 1))
+    scores = np.array([row["score"] for row in rows if (row["dial"], row["dose"]) == ("istar", 1)])
+    sides = ((-1, "greater"), (1, "less"))
+    below, above = (stats.ttest_1samp(scores - plain, end, alternative=side).pvalue for end, side in sides)
+    assert own["p"] == pytest.approx(stats.ttest_rel(scores, plain).pvalue)
+    assert own["p_margin"] == pytest.approx(max(below, above))
+    for name in ("p", "p_margin"):
+        assert [row[f"{name}_holm"] for row in contrasts] == pytest.approx(holm([row[name] for row in contrasts]))
+
+
+@pytest.mark.parametrize(
+    ("planted", "noise", "statement", "verdict"),
+    [
+        ({"isobn": lambda dose: 3 * dose}, 0.2, "more isotropy helps (IsoBN's authors)", "supported"),
+        ({"isobn": lambda dose: -3 * dose}, 0.2, "more isotropy helps (IsoBN's authors)", "refuted"),
+        ({}, 0.2, "more isotropy helps (IsoBN's authors)", "refuted"),  # equivalent to no slope
+        ({}, 4, "more isotropy helps (IsoBN's authors)", "can't tell"),
+        # one cell makes this slope
+        ({"isobn": lambda dose: 3 * (dose == 1)}, 0.01, "more isotropy helps (IsoBN's authors)", "can't tell"),
+        ({"istar": lambda dose: -2 * dose}, 0.2, "less isotropy helps (I-STAR's authors)", "supported"),
+        ({}, 0.2, "calibration does not help (Ding et al.)", "supported"),
+        ({}, 4, "calibration does not help (Ding et al.)", "can't tell"),
+        ({"cosine": lambda dose: dose}, 0.2, "calibration does not help (Ding et al.)", "refuted"),
+        ({"whitening": lambda dose: -5 * (dose == 0)}, 0.2, "full whitening costs", "supported"),
+        ({}, 0.2, "full whitening costs", "refuted"),
+    ],
+)  # fmt: skip
+def test_verdicts_of_the_replication(planted, noise, statement, verdict):
+    assert judge(make_rows(NOTHING | planted, noise=noise))[statement] == verdict
+
+
+def test_a_dial_that_turns_nothing_answers_nothing():
+    rows = make_rows(NOTHING | {"istar": lambda dose: -2 * dose}, turned=())
+    for row in rows:
+        row["embedding/ev1"] = row["embedding/isoscore"] = 0.5
+    assert judge(rows)["less isotropy helps (I-STAR's authors)"] == "not answerable"
+
+
+@pytest.mark.parametrize(
+    ("kept", "alone", "directions", "part"),
+    [
+        (lambda dose: -4 + dose, "refuted", "supported", "refuted"),
+        (lambda dose: 0 * dose, "supported", "refuted", "supported"),
+        (lambda dose: -2 + 0.5 * dose, "refuted", "supported", "supported"),
+    ],
+)
+def test_verdicts_of_the_kept_norm(kept, alone, directions, part):
+    group = ("minilm", "rotten_tomatoes")
+    rows = make_rows({"whitening": lambda dose: -4 + dose, "whitening_norm": kept}, group)
+    verdicts = judge(rows, group)
+    assert [verdicts[name] for name in verdicts] == [alone, directions, part]
+    slopes = [row for row in measure_slopes(rows, [group]) if row["quantity"] == "score"]
+    assert [row["dial"] for row in slopes] == ["whitening_norm", "norm_effect"]  # the registered family
+    assert not any(row["kind"] == "across" for row in measure_correlations(rows, [group]))
