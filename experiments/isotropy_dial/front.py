@@ -21,6 +21,7 @@ RULE = (
     "at epsilon 0 and at the epsilon whose IsoScore is nearest to that of 0. This rule does not look at scores. It "
     "was made after the study."
 )
+ISOSCORE = "embedding/isoscore"
 NAMES = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT", "cosine": "cosine regularisation"}
 LETTERS = 12.0  # size of all letters: 9 pixels where the picture is 390 pixels wide
 
@@ -53,18 +54,19 @@ class Change(NamedTuple):
 def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
     """Measure what the doses that ``RULE`` chooses change on one encoder and task; whitening's come first."""
     finished = select_rows(rows, {"encoder": encoder, "task": task, "state": FINISHED})
-    own = [row for row in finished if not math.isnan(row["embedding/isoscore"])]
+    own = [row for row in finished if not math.isnan(row[ISOSCORE])]
     plain = {row["seed"]: row for row in own if row["method"] == PLAIN}
     chosen: list[Change] = []
     for dial in reversed(DIALS):
         changes = []
         for (dose,), runs in sorted(group_rows(select_rows(own, {"dial": dial.name}), "dose").items()):
             if pairs := [(plain[row["seed"]], row) for row in runs if row["seed"] in plain]:
-                isoscores = np.array([[row["embedding/isoscore"] for row in pair] for pair in pairs])
-                before, after = isoscores.mean(0).clip(1e-6)  # rounding can give 0 or less, which has no logarithm
-                scores = np.array([[row["score"] for row in pair] for pair in pairs])
-                score = average_over_seeds(scores[:, 1] - scores[:, 0])
-                changes.append(Change(dial, dose, before, after / before, scores[:, 0].mean(), score))
+                scores, isoscores = (
+                    np.array([[row[name] for row in pair] for pair in pairs]).T for name in ("score", ISOSCORE)
+                )  # each [2, S]
+                before, after = isoscores.mean(1).clip(1e-6)  # rounding can give 0 or less, which has no logarithm
+                score = average_over_seeds(scores[1] - scores[0])
+                changes.append(Change(dial, dose, before, after / before, scores[0].mean(), score))
         if dial.starts_plain:
             chosen += [change for change in changes[:1] + changes[-1:] if change.dose]
         elif changes:
@@ -132,10 +134,10 @@ def draw_changes(left: Axes, right: Axes, changes: Sequence[Change], place: int)
 
 
 def write_finding(changes: Sequence[Change], score: str) -> str:
-    """Write in a sentence what whitening changes at its chosen doses; empty without any."""
+    """Write in a sentence what whitening changes at its chosen doses."""
     own = [change for change in changes if not change.dial.starts_plain]
     if not own:
-        return ""
+        return f"Isotropy and {score}, compared with plain fine-tuning"
     values = " or ".join(sorted({change.value for change in own}))
     low, high = (end(change.ratio for change in own) for end in (min, max))
     worst, best = (f"{end(change.score.value for change in own):+.1f}" for end in (min, max))
