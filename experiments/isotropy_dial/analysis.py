@@ -138,9 +138,8 @@ def fit_line(series: Series, quantity: str, ends: tuple[float, float] = (-math.i
     """Fit score or measure by a line in the doses between two ends; return slope and change over these doses."""
     chosen = [place for place, dose in enumerate(series.doses) if ends[0] <= dose <= ends[1]]
     doses = [series.doses[place] for place in chosen]
-    mean, span = average_over_seeds(fit_slopes(doses, series.values[quantity][:, chosen])), max(doses) - min(doses)
-    change = {"over_dial": mean.value * span, "over_low": mean.low * span, "over_high": mean.high * span}
-    return {"quantity": quantity, **name_mean(mean, "slope"), **change}
+    mean = average_over_seeds(fit_slopes(doses, series.values[quantity][:, chosen]))
+    return {"quantity": quantity, **name_mean(mean, "slope"), **span_dial(mean.value, mean.low, mean.high, doses)}
 
 
 def measure_correlations(
@@ -284,69 +283,53 @@ def measure_example_slopes(
     examples of the slope of each example's correctness. In `isobench.statistics.paired_bootstrap` these values take
     the place of the differences of two methods. The covariance of two seeds' slopes needs no resampling.
 
-    A slope is left out where the task's score is no accuracy, where predictions are missing or do not give the
-    recorded scores, and with fewer seeds or examples than `isobench.statistics.paired_bootstrap` was simulated for.
-
     Returns:
-        Rows like ``slopes``, those of ``measure_slopes``, with the number of examples; not corrected.
+        Rows like ``slopes``, those of ``measure_slopes``, with the number of examples; not corrected. Those are left
+        out for which ``slope_examples`` raises.
     """
     measured = []
     for row in filter(is_primary, slopes):
-        dial = DIAL[row["dial"]]
-        series = collect_series(rows, row["encoder"], row["task"], dial)
+        series = collect_series(rows, row["encoder"], row["task"], DIAL[row["dial"]])
         own = [subject for subject in subjects if (subject.encoder, subject.task) == (row["encoder"], row["task"])]
         try:
-            values = slope_examples(series, read_correctness(series, dial, own))
+            values = slope_examples(series, DIAL[row["dial"]], own)
         except NotPairedError:
             continue
         names = {name: row[name] for name in ("encoder", "task", "complete", "dial", "doses", "quantity")}
-        measured.append({**names, **judge_slopes(values, max(series.doses) - min(series.doses))})
+        numbers = {"seeds": len(values), "examples": values.shape[-1]}
+        test = judge_differences(values.mean(-1), average_covariance(values.T) / values.shape[-1])
+        slope, margin, p = float(test.value), float(test.margin), float(test.p)
+        ends = {"slope": slope, "low": slope - margin, "high": slope + margin}
+        measured.append({**names, **ends, "p": p, **numbers, **span_dial(*ends.values(), series.doses)})
     return measured
 
 
-def read_correctness(series: Series, dial: Dial, subjects: Sequence["Subject"]) -> np.ndarray:
-    """Read which examples each run of a dial predicts right: [S, k, examples] of 0 and 1, as ``series`` has its runs.
-
-    ``subjects`` are the planned runs of one encoder and task.
+def slope_examples(series: Series, dial: Dial, subjects: Sequence["Subject"]) -> np.ndarray:
+    """Fit the correctness of each example, x 100, by a line in the dose: [S, examples]; ``subjects``: of one task.
 
     Raises:
-        NotPairedError: the score is no accuracy, predictions are missing, or runs have other examples.
+        NotPairedError: the score is no accuracy, predictions are missing or do not give the recorded scores, runs
+            have other examples, or there are few seeds or examples.
     """
     task = subjects[0].cfg.task
-    if task.generation or task.primary != "accuracy":
-        raise NotPairedError(f"the score is {task.primary}")
-    if len(series.seeds) < MIN_SEEDS:
-        raise NotPairedError(f"fewer than {MIN_SEEDS} seeds")
+    if task.generation or task.primary != "accuracy" or len(series.seeds) < MIN_SEEDS:
+        raise NotPairedError(f"the score is {task.primary}, of {len(series.seeds)} seeds")
     places = {(dial.read_dose(subject.cfg.calibration), subject.cfg.seed): subject for subject in subjects}
     runs = [places[dose, seed] for seed in series.seeds for dose in series.doses]
-    split = task.dev_splits[0]
     files = [run.folder.result_file.parent / PREDICTIONS_FILE for run in runs]
-    read = [read_predictions(file, split, run.cfg.seed) for file, run in zip(files, runs, strict=True)]
-    for own in read:
-        if not np.array_equal(own.index, read[0].index) or not np.array_equal(own.labels, read[0].labels):
-            raise NotPairedError("the runs have other dev examples")
-    correct = np.stack([own.predictions == own.labels for own in read])
-    return correct.reshape(len(series.seeds), len(series.doses), -1).astype(np.float64)
+    read = [read_predictions(file, task.dev_splits[0], run.cfg.seed) for file, run in zip(files, runs, strict=True)]
+    first = read[0]
+    if not all(np.array_equal(own.index, first.index) and np.array_equal(own.labels, first.labels) for own in read):
+        raise NotPairedError("the runs have other dev examples")
+    correct = 100.0 * np.stack([own.predictions == own.labels for own in read])
+    correct = correct.reshape(len(series.seeds), len(series.doses), -1)
+    is_recorded = np.allclose(correct.mean(-1), series.values["score"], rtol=0, atol=SCORE_TOLERANCE)
+    if not is_recorded or correct.shape[-1] < MIN_EXAMPLES:
+        raise NotPairedError("the predictions do not give the recorded scores, or are few")
+    return fit_slopes(series.doses, correct.swapaxes(1, 2))
 
 
-def slope_examples(series: Series, correct: np.ndarray) -> np.ndarray:
-    """Fit the correctness of each example, x 100, by a line in the dose: [S, k, examples] -> [S, examples].
-
-    Raises:
-        NotPairedError: there are few examples, or the predictions do not give the recorded scores.
-    """
-    if correct.shape[-1] < MIN_EXAMPLES:
-        raise NotPairedError(f"fewer than {MIN_EXAMPLES} dev examples")
-    if not np.allclose(100 * correct.mean(-1), series.values["score"], rtol=0, atol=SCORE_TOLERANCE):
-        raise NotPairedError("the predictions do not give the recorded scores")
-    return fit_slopes(series.doses, 100 * correct.swapaxes(1, 2))
-
-
-def judge_slopes(values: np.ndarray, span: float) -> TidyRow:
-    """Estimate the slope for new seeds and new examples from each example's slopes, [S, examples], as columns."""
-    examples = values.shape[-1]
-    test = judge_differences(values.mean(-1), average_covariance(values.T) / examples)
-    slope, margin, p = float(test.value), float(test.margin), float(test.p)
-    low, high = (math.nan, math.nan) if math.isnan(margin) else (slope - margin, slope + margin)
-    change = {"over_dial": slope * span, "over_low": low * span, "over_high": high * span}
-    return {"slope": slope, "low": low, "high": high, "p": p, "seeds": len(values), "examples": examples, **change}
+def span_dial(slope: float, low: float, high: float, doses: Sequence[float]) -> TidyRow:
+    """Return a slope with its interval as the change from the lowest dose to the highest."""
+    span = max(doses) - min(doses)
+    return {"over_dial": slope * span, "over_low": low * span, "over_high": high * span}

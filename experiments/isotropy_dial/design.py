@@ -116,8 +116,7 @@ def list_settings(subject: "Subject") -> Settings:
 
 def list_method_settings(subject: "Subject") -> Settings:
     """List the settings of a run's calibration, without the class that carries it out."""
-    settings = drop_targets_of_chain(dict(subject.cfg.calibration))
-    return {f"calibration.{name}": value for name, value in settings.items()}
+    return {f"calibration.{name}": v for name, v in drop_targets_of_chain(dict(subject.cfg.calibration)).items()}
 
 
 def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
