@@ -55,13 +55,14 @@ def show(rows: Rows) -> Shown:
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
     scores = {name_score(task) for _, task in labels}
+    tables = [
+        *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
+        build_correlation_table(correlations, labels),
+        build_left_out_table(rows.get("left_out_cells", []), labels),
+        *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
+    ]
     return Shown(
-        [
-            *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
-            build_correlation_table(correlations, labels),
-            *build_left_out_tables(rows.get("left_out_cells", []), labels),
-            *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
-        ],
+        [table for table in tables if table.row_count],
         {
             "front": draw_front(doses, labels, scores.pop() if len(scores) == 1 else "score"),
             "isotropy": draw_isotropy(doses, correlations, labels),
@@ -141,7 +142,7 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
     score: Columns = {"dial": name_dial, "lowest to highest dose": write_change, "p": lambda row: format_p(row["p"])}
     check: Columns = {"dial": name_dial, "measure": lambda row: names[row["quantity"]], **score}
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
-    examples: Columns = {**seeds, "examples": lambda row: str(row["examples"])}
+    examples: Columns = {"examples": lambda row: str(row["examples"])}
     primary: Columns = {
         name_holm(slopes): lambda row: format_holm(row, slopes),
         "EV1, IsoScore follow the dose": lambda row: describe_check(row, slopes),
@@ -149,15 +150,16 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
     of_halves = [row for row in slopes if row["doses"] != WHOLE]
     of_isotropy = [row for row in slopes if row["quantity"] != "score"]
     title, secondary = "Slope of the score in the dose, in points", "Secondary, not corrected: slope of the score"
-    tables = [
+    return [
         build_table(title, filter(is_primary, slopes), labels, {**score, **primary, **seeds}),
         build_table(f"{secondary}, half of the doses", of_halves, labels, {**score, **seeds}),
+        build_table(
+            f"{secondary}, for new seeds and new dev examples", of_examples, labels, {**score, **seeds, **examples}
+        ),
+        build_table(
+            "Registered check, not corrected: change of isotropy", of_isotropy, labels, {**check, **seeds}, texts=2
+        ),
     ]
-    if of_examples:
-        title = f"{secondary}, for new seeds and new dev examples"
-        tables.append(build_table(title, of_examples, labels, {**score, **examples}))
-    title = "Registered check, not corrected: change of isotropy over all doses"
-    return [*tables, build_table(title, of_isotropy, labels, {**check, **seeds}, texts=2)]
 
 
 def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> Table:
@@ -180,31 +182,29 @@ def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> 
     return table
 
 
-def build_left_out_tables(rows: Sequence[TidyRow], labels: Labels) -> list[Table]:
+def build_left_out_table(rows: Iterable[TidyRow], labels: Labels) -> Table:
     """Build the table of what single cells of the grid decide: a row for each primary slope and correlation."""
-
-    def estimate(row: TidyRow) -> float:
-        return row["correlation"] if row["measure"] else row["over_dial"]
-
+    estimated = [{**row, "estimate": row["correlation"] if row["measure"] else row["over_dial"]} for row in rows]
     tests = []
-    tested = group_rows(rows, "encoder", "task", "measure", "dial")
+    defined = [row for row in estimated if not math.isnan(row["estimate"])]
+    tested = group_rows(defined, "encoder", "task", "measure", "dial")
     for (encoder, task, measure, dial), (whole, *others) in tested.items():
-        low, *_, high = sorted(map(estimate, others))
-        far = max(others, key=lambda row: abs(estimate(row) - estimate(whole)))
+        estimates = [row["estimate"] for row in others]
+        far = max(others, key=lambda row: abs(row["estimate"] - whole["estimate"]))
         other = [row for row in others if (row["p_holm"] < ALPHA) != (whole["p_holm"] < ALPHA)]
         tests.append({
             "encoder": encoder,
             "task": task,
             "slope or correlation": MEASURES[measure] if measure else DIAL[dial].label,
-            "all cells": f"{estimate(whole):+z.2f}",
+            "all cells": f"{whole['estimate']:+z.2f}",
             "p after Holm": format_p(whole["p_holm"]),
-            "without one": f"{low:+z.2f} to {high:+z.2f}",
+            "without one": f"{min(estimates):+z.2f} to {max(estimates):+z.2f}",
             "changed most without": far["left_out"],
             "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
         })  # fmt: skip
     title = f"Primary slopes and correlations without one cell of the grid (verdict: p < {ALPHA} after Holm)"
     columns: Columns = {name: itemgetter(name) for test in tests for name in list(test)[2:]}
-    return [build_table(title, tests, labels, columns)] if tests else []
+    return build_table(title, tests, labels, columns)
 
 
 def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyRow], labels: Labels) -> list[Table]:
@@ -218,13 +218,11 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
         f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
         "seeds": lambda row: str(row["seeds"]),
     }
-    tables = []
-    if verdicts:
-        tables.append(build_table("Statements of the second registration", verdicts, labels, judged, texts=3))
-    if contrasts:
-        title = "Each dose less plain fine-tuning, paired by seed (planned in the second registration alone)"
-        tables.append(build_table(title, contrasts, labels, columns))
-    return tables
+    title = "Each dose less plain fine-tuning, paired by seed (planned in the second registration alone)"
+    return [
+        build_table("Statements of the second registration", verdicts, labels, judged, texts=3),
+        build_table(title, contrasts, labels, columns),
+    ]
 
 
 def name_dial(row: TidyRow) -> str:
