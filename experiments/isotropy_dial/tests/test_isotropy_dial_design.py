@@ -116,12 +116,13 @@ def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(
 
 def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     for subject in study.subjects:
-        subject.task = "U"
+        subject.task = "stsb"  # which the second registration plans
     rows = dial_analysis.compute([*whole.subjects, *study.subjects])
     for name in ("slopes", "correlations"):
         assert {row["task"] for row in rows[name] if row["p_holm"] == row["p_holm"]} == {"T"}
-        assert {(row["task"], row["complete"]) for row in rows[name]} == {("T", True), ("U", False)}
+        assert {(row["task"], row["complete"]) for row in rows[name]} == {("T", True), ("stsb", False)}
     shown = dial_analysis.show(rows)
+    assert "second_registration.md: sha256" in " ".join(shown.text.split())
     lines = [line for line in shown.text.splitlines() if "IsoBN (beta)" in line]
     assert ["†" in line for line in lines if "uncorrected" in line] == [True]
     names = [entry.get_text() for entry in shown.figures["dose"].legends[0].get_texts()]
@@ -132,7 +133,7 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
     rows = dial_analysis.compute([*whole.subjects, *study.subjects])
     isotropy = dial_analysis.show(rows).figures["isotropy"]  # without a whole seed there are no panels
     assert len([axis for axis in isotropy.axes if axis.get_ylabel()]) == 1
-    assert "No seed with all doses yet: E, U" in isotropy.get_suptitle()
+    assert "No seed with all doses yet: E, stsb" in isotropy.get_suptitle()
 
 
 def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
