@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.common.plots import PALETTE, escape_math, make_panels
 from isobench.statistics.dose_response import SeedMean, average_over_seeds
-from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, INCOMPLETE, PLAIN, Dial, Group, list_groups
+from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, PLAIN, Dial, Group
 
 RULE = (
     "The figure front has each method at the largest strength of the grid, I-STAR in both directions, and whitening "
@@ -75,15 +75,13 @@ def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Ch
     return chosen
 
 
-def draw_front(rows: Sequence[TidyRow], labels: Mapping[Group, str], score: str) -> Figure:
+def draw_front(found: Mapping[Group, Sequence[Change]], score: str) -> Figure:
     """Draw a row a change: left an arrow from plain fine-tuning's IsoScore to the dose's, right the score's change.
 
     Args:
-        rows: of ``build_rows``.
-        labels: encoder and task -> how incomplete their study is; empty if it is complete.
+        found: encoder and task -> changes.
         score: name and unit of the score.
     """
-    found = {group: changes for group in list_groups(rows) if (changes := measure_changes(rows, *group))}
     figure, axes = make_panels(1, 2, 1.6 + 0.25 * sum(len(changes) + 1 for changes in found.values()), sharey=True)
     left, right = axes[0]
     name, unit = score.split(" (")[0], "%" * score.endswith("(%)")
@@ -95,8 +93,7 @@ def draw_front(rows: Sequence[TidyRow], labels: Mapping[Group, str], score: str)
         right.text(1, len(names), plain, ha="right", va="center", size=LETTERS, transform=right.get_yaxis_transform())
         draw_changes(left, right, changes, len(names))
         headings.append(len(names))
-        names.append(escape_math(heading + INCOMPLETE * bool(labels[encoder, task])))
-        names += [change.name for change in changes]
+        names += [escape_math(heading), *(change.name for change in changes)]
     left.set(xscale="log", ylim=(len(names) - 0.4, -0.6))
     left.set_yticks(range(len(names)), names)
     for place in headings:

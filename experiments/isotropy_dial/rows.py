@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # importing it takes seconds
 Group = tuple[str, str]  # encoder and task, by their names in tables
 PLAIN = "none"  # the method of plain fine-tuning
 FINISHED = "finished"
-INCOMPLETE = " †"  # ends the names of a study that is not complete
 WHOLE = "all doses"  # what a slope is fitted over; other names are of a part of them
 WITHIN, ACROSS = "within one dial", "across dials"  # kinds of correlations
 GIVEN_DIAL, GIVEN_DOSE = "across, given the dial", "across, given the dial and its dose"

@@ -23,14 +23,13 @@ from isobench_papers.isotropy_dial.design import (
     describe_progress,
     label_progress,
 )
-from isobench_papers.isotropy_dial.front import RULE, draw_front
+from isobench_papers.isotropy_dial.front import RULE, draw_front, measure_changes
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIAL,
     DIALS,
     GIVEN_DIAL,
     GIVEN_DOSE,
-    INCOMPLETE,
     MEASURES,
     MORE_ISOTROPIC,
     TURNED,
@@ -46,6 +45,7 @@ from isobench_papers.isotropy_dial.rows import (
 from isobench_papers.isotropy_dial.second import MARGIN
 
 FOLDER = Path(__file__).parent
+INCOMPLETE = " †"  # ends the rows of a study that is not complete
 Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
 Columns = Mapping[str, Callable[[TidyRow], str]]  # heading -> function that writes a row's cell
 
@@ -54,7 +54,10 @@ def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
-    scores = {name_score(task) for _, task in labels}
+    complete = [row for row in doses if row["complete"]]
+    changes = {group: own for group in list_groups(complete) if (own := measure_changes(complete, *group))}
+    scores = {name_score(task) for _, task in changes}
+    front = {"front": draw_front(changes, scores.pop() if len(scores) == 1 else "score")} if changes else {}
     tables = [
         *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
         build_correlation_table(correlations, labels),
@@ -63,11 +66,7 @@ def show(rows: Rows) -> Shown:
     ]
     return Shown(
         [table for table in tables if table.row_count],
-        {
-            "front": draw_front(doses, labels, scores.pop() if len(scores) == 1 else "score"),
-            "isotropy": draw_isotropy(doses, correlations, labels),
-            "dose": draw_doses(doses, labels),
-        },
+        {**front, "isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
         [
             *describe_progress(rows["progress"]),
             *describe_outcome(slopes, correlations),
@@ -404,7 +403,7 @@ def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations:
         "Doses: "
         + ", ".join(f"{DIAL[name].label}: {DIAL[name].upwards}" for name in list_distinct(slopes, "dial"))
         + ".",
-        RULE,
+        *([RULE] if has_result else []),
         *list_left_out(rows),
     ]
 

@@ -253,7 +253,7 @@ def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small
     next(outputs.glob("runs/*/result.json")).unlink()
     report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
     page = (folder / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 3
+    assert page.count("data:image/svg+xml;base64,") == 2
     assert "INCOMPLETE: 5 of 300 runs finished" in page
     other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]
     for arguments in (study, ["+experiment=isotropy_dial", *small, *other, "task.train_samples=48"]):
