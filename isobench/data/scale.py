@@ -21,17 +21,19 @@ READ_FROM = "read from "
 def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -> list[str]:
     """Return how a run's encoder and data differ from the paper's, one phrase each.
 
-    The paper's are the encoders and tasks of the tables that the run's experiment names. Without a table, they are
-    the tasks that paper.yaml describes, and what the hub has under the name of the encoder or task.
+    The paper's are the encoders and tasks of the tables that the run's experiment names. If it names none, they are
+    the encoders of all tables of the paper, the tasks that paper.yaml describes, and what the hub has under the name
+    of the encoder or task. Without a paper, only what is true without one is said.
 
     ``recorded`` is what the record of an ended run says. Only the names of the files that it read are taken from it,
     because ``data.root`` may have others by now.
     """
-    if recorded is None:
-        return find_encoder_differences(cfg) + find_task_differences(cfg)
-    cfg = replace(cfg, data=replace(cfg.data, root=None))
-    files = [phrase for phrase in recorded if phrase.startswith(READ_FROM)]
-    return find_encoder_differences(cfg) + find_task_differences(cfg) + files
+    files: list[str] = []
+    if recorded is not None:
+        cfg = replace(cfg, data=replace(cfg.data, root=None))
+        files = [phrase for phrase in recorded if phrase.startswith(READ_FROM)]
+    differences = find_encoder_differences(cfg) + find_task_differences(cfg) + files
+    return differences if cfg.experiment.paper else drop_paper_remarks(differences)
 
 
 def drop_paper_remarks(differences: list[str]) -> list[str]:
@@ -43,11 +45,10 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     """Return how a run's encoder differs from the paper's."""
     if cfg.encoder.scratch is not None:
         return [f"encoder {cfg.encoder.name} is randomly initialised"]
-    name, tables = format_encoder_name(cfg.encoder), _list_tables(cfg)
+    name, named = format_encoder_name(cfg.encoder), _list_tables(cfg)
     is_from_hub = bool(cfg.encoder.hub) and weights.find_encoder_source(cfg.encoder) != "path"
-    is_papers = is_from_hub and name == cfg.encoder.name
-    if tables:
-        is_papers = any(name in table.cells for table in tables)
+    is_papers = any(name in table.cells for table in named or _load_tables(cfg).values())
+    is_papers |= not named and is_from_hub and name == cfg.encoder.name
     return [] if is_papers else [f"encoder {name} is not the paper's"]
 
 
@@ -83,5 +84,9 @@ def find_task_differences(cfg: Config) -> list[str]:
 
 
 def _list_tables(cfg: Config) -> list[PublishedTable]:
-    tables = load_tables(cfg.experiment.paper) if cfg.experiment.paper else {}
+    tables = _load_tables(cfg)
     return [tables[name] for name in cfg.experiment.tables if name in tables]
+
+
+def _load_tables(cfg: Config) -> dict[str, PublishedTable]:
+    return load_tables(cfg.experiment.paper) if cfg.experiment.paper else {}

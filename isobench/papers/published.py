@@ -60,9 +60,6 @@ class PublishedTable(StrictEntries):
 
     what: str = Field(description="one line on the table")
     form: list[str] = Field(description="the statistics of a cell, in order: mean, sd, median, ...")
-    marks: Literal["welch", "student"] = Field(
-        default="welch", description="the t-test behind our marks: the paper's own, Welch's where the paper has none"
-    )
     doubtful: list[str] = Field(default_factory=list, description="notes on what may be wrong in print")
     columns: dict[str, PublishedColumn] = Field(description="column -> what it is of")
     methods: dict[str, str] = Field(description="a calibration's name -> row")

@@ -17,7 +17,7 @@ from isobench.report.cells import AVERAGE, build_cells, find_content, list_mista
 from isobench.report.methods import compare_methods
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
-from isobench.report.sentences import describe_evidence, write_verdict
+from isobench.report.sentences import describe_evidence, list_comparisons, write_verdict
 from isobench.report.tables import (
     BASE_METHOD,
     BASELINE,
@@ -25,10 +25,10 @@ from isobench.report.tables import (
     build_runs,
     list_scale_differences,
 )
-from isobench.report.wording import MARK_TESTS, describe_epoch_rule, describe_generation, list_warnings
+from isobench.report.wording import describe_epoch_rule, describe_generation, list_warnings
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
-from isobench.statistics.seeds import ALPHA, holm
+from isobench.statistics.seeds import ALPHA
 
 TIME_NOTE = (
     "Training time: of the fastest seed, relative to plain fine-tuning's; of several tasks the median and the range. "
@@ -65,8 +65,7 @@ class TableView:
         title: the heading above it.
         columns: titles of the columns.
         lines: ours first, then the rows that the paper repeats from others.
-        notes: sentences below it.
-        mark_test: the test that the marks come from, welch or student.
+        notes: sentences below it, the meaning of its marks first if it can have some.
     """
 
     name: str
@@ -75,7 +74,6 @@ class TableView:
     columns: list[str]
     lines: list[Line]
     notes: list[str]
-    mark_test: str
 
     @property
     def has_other_methods(self) -> bool:
@@ -147,6 +145,15 @@ class Report:
     def methods(self) -> pd.DataFrame:
         """A row for each method: what it gains over all its tasks (`isobench.report.methods.METHODS`)."""
         return compare_methods(self.cells, self.runs)
+
+    @property
+    def legend(self) -> str:
+        """What the marks of the tables mean."""
+        count = format_count(len(list_comparisons(self.cells)), "comparison")
+        return (
+            f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "
+            "seeds, paired where both have the same)."
+        )
 
     @property
     def states(self) -> dict[str, int]:
@@ -232,33 +239,20 @@ def _list_views(report: Report) -> list[TableView]:
             is_reported = cell.kind == "reported"
             line = Line(cell.encoder, cell.method, cell.settings, cell.time, {}, is_reported)
             lines.setdefault((cell.encoder, cell.method, is_reported), line).cells[cell.column] = cell
-        notes = _list_notes(content, ours)
+        notes = _list_notes(content, ours, report.legend)
         if len(lines) > len(ours[["encoder", "method"]].drop_duplicates()):
             notes.append(f"{published.find_reported(content)[0]}: numbers of others that the paper repeats.")
         if form and name:
             notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
         columns = list(ours["column"].unique())
         title = f"{title} ({part})" if part else title
-        views.append(TableView(name, part, title, columns, list(lines.values()), notes, content.marks))
+        views.append(TableView(name, part, title, columns, list(lines.values()), notes))
     return views
 
 
-def _list_notes(content: PublishedTable, cells: pd.DataFrame) -> list[str]:
-    """Write the sentences below a table: what the marks mean, how many of them chance explains, how it differs."""
-    notes = []
-    tests = cells["p_student" if content.marks == "student" else "p"].dropna()
-    if len(tests):
-        notes.append(
-            f"{format_legend(content.marks, '(Holm)')}. Of {format_count(len(tests), 'comparison')}, "
-            f"{ALPHA * len(tests):.2g} would have a mark by chance; {_count_holm_survivors(list(tests))}."
-        )
-        if content.marks == "student":
-            others = cells["p"].dropna()
-            found = f"{(others < ALPHA).sum()} of {len(others)} have p < {ALPHA}"
-            notes.append(
-                f"By Welch's t-test, which does not assume equal variances, {found}; "
-                f"{_count_holm_survivors(list(others))}."
-            )
+def _list_notes(content: PublishedTable, cells: pd.DataFrame, legend: str) -> list[str]:
+    """Write the sentences below a table: what the marks mean, and how its columns differ from the paper's."""
+    notes = [legend] if cells["p"].notna().any() else []
     variants: dict[str, str] = {}  # task -> how it differs from the paper's
     for column in content.columns.values():
         variants |= column.variants
@@ -273,18 +267,3 @@ def _list_notes(content: PublishedTable, cells: pd.DataFrame) -> list[str]:
             "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
         )
     return notes
-
-
-def format_legend(mark_test: str, holm_word: str) -> str:
-    """Explain a table's marks, and the word of the differences that survive Holm's correction."""
-    survival = "still so after Holm's correction"
-    if mark_test != "welch":
-        survival = f"p < {ALPHA} by Welch's t-test after Holm's correction"
-    marks = f"* better, † worse than {BASELINE}: p < {ALPHA} ({MARK_TESTS[mark_test]}, not corrected)"
-    return f"{marks}; {holm_word}: {survival}"
-
-
-def _count_holm_survivors(p_values: Sequence[float]) -> str:
-    """Say how many of these p-values are below ``ALPHA`` after Holm's correction."""
-    survivors = sum(p < ALPHA for p in holm(p_values))
-    return f"{survivors} survive{'s' * (survivors == 1)} Holm's correction"

@@ -32,8 +32,7 @@ from isobench.report.tables import (
     name_group,
     read_numbers,
 )
-from isobench.statistics.resampling import permutation_test
-from isobench.statistics.seeds import ALPHA, compute_cell_statistics, hedges_g, holm, student, welch
+from isobench.statistics.seeds import ALPHA, Arm, compare_runs, compute_cell_statistics, count_trials, hedges_g, holm
 
 ColumnKind = tuple[str | None, str | None]  # a published column's ``isotropy`` and ``time``; both None for a score
 SCORE_KIND: ColumnKind = (None, None)
@@ -176,13 +175,13 @@ def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
 NUMBERS = (
-    "mean", "sd", "difference", "p", "p_holm", "p_permutation", "p_student", "effect", "effect_low", "effect_high",
+    "mean", "sd", "difference", "low", "high", "p", "p_holm", "effect", "effect_low", "effect_high",
     "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds", "paired_examples",
 )  # fmt: skip
 EMPTY: dict[str, Any] = {
     "settings": "", "ours": "", "verdict": "", "why": "", "compared": False, "mark": "", "time": "", "n": 0,
-    "values": [], "seeds": [], "troubles": [], "base": [], "task": None, "published": None, "published_of": None,
-    "paired_reason": None, "mark_test": "welch",
+    "values": [], "seeds": [], "troubles": [], "base": [], "base_seeds": [], "task": None, "published": None,
+    "published_of": None, "paired_reason": None, "test_seeds": 0, "trials": 1,
 }  # fmt: skip
 
 
@@ -212,9 +211,13 @@ def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
     for cell in cells:
         cell["group"] = name_group(cell["encoder"], cell["part"])
     _apply_holm(cells)
+    for cell in cells:
+        if cell.get("p_holm", math.nan) < ALPHA:
+            cell["mark"] = "*" if cell["difference"] > 0 else "†"
     table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS), dtype=object)
     table = table.where(table.notna(), None)
-    return table.astype(dict.fromkeys(NUMBERS, float) | {"n": int, "compared": bool})
+    whole = dict.fromkeys(("n", "trials", "test_seeds"), int)
+    return table.astype(dict.fromkeys(NUMBERS, float) | whole | {"compared": bool})
 
 
 def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair | None) -> list[dict[str, Any]]:
@@ -226,7 +229,7 @@ def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair
         find = lambda name, task, encoder=encoder: groups.get((encoder, name, task), none)  # noqa: E731
         line = {
             "encoder": encoder, "method": method, "settings": describe_settings(of_line, varying),
-            "time": _format_time(table, find, method), "mark_test": content.marks,
+            "time": _format_time(table, find, method),
         }  # fmt: skip
         if table.has_average:
             cells.append(
@@ -265,29 +268,27 @@ def _fill_cell(
     if printed := published.find_cell_in_column(content, encoder, method, column.printed or column.title):
         cell["published"], cell["published_of"] = printed
     cell["verdict"], cell["why"] = _judge(content, column, cell, encoder, method, runs)
-    base = column.read_values(base_runs)[0]
+    base = Arm(*column.read_values(base_runs))
     is_constant = CONSTANT_PREDICTOR in (*troubles, *find_troubles(base_runs))
-    if method != BASE_METHOD and column.kind == "score" and values and base and not is_constant:
-        cell |= compare(values, base, content.marks)
+    if method != BASE_METHOD and column.kind == "score" and values and base.values and not is_constant:
+        cell |= compare(Arm(values, seeds), base)
+        candidates, of_base = (int(max(own["candidates"])) for own in (runs, base_runs))
+        cell["trials"] = count_trials(candidates, of_base, cell["difference"])
         if pair:
             cell |= {f"paired_{name}": value for name, value in pair(runs, base_runs, column).items()}
     return cell
 
 
-def compare(values: list[float], base: list[float], mark_test: str = "welch") -> dict[str, Any]:
+def compare(ours: Arm, base: Arm) -> dict[str, Any]:
     """Compare a method's scores with plain fine-tuning's in one column; a statistic that is impossible is NaN.
 
-    ``p_holm`` is left out: it depends on all cells of a report.
+    ``p_holm`` and ``mark`` are left out: they depend on all cells of a report.
     """
-    is_undefined = any(map(math.isnan, (*values, *base)))
-    difference = math.nan if is_undefined else statistics.fmean(values) - statistics.fmean(base)
-    p, p_student, effect = welch(values, base), student(values, base), hedges_g(values, base)
-    is_marked = (p_student if mark_test == "student" else p) < ALPHA
+    test, effect = compare_runs([(ours, base)]), hedges_g(ours.values, base.values)
     return {
-        "compared": True, "base": base, "difference": difference,
-        "p": p, "p_permutation": permutation_test(values, base), "p_student": p_student,
+        "compared": True, "base": base.values, "base_seeds": base.seeds,
+        "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
         "effect": effect.value, "effect_low": effect.low, "effect_high": effect.high,
-        "mark": ("*" if difference > 0 else "†") if is_marked else "",
     }  # fmt: skip
 
 
@@ -298,7 +299,8 @@ def _apply_holm(cells: list[dict[str, Any]]) -> None:
         if not math.isnan(cell.get("p", math.nan)):
             key = (cell["group"], cell["method"], cell["column"], tuple(cell["values"]))
             family.setdefault(key, []).append(cell)
-    for copies, p in zip(family.values(), holm([copies[0]["p"] for copies in family.values()]), strict=True):
+    p_values = [copies[0]["p"] * copies[0].get("trials", 1) for copies in family.values()]
+    for copies, p in zip(family.values(), holm(p_values), strict=True):
         for cell in copies:
             cell["p_holm"] = p
 

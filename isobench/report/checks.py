@@ -17,7 +17,7 @@ import pandas as pd
 from isobench.papers.published import load_tables
 from isobench.report.build import Report
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-from isobench.report.methods import column_detectable_difference, group_tested_arms, list_arms, list_score_cells
+from isobench.report.methods import count_seeds, list_arms, list_score_cells
 from isobench.report.sentences import list_comparisons, name_method
 from isobench.report.tables import (
     BASE_METHOD,
@@ -28,12 +28,11 @@ from isobench.report.tables import (
 )
 from isobench.report.wording import describe_p, format_points
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
-from isobench.statistics.resampling import mean_difference_interval, stratified_permutation_test
-from isobench.statistics.seeds import ALPHA, Arms, Estimate
+from isobench.statistics.seeds import ALPHA, Arm, Arms, Estimate, compare_runs
 
 Check = Callable[[Report], Outcome]
 Statistic = Callable[[list[float]], float]
-RELEVANT_GAIN = 1.0  # points; runs that could not have shown a gain of this size don't support "no gain"
+RELEVANT_GAIN = 1.0  # points; runs whose intervals include a gain of this size don't support "no gain"
 MAX_CORRELATION = 0.99  # of a group of runs, when it is pooled: Fisher's z of 1 is infinite
 # Of the output matrix, as we infer that the paper which prints them computed them.
 HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}
@@ -104,9 +103,9 @@ def gains(low: float, high: float, *methods: str) -> Check:
         estimates, is_favoured = {}, False
         for method in methods:
             arms = [pair for _, pair in _collect_arms(report, method)]
-            if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
+            if not arms or min(map(count_seeds, arms)) < 2:
                 return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning")
-            estimates[method] = mean_difference_interval(arms)
+            estimates[method] = compare_runs(arms)
             budgets = _list_budgets(_pair_runs(report.runs, method, BASE_METHOD))
             is_favoured |= any(ours > theirs for ours, theirs in budgets)
         numbers = "; ".join(
@@ -142,7 +141,7 @@ def _judge_improvement(report: Report, method: str) -> Outcome:
     arms = [pair for _, pair in collected]
     if constant and not arms:
         return Outcome(UNDECIDED, f"{method}: no task can be compared{left_out}")
-    if not arms or any(len(scores) < 2 for pair in arms for scores in pair):
+    if not arms or min(map(count_seeds, arms)) < 2:
         return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning{left_out}")
     pairs = _pair_runs(report.runs, method, BASE_METHOD)
     return _decide_difference(f"{method} on {', '.join(dict(collected))}", arms, left_out, pairs)
@@ -161,8 +160,8 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
         if not pairs:
             where = f" on {', '.join(tasks)}" if tasks else ""
             return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
-        arms = [(list(ours["score"]), list(theirs["score"])) for ours, theirs in pairs]
-        if any(len(scores) < 2 for pair in arms for scores in pair):
+        arms = [(_read_arm(ours), _read_arm(theirs)) for ours, theirs in pairs]
+        if min(map(count_seeds, arms)) < 2:
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
         remarks = [", ".join(dict.fromkeys(ours["task"].iloc[0] for ours, _ in pairs))]
         for name, runs_by_pair in zip((method, other), zip(*pairs, strict=True), strict=True):
@@ -172,6 +171,10 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
         return _decide_difference(f"{method} less {other}", arms, f" ({'; '.join(remarks)})", pairs)
 
     return check
+
+
+def _read_arm(runs: pd.DataFrame) -> Arm:
+    return Arm(list(runs["score"]), list(runs["seed"]))
 
 
 def _pair_runs(runs: pd.DataFrame, method: str, other: str) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
@@ -190,9 +193,9 @@ def _decide_difference(
 ) -> Outcome:
     """Decide whether the first method of each pair is better than the second, averaged over tasks.
 
-    It is undecided unless the bootstrap interval of the mean difference excludes zero and the permutation test is
-    significant. It is undecided also if the better method was selected from more configurations by the scores that
-    are reported, because the best of more configurations is better by chance alone.
+    It is undecided unless `compare_runs` finds a difference. It is undecided also if the better method was selected
+    from more configurations by the scores that are reported, because the best of more configurations is better by
+    chance alone.
 
     Args:
         label: what is compared, for the sentence with the numbers.
@@ -200,16 +203,16 @@ def _decide_difference(
         remark: what to add to the sentence.
         pairs: the runs of both methods, which say from how many configurations they were selected.
     """
-    mean, p = mean_difference_interval(arms), stratified_permutation_test(arms).p
-    if math.isnan(mean.low):
+    mean = compare_runs(arms)
+    if math.isnan(mean.p):
         return Outcome(UNDECIDED, f"{label} {format_points(mean.value)} points: no spread over seeds, so no interval")
     budgets = _list_budgets(pairs)
     limits = f"[{format_points(mean.low)}, {format_points(mean.high)}]"
-    numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(p)}{remark}"
+    numbers = f"{label} {format_points(mean.value)} points {limits}, {describe_p(mean.p)}{remark}"
     if budgets not in ([], [(1, 1)]):
         counts = " or ".join(f"{ours} and {theirs}" for ours, theirs in budgets)
         numbers += f"; selected from {counts} configurations"
-    if mean.low <= 0 <= mean.high or p >= ALPHA:
+    if mean.p >= ALPHA:
         return Outcome(UNDECIDED, numbers)
     if any(ours > theirs if mean.value > 0 else ours < theirs for ours, theirs in budgets):
         return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
@@ -224,8 +227,9 @@ def _list_budgets(pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]]) -> list[tu
 def nothing_improves(report: Report) -> Outcome:
     """Check that no method's gain on a task survives Holm's correction.
 
-    If no gain survives, the claim holds only if the runs would have shown a gain of ``RELEVANT_GAIN`` points on every
-    task. Else it is undecided, as it is if constant predictors or undefined scores leave nothing to test.
+    If no gain survives, the claim holds only if the 95% interval of every difference ends below ``RELEVANT_GAIN``
+    points. That each of them does is shown without a correction (an intersection-union test). Else the claim is
+    undecided, as it is if constant predictors or undefined scores leave nothing to test.
     """
     tested = list_comparisons(report.cells)
     constant = ", ".join(f"{method} on {task}" for method, task in _list_constant_tasks(report))
@@ -241,11 +245,11 @@ def nothing_improves(report: Report) -> Outcome:
     if len(gains):
         named = ", ".join(f"{cell.method} on {cell.column}" for cell in gains.itertuples())
         return Outcome(FAILS, f"{numbers}: {named}{left_out}")
-    least = max(map(column_detectable_difference, group_tested_arms(report.cells).values()), default=math.inf)
-    numbers += f"; differences under {least:.2g} points would usually go unnoticed{left_out}"
+    highest = tested["high"].max()
+    numbers += f"; the intervals end at {format_points(highest)} points or below{left_out}"
     if untested := int(compared["p"].isna().sum()):
         return Outcome(UNDECIDED, f"{numbers}; {untested} more can't be tested")
-    return Outcome(HOLDS if least <= RELEVANT_GAIN else UNDECIDED, numbers)
+    return Outcome(HOLDS if highest < RELEVANT_GAIN else UNDECIDED, numbers)
 
 
 def nothing_improves_consistently(report: Report) -> Outcome:
@@ -414,7 +418,8 @@ def _select_times(runs: pd.DataFrame, table: str, method: str) -> tuple[pd.DataF
             list(of_setting[of_setting["method"] == name]["log_seconds"]) for name in (method, BASE_METHOD)
         )
         if ours and theirs:
-            settings.append((*of_setting[TIMED[:4]].iloc[0], (ours, theirs)))
+            arms = [Arm(times, [None] * len(times)) for times in (ours, theirs)]  # seeds have no part in times
+            settings.append((*of_setting[TIMED[:4]].iloc[0], tuple(arms)))
     times = pd.DataFrame(settings, columns=[*TIMED[:4], "arms"])
     paper, _, name = table.partition("/")
     content = load_tables(paper)[name]
@@ -442,9 +447,9 @@ def _judge_factor(label: str, times: pd.DataFrame, missing: list[str], low: floa
         missing: methods and tasks of the claim that have no times in the paper's setting.
         low, high, gpu: as in `costs`.
     """
-    if times.empty or any(len(seconds) < 2 for arms in times["arms"] for seconds in arms):
+    if times.empty or min(map(count_seeds, times["arms"])) < 2:
         return Outcome(NOT_RUN, "fewer than two training times of the method or of plain fine-tuning on one machine")
-    x = mean_difference_interval(list(times["arms"]))
+    x = compare_runs(list(times["arms"]))
     ends = (x.value, x.value) if math.isnan(x.low) else (x.low, x.high)  # all times of a method are equal
     factor = Estimate(*map(math.exp, (x.value, *ends)))
     machines = list(times["machine"].astype(str).unique())

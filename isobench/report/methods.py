@@ -6,6 +6,7 @@ in it.
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -14,14 +15,7 @@ import numpy as np
 import pandas as pd
 
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, name_group, read_numbers
-from isobench.statistics.resampling import (
-    mean_difference,
-    mean_difference_interval,
-    probability_of_improvement,
-    smallest_stratified_p,
-    stratified_permutation_test,
-)
-from isobench.statistics.seeds import ALPHA, Arms, detectable_difference, holm, pooled_sd
+from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, count_trials, holm
 
 # Column of ``compare_methods`` -> what it holds.
 METHODS = {
@@ -37,22 +31,20 @@ METHODS = {
     "seeds": "list of the different numbers of seeds in its cells",
     "compared": "list of the columns in which it is compared with plain fine-tuning",
     "difference": "from plain fine-tuning in points, mean over these columns",
-    "low": "lower end of its 95% bootstrap interval",
+    "low": "lower end of its 95% interval, of the same test as p",
     "high": "upper end",
-    "improvement": "probability that a run of the method beats one of plain fine-tuning",
-    "improvement_low": "lower end of its 95% bootstrap interval",
-    "improvement_high": "upper end",
-    "p": "two-sided p of the permutation test within tasks; missing without a test, as of single seeds",
-    "p_holm": "the same after Holm's correction over methods",
-    "relabellings": "how many relabellings the test drew at random; missing if it is exact",
-    "fewest_seeds": "of the method, or of plain fine-tuning, in one of the compared columns; 0 without a test",
-    "is_shown": "whether the difference is larger than chance explains",
-    "least_p": "smallest p that the test can give with these numbers of seeds",
+    "p": "two-sided p of the t-test over these columns, paired where seeds are shared; missing without a test",
+    "test_seeds": "the shared seeds over which the test is paired; 0 if it is not paired",
+    "trials": "configurations that selection tried of the favoured side, by which p is multiplied; else 1",
+    "p_holm": "p times trials after Holm's correction over the methods of all groups",
+    "is_shown": "whether the difference is larger than chance explains: p_holm below .05",
+    "detectable": "smallest true difference that this test usually finds, at the first step of Holm's correction",
     "single_seeds": "column -> difference, of those in which it or plain fine-tuning has a single seed",
-    "single_tasks": "column -> difference, of those that Welch's test finds after Holm's correction over all cells",
+    "single_tasks": "of several columns, column -> difference of those with a mark of their own",
     "constant_tasks": "list of the tasks on which a run of it or of plain fine-tuning is a constant predictor",
     "ev1": "share of the variance in the first principal component of the calibrated embeddings, mean over runs",
     "isoscore": "IsoScore of the calibrated embeddings, mean over runs",
+    "isotropy_tasks": "list of the tasks over which these two are means, the same in all rows of a group",
     "time": "as in ``cells``",
     "troubles": "list of what went wrong, an entry for each run and column of scores",
 }
@@ -87,11 +79,21 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
                 if (cell.values or cell.troubles) and CONSTANT_PREDICTOR in troubles:
                     row["constant_tasks"].append(cell.task)
             runs_of_method = runs_by_method.get((group, method), chosen.iloc[:0])
-            rows.append(row | _describe_runs(runs_of_method, {cell.task for cell in of_method}))
+            row["candidates"] = _count_candidates(runs_of_method, of_method)
+            row["isotropy"] = _measure_isotropy(runs_of_method)
+            rows.append(row)
+        of_group = rows[-len(methods) :]
+        _average_isotropy(of_group)
+        bases = [row["candidates"] for row in of_group if row["method"] == BASE_METHOD] or [1]
+        for row in of_group:
+            row["trials"] = count_trials(row["candidates"], bases[0], row["difference"], len(row["compared"]))
+    tested = [row for row in rows if not math.isnan(row["p"])]
+    for row in tested:
+        row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
+    for row, p in zip(rows, holm([row["p"] * row["trials"] for row in rows]), strict=True):
+        row["p_holm"], row["is_shown"] = p, p < ALPHA
     table = pd.DataFrame(rows, columns=list(METHODS))
-    table["p_holm"] = holm(list(table["p"].astype(float)))
-    table["is_shown"] = table["p_holm"] < ALPHA
-    return table
+    return table.astype({"detectable": float})
 
 
 def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +119,7 @@ def _is_usable(cell: Any) -> bool:
 def list_arms(cells: Iterable[Any]) -> dict[str, Arms]:
     """List the scores of a method and of plain fine-tuning in the columns in which both may be averaged."""
     return {
-        cell.column: (cell.values, cell.base)
+        cell.column: (Arm(cell.values, cell.seeds), Arm(cell.base, cell.base_seeds))
         for cell in cells
         if cell.compared and _is_usable(cell) and not any(map(math.isnan, cell.base))
     }
@@ -144,69 +146,58 @@ def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, Any]:
 def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     """Compare a method with plain fine-tuning over the tasks on which both have two seeds, else on single seeds."""
     arms = list_arms(cells)
-    tested = {column: pair for column, pair in arms.items() if min(map(len, pair)) > 1}
-    single = {column: mean_difference([pair]) for column, pair in arms.items() if column not in tested}
-    found: dict[str, Any] = {"compared": list(tested or arms), "fewest_seeds": 0, "single_tasks": {}, "p": math.nan}
-    found["single_seeds"] = single
+    tested = {column: pair for column, pair in arms.items() if count_seeds(pair) > 1}
+    single = {column: compare_runs([pair]).value for column, pair in arms.items() if column not in tested}
+    found: dict[str, Any] = {"compared": list(tested or arms), "single_tasks": {}, "single_seeds": single}
     if not tested:
-        return found | ({"difference": statistics.fmean(single.values())} if single else {})
-    tasks = list(tested.values())
-    difference, improvement = mean_difference_interval(tasks), probability_of_improvement(tasks)
-    test = stratified_permutation_test(tasks)
-    survivors = {cell.column: cell.difference for cell in cells if cell.column in tested and cell.p_holm < ALPHA}
+        difference = statistics.fmean(single.values()) if single else math.nan
+        return found | {"difference": difference, "p": math.nan, "test_seeds": 0}
+    test = compare_runs(list(tested.values()))
+    if len(tested) > 1:
+        marked = [cell for cell in cells if cell.column in tested and cell.mark]
+        found["single_tasks"] = {cell.column: cell.difference for cell in marked}
     return found | {
-        "difference": difference.value, "low": difference.low, "high": difference.high,
-        "improvement": improvement.value, "improvement_low": improvement.low, "improvement_high": improvement.high,
-        "p": test.p, "relabellings": test.drawn, "least_p": smallest_stratified_p(tasks),
-        "fewest_seeds": min(len(arm) for pair in tasks for arm in pair), "single_tasks": survivors,
+        "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
+        "test": test,
     }  # fmt: skip
 
 
-def _describe_runs(runs: pd.DataFrame, tasks: set[str]) -> dict[str, Any]:
-    """Average the isotropy of a method's selected runs, and find from how many configurations they were chosen."""
-    on_tasks = runs[runs["task"].isin(tasks)]
-    found: dict[str, Any] = {"candidates": on_tasks["candidates"].max() if len(on_tasks) else 1}
-    usable = on_tasks[on_tasks["failure"].isna()]
+def count_seeds(pair: Arms) -> int:
+    """Return how many seeds the method with the fewer ones has."""
+    return min(len(arm.values) for arm in pair)
+
+
+def _count_candidates(runs: pd.DataFrame, cells: Sequence[Any]) -> int:
+    """Return from how many configurations a method's selected runs were chosen."""
+    on_tasks = runs[runs["task"].isin({cell.task for cell in cells})]
+    return int(on_tasks["candidates"].max()) if len(on_tasks) else 1
+
+
+def _measure_isotropy(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Average EV_1 and IsoScore over a method's selected runs: task -> measure -> mean over its seeds."""
+    usable = runs[runs["failure"].isna()]
+    found: dict[str, dict[str, float]] = {}
     for name in ("ev1", "isoscore"):
         values = pd.Series(read_numbers(usable, f"embedding/{name}"), usable.index)
-        means = values[np.isfinite(values)].groupby(usable["task"], sort=False).mean().dropna()
-        found[name] = means.mean() if len(means) else math.nan
+        for task, mean in values[np.isfinite(values)].groupby(usable["task"], sort=False).mean().items():
+            found.setdefault(str(task), {})[name] = float(mean)
     return found
 
 
-def find_detectable_differences(cells: pd.DataFrame) -> dict[str, float]:
-    """Compute for each column the smallest difference that a t-test would usually find, in points.
+def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
+    """Average each row's isotropy over tasks, the same ones in all rows, so that rows can be compared.
 
-    Columns without spread are left out. Of several groups of runs, such as encoders, the one with the largest
-    such difference counts.
+    These are the tasks on which all methods of the group were measured. If there is none, it is the one task on which
+    most were, and rows without it have no isotropy.
     """
-    pairs = group_tested_arms(cells)
-    detectable: dict[str, float] = {}
-    for (_, column), arms in pairs.items():
-        value = column_detectable_difference(arms)
-        if value > 0 and math.isfinite(value):
-            detectable[column] = max(value, detectable.get(column, 0.0))
-    return detectable
-
-
-def group_tested_arms(cells: pd.DataFrame) -> dict[tuple[str, str], list[Arms]]:
-    """Group the arms of all methods that a test can compare: (group, column) -> one pair for each method."""
-    pairs: dict[tuple[str, str], list[Arms]] = {}
-    for cell in list_score_cells(cells).itertuples():
-        for column, arms in list_arms([cell]).items():
-            if min(map(len, arms)) > 1:
-                pairs.setdefault((cell.group, column), []).append(arms)
-    return pairs
-
-
-def column_detectable_difference(pairs: Sequence[Arms]) -> float:
-    """Compute the smallest difference that a test would usually find in a column.
-
-    It follows from the pooled spread of the column's runs and from the smallest arms.
-
-    Args:
-        pairs: for each method its scores and those of plain fine-tuning, which are the same in every pair.
-    """
-    baseline = pairs[0][1]
-    spread = pooled_sd([baseline, *(ours for ours, _ in pairs)])
-    return detectable_difference(spread, min(len(ours) for ours, _ in pairs), len(baseline))
+    measured = [row["isotropy"] for row in rows if row["isotropy"]]
+    counts = Counter(chain.from_iterable(measured))
+    tasks = [task for task, count in counts.items() if count == len(measured)] or [
+        task for task, _ in counts.most_common(1)
+    ]
+    for row in rows:
+        found = row["isotropy"]
+        row["isotropy_tasks"] = tasks
+        for name in ("ev1", "isoscore"):
+            values = [found.get(task, {}).get(name, math.nan) for task in tasks]
+            row[name] = statistics.fmean(values) if values else math.nan

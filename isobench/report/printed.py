@@ -31,7 +31,8 @@ def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders
     """Build a report of ``seeds`` runs for each row and task, whose numbers have the printed means and deviations.
 
     A printed median counts as the mean. Scores and isotropies of a cell are uncorrelated over its seeds. A score that
-    is printed as NaN or as 0 is one of a run that predicts one class. Without ``encoders`` all are taken.
+    is printed as NaN or as 0 is one of a run that predicts one class. No run has a seed, because print does not say
+    which runs of two rows belong together; so they are not paired. Without ``encoders`` all are taken.
     """
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
@@ -58,7 +59,7 @@ def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders
     for (encoder, task, method, seed), record in records.items():
         score = record.get(f"{SPLIT}/{metrics[task][0]}", math.nan) if metrics[task] else math.nan
         names = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
-        about = {"seed": seed, "metric": (metrics[task] or [""])[0], "score": 0.0 if math.isnan(score) else score}
+        about = {"seed": None, "metric": (metrics[task] or [""])[0], "score": 0.0 if math.isnan(score) else score}
         runs.append({**SHARED, **names, **about, **record})
     table = pd.DataFrame(runs).astype(object)
     table = table.where(table.notna(), None)

@@ -6,26 +6,23 @@ A ``row`` is a method's row of ``methods`` (`isobench.report.methods.METHODS`), 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import pandas as pd
 
 from isobench.common.terminal import format_count, name_some
-from isobench.report.methods import find_detectable_differences, group_tested_arms, list_score_cells
+from isobench.report.methods import list_score_cells
 from isobench.report.tables import BASE_LABEL, BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import (
     describe_p,
     format_columns,
     format_interval,
     format_points,
-    format_seeds_per_method,
 )
-from isobench.statistics.resampling import bootstrap_coverage, smallest_p
-from isobench.statistics.seeds import ALPHA, POWER, holm
+from isobench.statistics.seeds import ALPHA, POWER
 
-MIN_COVERAGE = 0.94  # 95% bootstrap intervals that contain the true value less often are said to be too narrow
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 UNDEFINED_SCORE = "undefined score (NaN)"
 UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # of runs that have no result yet
@@ -35,26 +32,29 @@ def describe_evidence(cells: pd.DataFrame, methods: pd.DataFrame) -> list[str]:
     """Write sentences with the numbers of all comparisons with plain fine-tuning."""
     return [
         *_describe_uncompared(methods),
-        *_describe_comparisons(cells, methods),
         *_describe_methods(methods),
-        *_describe_power(cells),
+        *_describe_power(methods),
+        *_describe_single_tasks(cells, methods),
         *_describe_repeated_columns(cells),
         *_describe_troubles(cells, methods),
-        *_describe_pairs(cells, methods),
     ]
 
 
 def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:
-    """Write one sentence on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs."""
+    """Write one or two sentences on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs.
+
+    ``is_shown`` of a method's row decides, and `isobench.statistics.seeds.compare_runs` says by which test. What no
+    test can compare because runs predict one class is said too, because a collapse is a result.
+    """
     if not ended:
         return "No run has ended yet."
     sentence = (
         _name_shown_effects(cells, methods)
-        or _name_single_tasks(cells, methods)
-        or _deny_effects(cells, methods)
-        or _name_single_seeds(methods)
+        or _deny_effects(methods)
+        or _name_untested(methods)
         or next(_describe_uncompared(methods), "The runs have nothing that can be compared.")
     )
+    sentence = " ".join(filter(None, [sentence, _name_collapses(cells, methods)]))
     return sentence if ended == total else f"So far, with {ended:,} of {total:,} runs: {sentence}"
 
 
@@ -86,26 +86,19 @@ def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
             yield f"{name_method(methods, row)}: its runs can't be compared with those of {BASELINE} on any task."
 
 
-def _describe_comparisons(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
+def _describe_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
+    """Count the differences on single tasks, where the methods are compared over several."""
     tested = list_comparisons(cells)
-    if tested.empty:
+    if not any(len(row.compared) > 1 for row in _list_tested(methods)):
         return
-    significant = tested[tested["p"] < ALPHA]
-    better = int((significant["difference"] > 0).sum())
+    marked = [
+        f"{name_method(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
+        for cell in tested[tested["mark"] != ""].itertuples()
+    ]
     yield (
-        f"{format_count(len(tested), 'comparison')} with {BASELINE}: {len(significant)} with p < {ALPHA} (Welch's "
-        f"t-test, not corrected; {better} better, {len(significant) - better} worse); "
-        f"chance alone gives about {ALPHA * len(tested):.2g}."
+        f"On single tasks, with Holm's correction over these {format_count(len(tested), 'comparison')}: "
+        f"{', '.join(marked) or 'no difference is larger than chance explains'}."
     )
-    if len(tested) > 1:
-        survivors = [
-            f"{name_method(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
-            for cell in tested[tested["p_holm"] < ALPHA].itertuples()
-        ]
-        remaining = "no difference is left"
-        if survivors:
-            remaining = f"{len(survivors)} remain{'s' * (len(survivors) == 1)}: {', '.join(survivors)}"
-        yield f"After Holm's correction over these {len(tested)}, {remaining}."
 
 
 def list_comparisons(cells: pd.DataFrame) -> pd.DataFrame:
@@ -119,21 +112,14 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
     """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods."""
     tested = _list_tested(methods)
     for row in tested:
-        drawn = "exact" if math.isnan(row.relabellings) else f"{row.relabellings:,.0f} random relabellings"
-        corrected = f"; {describe_p(row.p_holm)} after Holm over {len(tested)} methods" if len(tested) > 1 else ""
-        several = len(row.compared) > 1
-        improvement = format_interval(row.improvement, row.improvement_low, row.improvement_high, ".2f")
+        verdict = "no difference shown"
+        if row.is_shown:
+            verdict = f"{'higher' if row.difference > 0 else 'lower'} than chance explains"
         yield (
-            f"{name_method(methods, row)} on {format_columns(row.compared)}: {_judge_difference(row)}. "
-            f"{'Mean difference' if several else 'Difference'} "
-            f"{format_interval(row.difference, row.low, row.high)} points, probability of improvement {improvement}, "
-            f"permutation test{' within tasks' * several} {describe_p(row.p)} ({drawn}{corrected})."
-        )
-    fewest = min((row.fewest_seeds for row in tested), default=0)
-    if fewest and bootstrap_coverage(fewest) < MIN_COVERAGE:
-        yield (
-            f"Brackets are 95% bootstrap intervals, which resample the runs of each task. With {fewest} seeds they "
-            f"are too narrow: they contain the true value in {bootstrap_coverage(fewest):.0%} of cases at best."
+            f"{name_method(methods, row)} on {format_columns(row.compared)}: {verdict}. "
+            f"{'Mean difference' if len(row.compared) > 1 else 'Difference'} "
+            f"{format_interval(row.difference, row.low, row.high)} points, {_describe_test(row)}: {describe_p(row.p)}"
+            f"{f'; {adjusted}' if (adjusted := _describe_adjusted_p(methods, row)) != describe_p(row.p) else ''}."
         )
     for row in _list_others(methods):
         if not row.single_seeds:
@@ -146,54 +132,36 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _judge_difference(row: Any) -> str:
-    if row.is_shown:
-        return "higher than chance explains" if row.difference > 0 else "lower than chance explains"
-    if not row.single_tasks:
-        return "no difference shown"
-    better = [column for column, difference in row.single_tasks.items() if difference > 0]
-    worse = [column for column, difference in row.single_tasks.items() if not difference > 0]
-    effects = []
-    if better:
-        effects.append(f"helps on {', '.join(better)} (after Holm)")
-    if worse:
-        effects.append(f"harms on {', '.join(worse)} (after Holm)")
-    where = "over all tasks" if len(row.compared) > 1 else "by the permutation test"
-    return f"{', '.join(effects)}, no difference shown {where}"
+def _describe_test(row: Any) -> str:
+    return f"t-test paired over {row.test_seeds} seeds" if row.test_seeds else "Welch's t-test, not paired"
 
 
-def _describe_power(cells: pd.DataFrame) -> Iterator[str]:
-    """Say what so few seeds can't show: the smallest possible p, and the least difference that is usually found."""
-    sizes = _list_seed_counts(cells)
-    if hopeless := [size for size in sizes if smallest_p(*size) >= ALPHA]:
-        some = f" ({len(hopeless)} of {len(sizes)} comparisons)" if len(hopeless) < len(sizes) else ""
-        least_p = min(smallest_p(*size) for size in hopeless)
+def _describe_adjusted_p(methods: pd.DataFrame, row: Any) -> str:
+    """Write p after Holm, and what was done to it: for several methods, and for a choice among configurations."""
+    count = len(_list_tested(methods))
+    trials = f"times {row.trials:,} configurations" if row.trials > 1 else ""
+    family = f"after Holm over {count} methods" if count > 1 else ""
+    return " ".join([describe_p(row.p_holm), " and ".join(filter(None, [trials, family]))]).strip()
+
+
+def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
+    """Say which differences these tests would usually miss."""
+    tested = _list_tested(methods)
+    if detectable := _describe_detectable(methods):
+        level = f"{ALPHA} / {len(tested)} (Holm's first step)" if len(tested) > 1 else f"{ALPHA}"
         yield (
-            f"With {format_seeds_per_method(hopeless)}{some} no permutation test on one task can reach p < {ALPHA}, "
-            f"however large the difference: its smallest possible p is {least_p:.2f}."
-        )
-    if detectable := _describe_detectable(find_detectable_differences(cells)):
-        yield (
-            f"With {format_seeds_per_method(sizes)} a difference under {detectable} would usually go unnoticed: at "
-            f"the spread of these runs, a single t-test at {ALPHA}, not corrected, finds one as large in {POWER:.0%} "
-            "of cases."
+            f"A true difference under {detectable} would usually go unnoticed. With the spread of its seeds, a "
+            f"method's test at the level {level} finds one as large in {POWER:.0%} of repetitions."
         )
 
 
-def _list_seed_counts(cells: pd.DataFrame) -> list[tuple[int, int]]:
-    """List the two methods' numbers of seeds in each comparison."""
-    counts = []
-    for arms in group_tested_arms(cells).values():
-        counts += [(len(ours), len(theirs)) for ours, theirs in arms]
-    return counts
-
-
-def _describe_detectable(detectable: Mapping[str, float]) -> str:
-    """Write the range of the detectable differences: ``1.2 points (RTE) to 3.4 (CoLA)``; empty if there is none."""
-    if not detectable:
+def _describe_detectable(methods: pd.DataFrame) -> str:
+    """Write the range of detectable differences: ``1.2 points (cosine) to 3.4 (flow)``; empty if there is none."""
+    found = {name_method(methods, row): row.detectable for row in _list_tested(methods)}
+    if not found:
         return ""
-    low, high = min(detectable, key=detectable.__getitem__), max(detectable, key=detectable.__getitem__)
-    least, most = f"{detectable[low]:.2g}", f"{detectable[high]:.2g}"
+    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    least, most = (f"{found[name]:#.2g}".rstrip(".") for name in (low, high))
     return f"{least} points" if least == most else f"{least} points ({low}) to {most} ({high})"
 
 
@@ -232,37 +200,6 @@ def _describe_consequence(trouble: str) -> str:
     return "failed runs ({}): they have no score, and means are of the other runs only"
 
 
-def _describe_pairs(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
-    """Count the differences that are significant for new seeds and new examples, and say why others have no test."""
-    asked = list_pairs(cells)
-    tested = [cell for cell in asked if not cell.paired_reason]
-    if tested:
-        p_values = [cell.paired_p for cell in tested]
-        survivors = sum(p < ALPHA for p in holm(p_values))
-        corrected = f", {survivors} after Holm's correction" if len(tested) > 1 else ""
-        named = [
-            f"{name_method(methods, cell)} on {cell.column} "
-            f"{format_interval(cell.paired_difference, cell.paired_low, cell.paired_high)} points, "
-            f"{describe_p(cell.paired_p)} ({cell.paired_seeds:.0f} seeds, {cell.paired_examples:,.0f} examples)"
-            for cell in tested[:MAX_NAMED]
-        ]
-        more = f"; and {len(tested) - MAX_NAMED} more" if len(tested) > MAX_NAMED else ""
-        yield (
-            f"Paired with {BASELINE} by seed and dev example, for new seeds and new examples: "
-            f"{format_count(len(tested), 'difference')}, {sum(p < ALPHA for p in p_values)} with p < {ALPHA}"
-            f"{corrected}: {'; '.join(named)}{more}."
-        )
-    if reasons := Counter(cell.paired_reason for cell in asked if cell.paired_reason):
-        causes = "; ".join(f"{format_count(count, 'difference')} ({reason})" for reason, count in reasons.items())
-        yield f"Not tested for new seeds and new examples: {causes}."
-
-
-def list_pairs(cells: pd.DataFrame) -> list[Any]:
-    """List the cells for which a comparison over shared seeds and dev examples was asked, each once."""
-    asked = cells[cells["paired_reason"].notna()]
-    return list(asked.drop_duplicates(["group", "method", "column"]).itertuples())
-
-
 def _name_shown_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods whose difference is larger than chance explains; empty if there is none."""
     tested = _list_tested(methods)
@@ -283,11 +220,14 @@ def _name_shown_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
 def _describe_effect(cells: pd.DataFrame, methods: pd.DataFrame, row: Any) -> str:
     verb, side = ("gains", "over") if row.difference > 0 else ("loses", "against")
     mean = f", mean of {len(row.compared)} tasks" if len(row.compared) > 1 else ""
-    numbers = ", ".join(filter(None, (_format_confidence(row), _describe_adjusted_p(methods, row))))
     return (
-        f"{name_method(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} ({numbers})"
-        f"{_warn_of_failures(cells, row)}{_warn_of_selection(methods, row)}"
+        f"{name_method(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} "
+        f"({_describe_numbers(methods, row)}){_warn_of_failures(cells, row)}"
     )
+
+
+def _describe_numbers(methods: pd.DataFrame, row: Any) -> str:
+    return f"95% interval {row.low:.2f} to {row.high:.2f}, {_describe_adjusted_p(methods, row)}"
 
 
 def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
@@ -303,86 +243,51 @@ def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
     return text + (f", without {constant}, where a run predicts one class" if constant else "")
 
 
-def _warn_of_selection(methods: pd.DataFrame, row: Any) -> str:
-    """Warn if more configurations were tried of a method than of plain fine-tuning, by the scores that are shown."""
-    bases = methods[(methods["group"] == row.group) & (methods["method"] == BASE_METHOD)]["candidates"]
-    base = bases.iloc[0] if len(bases) else 1
-    if row.candidates <= base:
-        return ""
-    return (
-        f", as the best of {row.candidates} configurations against {base} by these same scores, which p does not "
-        "account for"
-    )
-
-
-def _name_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
-    """Name the differences that only Welch's test on single tasks finds, after Holm's correction; empty if none."""
-    tested = _list_tested(methods)
-    several = any(len(row.compared) > 1 for row in tested)
-    found = []
-    for row in tested:
-        warning = _warn_of_selection(methods, row)
-        for column, difference in row.single_tasks.items():
-            name = name_method(methods, row) + (f" on {column}" if several else "")
-            found.append(f"{name} ({format_points(difference)} points{warning})")
-    if not found:
-        return ""
-    named = name_some(found, limit=MAX_NAMED)
-    if several:
-        survive = "survives" if len(found) == 1 else "survive"
-        return (
-            f"Over all tasks no method differs from {BASE_LABEL} by more than chance; on single tasks "
-            f"{format_count(len(found), 'difference')} {survive} Holm's correction: {named}."
-        )
-    rest = "it is not confirmed by"
-    if _find_least_p(methods) >= ALPHA:
-        rest = f"{format_seeds_per_method(_list_seed_counts(cells))} are too few for"
-    return (
-        f"{named} {'differs' if len(found) == 1 else 'differ'} from {BASE_LABEL} by Welch's t-test after Holm's "
-        f"correction; {rest} the permutation test."
-    )
-
-
-def _find_least_p(methods: pd.DataFrame) -> float:
-    """Find the smallest p after Holm's correction over methods that these numbers of seeds and methods allow."""
-    tested = _list_tested(methods)
-    return min(1.0, len(tested) * min((row.least_p for row in tested), default=1.0))
-
-
-def _deny_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
+def _deny_effects(methods: pd.DataFrame) -> str:
     """Say that no method differs by more than chance, and which difference would be found; empty without tests."""
     tested = _list_tested(methods)
     if not tested:
         return ""
-    seeds, count = format_seeds_per_method(_list_seed_counts(cells)), len(tested)
-    least = _find_least_p(methods)
-    if least >= ALPHA:
-        compared, corrected = (f" of {count} methods", f" after Holm over {count} methods") if count > 1 else ("", "")
-        return (
-            f"{seeds[:1].upper()}{seeds[1:]} are too few for the permutation test to tell a difference{compared} "
-            f"from chance: the smallest possible p is {least:.2f}{corrected}; seen here: "
-            f"{_format_ends([row.difference for row in tested])} points."
-        )
-    detectable = _describe_detectable(find_detectable_differences(cells))
-    power = f"one t-test would find differences of {detectable} in {POWER:.0%} of repetitions" if detectable else ""
+    detectable = _describe_detectable(methods)
+    power = f"a difference under {detectable} would usually go unnoticed" if detectable else ""
     closest = min(tested, key=lambda row: row.p_holm)
-    if count == 1:
-        details = [_format_confidence(closest), _describe_adjusted_p(methods, closest), seeds, power]
+    if len(tested) == 1:
+        details = _describe_numbers(methods, closest)
         points = format_points(closest.difference)
         subject = (
             f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points} points"
         )
     else:
-        details = [f"smallest adjusted {describe_p(closest.p_holm)}", seeds, power]
+        details = f"smallest {describe_p(closest.p_holm)} after Holm over {len(tested)} methods"
         subject = f"No method differs from {BASE_LABEL} by more than chance"
-    return f"{subject} ({'; '.join(filter(None, details))})."
+    if max(row.candidates for row in tested) > 1:
+        subject += " in the configuration that was selected for it"
+    found = [
+        f"{name_method(methods, row)} on {column} ({format_points(difference)} points)"
+        for row in tested
+        for column, difference in row.single_tasks.items()
+    ]
+    tasks = f" On single tasks {name_some(found, limit=MAX_NAMED)} differ{'s' * (len(found) == 1)}." if found else ""
+    return f"{subject} ({'; '.join(filter(None, [details, power]))}).{tasks}"
 
 
-def _name_single_seeds(methods: pd.DataFrame) -> str:
+def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
+    """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
+    found = []
+    for cell in list_score_cells(cells).itertuples():
+        if count := cell.troubles.count(CONSTANT_PREDICTOR):
+            runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
+            found.append(f"{name_method(methods, cell)} ({runs})")
+    return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}." if found else ""
+
+
+def _name_untested(methods: pd.DataFrame) -> str:
+    """Give the differences of which no test is possible: of single seeds, or the same in every seed."""
     found = [row for row in _list_others(methods) if math.isnan(row.p) and row.compared]
     if not found:
         return ""
-    why = "a single seed allows no test"
+    is_single = all(row.single_seeds for row in found)
+    why = "a single seed allows no test" if is_single else "the scores do not vary over seeds, so no test is possible"
     if len(found) == 1:
         (row,) = found
         side = "below" if row.difference < 0 else "above"
@@ -394,12 +299,3 @@ def _name_single_seeds(methods: pd.DataFrame) -> str:
 
 def _format_ends(differences: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(format_points(value) for value in (min(differences), max(differences))))
-
-
-def _format_confidence(row: Any) -> str:
-    return "" if math.isnan(row.low) else f"95% bootstrap interval {row.low:.2f} to {row.high:.2f}"
-
-
-def _describe_adjusted_p(methods: pd.DataFrame, row: Any) -> str:
-    count = len(_list_tested(methods))
-    return describe_p(row.p_holm) + (f" after Holm over {count} methods" if count > 1 else "")

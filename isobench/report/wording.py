@@ -8,8 +8,6 @@ from isobench.runs.record import RecordedData, RunRecord
 from isobench.runs.run import Run
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-# The tests that marks can come from, by their names in published.yaml.
-MARK_TESTS = {"welch": "Welch's t-test over seeds", "student": "Student's two-sample t-test over seeds"}
 
 
 def format_points(difference: float) -> str:
@@ -32,16 +30,6 @@ def describe_p(p: float) -> str:
 def format_columns(columns: Sequence[str]) -> str:
     """Name up to three columns; of more, give the number."""
     return ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} tasks"
-
-
-def format_seeds_per_method(sizes: Sequence[tuple[int, int]]) -> str:
-    """Say how many seeds each of two compared methods has: ``5 seeds per method``, or ``2 against 5 seeds``."""
-    pairs = sorted({(min(pair), max(pair)) for pair in sizes})
-    if len(pairs) > 3:
-        return f"{min(map(min, sizes))} to {max(map(max, sizes))} seeds per method"
-    if all(few == many for few, many in pairs):
-        return f"{' or '.join(str(few) for few, _ in pairs)} seeds per method"
-    return f"{' or '.join(f'{few} against {many}' for few, many in pairs)} seeds"
 
 
 def format_p_value(p: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
-from isobench.data.scale import drop_paper_remarks, find_scale_differences
+from isobench.data.scale import find_scale_differences
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
@@ -102,12 +102,8 @@ def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
 
 
 def read_scale_differences(run: Run) -> list[str]:
-    """Return how a run differs from the paper's setting, as the printed tables have it now.
-
-    An experiment without a paper reproduces none: then only what is true without a paper is said.
-    """
-    differences = find_scale_differences(run.cfg, run.record.scale.differs if run.record else None)
-    return differences if run.cfg.experiment.paper else drop_paper_remarks(differences)
+    """Return how a run differs from the paper's setting, as the printed tables have it now."""
+    return find_scale_differences(run.cfg, run.record.scale.differs if run.record else None)
 
 
 def read_fingerprints(run: Run) -> tuple[dict[str, str], dict[str, str]]:

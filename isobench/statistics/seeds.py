@@ -1,7 +1,6 @@
-"""Statistics over a few seeds: a cell's numbers, tests of two methods, Holm's correction, effect sizes and power.
+"""Statistics over a few seeds: a cell's numbers, the test of two methods, Holm's correction, effect size and power.
 
-``ours`` and ``theirs`` are the scores of two methods on one task, one for each seed. An arm is the scores of one
-method. A statistic for which there are too few seeds is NaN.
+``ours`` and ``theirs`` are two methods on one task. A statistic for which there are too few seeds is NaN.
 """
 
 import math
@@ -13,9 +12,18 @@ import numpy as np
 
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
+ROUNDING = 1e-9  # a standard error that is a smaller share of the difference is rounding
 MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
 
-Arms = tuple[Sequence[float], Sequence[float]]  # the scores of the two methods on one task: ours, theirs
+
+class Arm(NamedTuple):
+    """One method's scores on one task, and the seed of each; None for a seed that is not known."""
+
+    values: Sequence[float]
+    seeds: Sequence[int | None]
+
+
+Arms = tuple[Arm, Arm]  # two methods on one task: ours, theirs
 
 
 class Estimate(NamedTuple):
@@ -50,34 +58,109 @@ def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> lis
     return [float(CELL_STATISTICS[name](values)) for name in form]
 
 
-def welch(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Compute the two-sided p of Welch's t-test, which allows the two methods different variances.
+class Comparison(NamedTuple):
+    """What a t-test says of the difference of two methods, ours less theirs.
 
-    NaN where no test is possible: fewer than two seeds of either, no spread at all, an undefined value.
+    Attributes:
+        value: the difference, mean over tasks.
+        low, high: its 95% interval, of the same test: without zero exactly where p < .05.
+        p: two-sided. Interval and p are NaN if a method has one seed, or if no score varies.
+        seeds: the shared seeds over which the test is paired; 0 if it is not paired.
+        error: standard error of the difference.
+        freedom: degrees of freedom of t.
     """
-    return _t_test(ours, theirs, equal_variances=False)
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    seeds: int = 0
+    error: float = math.nan
+    freedom: float = math.nan
+
+    def find_detectable(self, tests: float = 1, power: float = POWER) -> float:
+        """Compute the smallest true difference that this test finds with probability ``power`` at its spread.
+
+        The test is two-sided at level ``ALPHA / tests``, the first step of Holm's correction over so many tests. The
+        result is the noncentrality at which t exceeds the upper critical value; that t falls below the lower one has
+        then a probability under 0.001 and is left out.
+        """
+        from scipy import special  # imported here because it takes 0.7 s, and planning a sweep does not need it
+
+        if math.isnan(self.error):
+            return math.nan
+        critical = special.stdtrit(self.freedom, 1 - ALPHA / tests / 2)
+        return float(special.nctdtrinc(self.freedom, 1 - power, critical)) * self.error
 
 
-def student(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Compute the two-sided p of Student's two-sample t-test, which pools the variances of the two methods.
+def compare_runs(tasks: Sequence[Arms]) -> Comparison:
+    """Compare two methods over the tasks on which both ran: the one test that decides everywhere in a report.
 
-    NaN where ``welch`` is.
+    **Paired where the design pairs.** If both methods have the same two seeds or more on every task, each seed gives
+    one number, its difference averaged over the tasks, and Student's t-test for paired samples asks whether the mean
+    of these numbers is zero. A seed that only one of the methods has, such as that of a failed run, is left out. Runs
+    of one seed share what the seed decides, such as the first weights of the head and the order of batches, so what
+    makes a seed good or bad for both methods cancels. Tasks may depend on each other: a seed counts once for all.
+
+    **Not paired otherwise.** Welch's t-test asks whether the difference of means, averaged over the tasks, is zero.
+    Every method and task has a variance of its own, tasks count as independent, and the degrees of freedom are those
+    of Welch and Satterthwaite.
+
+    **Why a t-test.** It assumes that differences (unpaired: scores) are about normal, which few seeds cannot show.
+    Exact tests assume less and can say nothing here: flipping the signs of five differences gives no p below
+    2 / 32 = .06, exchanging the labels of three and three runs none below .10, and Holm's correction over m methods
+    asks for .05 / m. How often the intervals hold the true value, also where a seed collapses now and then, is
+    simulated in docs/development/statistics.md and held by tests/statistics/test_seeds.py.
+
+    This choice was made by the design of the experiments, for any number of seeds and any outcome.
+
+    Args:
+        tasks: for each task both methods with at least one score.
     """
-    return _t_test(ours, theirs, equal_variances=True)
+    arms = [arm for pair in tasks for arm in pair]  # ours and theirs in turn
+    if any(math.isnan(value) for arm in arms for value in arm.values):
+        return Comparison(math.nan)
+    by_seed = [dict(zip(arm.seeds, arm.values, strict=True)) for arm in arms]
+    is_paired = all(len(scores) == len(arm.values) for scores, arm in zip(by_seed, arms, strict=True))
+    shared = set.intersection(*map(set, by_seed)) - {None} if is_paired else set()
+    if len(shared) > 1:
+        pairs = list(zip(by_seed[::2], by_seed[1::2], strict=True))
+        differences = [statistics.fmean(ours[seed] - theirs[seed] for ours, theirs in pairs) for seed in shared]
+        error = statistics.stdev(differences) / math.sqrt(len(shared))
+        return _test_difference(statistics.fmean(differences), error, len(shared) - 1, len(shared))
+    means = [statistics.fmean(arm.values) for arm in arms]
+    value = statistics.fmean(means[::2]) - statistics.fmean(means[1::2])
+    if min(len(arm.values) for arm in arms) < 2:
+        return Comparison(value)
+    parts = [statistics.variance(arm.values) / len(arm.values) for arm in arms]
+    spread = sum(part**2 / (len(arm.values) - 1) for part, arm in zip(parts, arms, strict=True))
+    freedom = sum(parts) ** 2 / spread if spread else math.nan
+    return _test_difference(value, math.sqrt(sum(parts)) / len(tasks), freedom, 0)
 
 
-def _t_test(ours: Sequence[float], theirs: Sequence[float], equal_variances: bool) -> float:
-    from scipy import stats  # imported here because it takes 0.7 s, and planning a sweep does not need it
+def _test_difference(value: float, error: float, freedom: float, seeds: int) -> Comparison:
+    from scipy import special
 
-    if not have_several_values(ours, theirs) or len(set(ours)) == len(set(theirs)) == 1:
-        return math.nan
-    spreads = np.std(ours, ddof=1), np.std(theirs, ddof=1)
-    if not any(spread**2 for spread in spreads):  # the spread is lost in rounding
-        return math.nan
-    test = stats.ttest_ind_from_stats(
-        np.mean(ours), spreads[0], len(ours), np.mean(theirs), spreads[1], len(theirs), equal_var=equal_variances
-    )
-    return float(test.pvalue)
+    if not error > ROUNDING * (1 + abs(value)):
+        return Comparison(value, seeds=seeds)
+    margin = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * error
+    p = float(2 * special.stdtr(freedom, -abs(value) / error))
+    return Comparison(value, value - margin, value + margin, p, seeds, error, freedom)
+
+
+def count_trials(ours: int, theirs: int, difference: float, tasks: int = 1) -> int:
+    """Return by what to multiply p if the better method was selected from more configurations than the other.
+
+    The best of k configurations is better by chance alone. Its p times k (Bonferroni) is right whatever the other
+    configurations are, and its p times k to the power of the tasks if each task has a choice of its own.
+
+    Args:
+        ours, theirs: configurations from which the two methods were selected by the scores that are shown.
+        difference: ours less theirs.
+        tasks: over which it is the mean.
+    """
+    is_favoured = ours > theirs if difference > 0 else ours < theirs
+    return max(ours, theirs) ** tasks if is_favoured else 1
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -133,27 +216,6 @@ def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
         return Estimate(unbias * d, math.nan, math.nan)
     low, high = (float(special.nctdtrinc(freedom, p, d * root)) / root for p in (1 - ALPHA / 2, ALPHA / 2))
     return Estimate(unbias * d, unbias * low, unbias * high)
-
-
-def detectable_effect(n: int, m: int | None = None, power: float = POWER) -> float:
-    """Compute the smallest true difference, in standard deviations, that a t-test finds with probability ``power``.
-
-    The test is two-sided at level ``ALPHA`` with n and m values (m: as many as n). The result is the noncentrality
-    at which t exceeds its upper critical value with that probability; that t falls below the lower one has then a
-    probability under 0.001 and is left out. Hedges' g estimates the same quantity. NaN for fewer than two values.
-    """
-    from scipy import special
-
-    m = n if m is None else m
-    if min(n, m) < 2:
-        return math.nan
-    critical = special.stdtrit(n + m - 2, 1 - ALPHA / 2)
-    return float(special.nctdtrinc(n + m - 2, 1 - power, critical)) * math.sqrt((n + m) / (n * m))
-
-
-def detectable_difference(sd: float, n: int, m: int | None = None, power: float = POWER) -> float:
-    """Compute ``detectable_effect`` in the score's unit; ``sd``: the score's standard deviation over seeds."""
-    return sd * detectable_effect(n, m, power)
 
 
 def expected_maximum(k: int) -> float:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from isobench.report.checks import (
     raises_isotropy,
 )
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
-from isobench.statistics.seeds import detectable_difference
 
 CONSTANT = {"failure": "constant_predictor"}
 
@@ -41,13 +39,6 @@ def test_a_gain_is_judged_by_the_interval_of_the_difference(shift, word):
     assert f"isobn_paper on rte accuracy {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
     others = [*make_runs("isobn_original", PLAIN), *make_runs("none", shifted(9))]
     assert is_better_than("isobn_paper", "isobn_original")(make_report(*ours, *others)).word == word
-
-
-def test_an_interval_without_a_significant_permutation_test_decides_nothing():
-    made = make_report(*make_runs("none", PLAIN[:3]), *make_runs("isobn_paper", [74.0, 75.0, 75.5]))
-    outcome = improves("isobn_paper")(made)
-    assert "[+4" in outcome.numbers  # the interval excludes 0
-    assert (outcome.word, outcome.numbers.split(", ")[-1]) == (UNDECIDED, "p = 0.10")  # 2 of C(6, 3) relabellings
 
 
 @pytest.mark.parametrize("check", [improves("isobn_paper"), is_better_than("isobn_paper", "none")])
@@ -119,13 +110,13 @@ def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_s
     assert nothing_improves(make_report(*plain)).word == NOT_RUN
     assert nothing_improves(make_report(*plain[:1], *make_runs("cosine", [79.0]))).word == NOT_RUN
     blind = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(-9))))
-    least = detectable_difference(statistics.stdev(PLAIN), 5)
-    assert least > 1
-    assert (blind.word, f"differences under {least:.2g} points" in blind.numbers) == (UNDECIDED, True)
+    assert (blind.word, "; the intervals end at -" in blind.numbers) == (HOLDS, True)  # a loss is no gain
+    wide = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(0.2))))
+    assert (wide.word, "the intervals end at +" in wide.numbers) == (UNDECIDED, True)
     scores = [70 + (value - 70) / 4 for value in PLAIN]
     close = [*make_runs("none", scores), *make_runs("cosine", scores[::-1])]
     assert nothing_improves(make_report(*close)).word == HOLDS
-    wide = [*make_runs("none", PLAIN, task="mrpc"), *make_runs("cosine", PLAIN[::-1], task="mrpc")]
+    wide = [*make_runs("none", PLAIN, task="mrpc"), *make_runs("cosine", shifted(0.2), task="mrpc")]
     assert nothing_improves(make_report(*close, *wide)).word == UNDECIDED
     single = [*make_runs("none", [70.0], task="mrpc"), *make_runs("cosine", [70.1], task="mrpc")]
     assert "1 more can't be tested" in nothing_improves(make_report(*close, *single)).numbers
@@ -142,7 +133,10 @@ def test_two_methods_that_never_met_are_not_run():
 
 
 def test_runs_that_predict_one_class_count_and_are_said():
-    own = [*make_runs("isobn_paper", shifted(0)), *make_runs("isobn_original", shifted(-30), **CONSTANT)]
+    own = [
+        *make_runs("isobn_paper", shifted(0)),
+        *make_runs("isobn_original", [value - 30 for value in PLAIN], **CONSTANT),
+    ]
     outcome = is_better_than("isobn_paper", "isobn_original")(make_report(*own))
     assert outcome.word == HOLDS
     assert outcome.numbers.endswith("(rte; 5 of 5 runs of isobn_original predict one class)")
@@ -197,7 +191,7 @@ def test_a_share_of_one_asks_for_every_column():
 )
 def test_a_gain_of_about_a_point(shift, spread, word):
     plain = [70.0 + number * spread for number in range(5)]
-    ours = [value + shift for value in plain]
+    ours = [value + shift for value in plain[::-1]]
     made, check = [*make_runs("none", plain), *make_runs("isobn_paper", ours)], gains(0.8, 1.0, "isobn_paper")
     assert check(make_report(*made)).word == word
     favoured = [run | {"candidates": 18} if run["method"] == "isobn_paper" else run for run in made]

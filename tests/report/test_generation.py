@@ -54,7 +54,7 @@ def cells_of(rows, experiment=MT):
     return {(cell.method, cell.column): cell for cell in report.cells.itertuples()}
 
 
-PLAIN, BETTER = [0.26, 0.261, 0.262], [0.28, 0.281, 0.282]
+PLAIN, BETTER = [0.26, 0.261, 0.262], [0.281, 0.28, 0.282]
 
 
 def test_the_columns_of_a_task_are_its_score_isotropies_and_time():

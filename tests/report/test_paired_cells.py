@@ -9,7 +9,6 @@ from helpers import make_ended_run
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.page import render_report
-from isobench.report.output.text import format_markdown
 from isobench.runs.folder import RunFolder, write_predictions
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import compare_predictions
@@ -57,16 +56,14 @@ def read_pair(cell):
     return [cell.paired_difference, cell.paired_low, cell.paired_high, cell.paired_p]
 
 
-def test_a_report_compares_the_pairs_and_shows_it_everywhere(tmp_path):
+def test_a_report_compares_the_pairs_and_its_page_shows_their_interval(tmp_path):
     report, cell = build(make_rows(tmp_path))
     ours, theirs = (np.stack([predict(name, s) for s in (1, 2, 3, 4)]) for name in ("isobn_paper", "none"))
     expected = compare_predictions("accuracy", LABELS, ours, theirs)
     assert read_pair(cell) == [*expected.difference, expected.p]  # ours less plain's: the sign is the vectors'
     assert np.sign(cell.paired_difference) == np.sign(cell.difference)
     assert (cell.paired_seeds, cell.paired_examples, cell.paired_reason) == (4, EXAMPLES, "")
-    numbers = f"{cell.paired_difference:+.2f} [{cell.paired_low:+.2f}, {cell.paired_high:+.2f}]"
-    assert any(numbers in text and "(4 seeds, 200 examples)" in text for text in report.evidence)
-    assert numbers.replace("[", r"\[").replace("]", r"\]") in format_markdown(report)
+    numbers = f"[{cell.paired_low:+.2f}, {cell.paired_high:+.2f}]"
     assert f"<td>{numbers.replace('-', chr(0x2212))}</td>" in render_report(report)
 
 
@@ -99,10 +96,6 @@ def test_a_file_that_is_missing_or_broken_leaves_the_comparison_out(tmp_path, ch
     change(rows[-1])
     report, cell = build(rows)
     assert cell.paired_reason.startswith(reason)
-    assert any(
-        f"Not tested for new seeds and new examples: 1 difference ({reason}" in text for text in report.evidence
-    )
-    assert reason in format_markdown(report)
     assert reason in render_report(report).replace("&#39;", "'")
 
 

@@ -1,9 +1,9 @@
 """Statistics of few seeds against published tables, worked examples and brute force."""
 
-import itertools
 import math
+import re
 import statistics
-from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,27 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isobench.papers import published
-from isobench.statistics.resampling import (
-    RANDOM_RELABELLINGS,
-    bootstrap_coverage,
-    mean_difference,
-    mean_difference_interval,
-    permutation_test,
-    probability_of_improvement,
-    smallest_p,
-    stratified_permutation_test,
-)
 from isobench.statistics.seeds import (
-    detectable_difference,
-    detectable_effect,
+    Arm,
+    compare_runs,
+    count_trials,
     expected_maximum,
     hedges_g,
     holm,
     pooled_sd,
-    student,
-    welch,
 )
 
+PAGE = Path(__file__).parents[2] / "docs" / "development" / "statistics.md"
 # Accuracies of 408 examples, in percent: ties are common, and their differences are not exact in binary.
 ACCURACIES = st.lists(st.integers(350, 358), min_size=2, max_size=4)
 
@@ -41,21 +31,13 @@ def percent(correct_examples):
     return [100 * count / 408 for count in correct_examples]
 
 
-def every_relabelling(tasks):
-    """Mean differences of all ways to relabel within tasks, in exact fractions; the first is as it is."""
-
-    def splits(ours, theirs):
-        pool = [Fraction(value) for value in (*ours, *theirs)]
-        for chosen in itertools.combinations(range(len(pool)), len(ours)):
-            rest = [value for i, value in enumerate(pool) if i not in chosen]
-            yield statistics.mean([pool[i] for i in chosen]) - statistics.mean(rest)
-
-    return [sum(way) for way in itertools.product(*(splits(*arms) for arms in tasks))]
+def arm(values, seeds=None):
+    return Arm(list(values), list(range(len(values))) if seeds is None else seeds)
 
 
-def two_sided(values):
-    above, below = (sum(value >= values[0] for value in values), sum(value <= values[0] for value in values))
-    return min(1.0, 2 * min(above, below) / len(values))
+def unpaired(ours, theirs):
+    """Two methods that share no seed."""
+    return arm(ours), arm(theirs, [100 + number for number in range(len(theirs))])
 
 
 def test_welch_on_isobns_table_1():
@@ -85,79 +67,109 @@ def test_holm_leaves_out_what_has_no_p():
 @settings(deadline=None, max_examples=60)
 @given(ACCURACIES, ACCURACIES)
 @pytest.mark.filterwarnings("ignore:Precision loss")
-def test_both_t_tests_are_scipys(ours, theirs):
+def test_shared_seeds_are_paired_and_others_are_not(ours, theirs):
+    """Against scipy: Student's test for pairs where seeds are shared, in any order; else Welch's."""
     if len(set(ours)) > 1 or len(set(theirs)) > 1:
-        for test, equal_variances in ((welch, False), (student, True)):
-            assert test(ours, theirs) == pytest.approx(
-                stats.ttest_ind(ours, theirs, equal_var=equal_variances).pvalue
-            )
+        found = compare_runs([unpaired(ours, theirs)])
+        expected = stats.ttest_ind(ours, theirs, equal_var=False)
+        assert (found.p, found.seeds) == (pytest.approx(expected.pvalue), 0)
+        assert [found.low, found.high] == pytest.approx(list(expected.confidence_interval()))
+    n = min(len(ours), len(theirs))
+    ours, theirs = ours[:n], theirs[:n]
+    found = compare_runs([(arm(ours[::-1], list(range(n))[::-1]), arm(theirs))])
+    if len({a - b for a, b in zip(ours, theirs, strict=True)}) > 1:
+        expected = stats.ttest_rel(ours, theirs)
+        assert (found.p, found.seeds) == (pytest.approx(expected.pvalue), n)
+        assert [found.low, found.high] == pytest.approx(list(expected.confidence_interval()))
+        assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
-def test_tests_that_say_nothing_are_nan():
-    for test in (welch, permutation_test):
-        for ours, theirs in (([1], [2, 3]), ([1, 2], []), ([1, math.nan], [2, 3])):
-            assert math.isnan(test(ours, theirs))
-    assert math.isnan(welch([1, 1], [2, 2]))
+def test_a_seed_counts_once_over_all_tasks():
+    """What a seed does on two tasks is one number: with copies of a task nothing becomes surer."""
+    ours, theirs = [71.0, 72.5, 70.0, 73.0], [70.0, 71.0, 70.5, 71.0]
+    once, twice = ([(arm(ours), arm(theirs))] * count for count in (1, 2))
+    assert compare_runs(twice) == pytest.approx(compare_runs(once))
+    other = (arm([50.0, 51.0, 52.0, 50.0]), arm([51.0, 50.0, 50.0, 50.0]))
+    means = [statistics.fmean(pair) for pair in ((1.0, -1.0), (1.5, 1.0), (-0.5, 2.0), (2.0, 0.0))]
+    found = compare_runs([*once, other])
+    assert found.p == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert (found.value, found.seeds, found.freedom) == (statistics.fmean(means), 4, 3)
 
 
-@pytest.mark.parametrize(("n", "least"), [(3, 0.1), (4, 2 / 70), (5, 2 / 252)])
-def test_the_smallest_p_of_a_permutation_test(n, least):
-    apart = permutation_test(range(n), range(100, 100 + n))
-    assert apart == pytest.approx(least)
-    assert smallest_p(n, n) == pytest.approx(least)
-    assert permutation_test([1.0] * n, [1.0] * n) == 1
-    score = 100 * 350 / 408  # whose means differ in the last bit
-    assert permutation_test([score] * 2, [score] * n) == 1
+def test_a_seed_that_one_method_lacks_is_left_out_and_repeated_or_unknown_seeds_are_not_paired():
+    ours, theirs = [71.0, 72.5, 70.0], [70.0, 71.0, 70.5, 90.0]
+    assert compare_runs([(arm(ours), arm(theirs))]) == compare_runs([(arm(ours), arm(theirs[:3]))])
+    welch = compare_runs([unpaired(ours, theirs)])
+    for seeds in ([0, 0, 1], [None] * 3, [8, 9, 0]):
+        assert compare_runs([(arm(ours, seeds), arm(theirs))]) == welch
 
 
-@settings(deadline=None, max_examples=60)
-@given(ACCURACIES, ACCURACIES)
-def test_permutation_counts_every_split_with_its_ties(ours, theirs):
-    expected = two_sided(every_relabelling([(ours, theirs)]))
-    assert permutation_test(percent(ours), percent(theirs)) == pytest.approx(expected)
-    assert expected >= smallest_p(len(ours), len(theirs)) - 1e-12
+def test_tasks_without_shared_seeds_add_their_variances():
+    """Against the formula of Welch and Satterthwaite for a contrast of four means."""
+    tasks = [([70.0, 72.5, 71.0], [69.0, 73.0, 70.0, 71.5]), ([50.0, 52.0], [51.0, 50.5])]
+    parts = [np.var(values, ddof=1) / len(values) / 4 for pair in tasks for values in pair]
+    sizes = [len(values) for pair in tasks for values in pair]
+    freedom = sum(parts) ** 2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    value = np.mean([np.mean(ours) - np.mean(theirs) for ours, theirs in tasks])
+    found = compare_runs([unpaired(*pair) for pair in tasks])
+    assert (found.value, found.freedom) == (pytest.approx(value), pytest.approx(freedom))
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(value) / math.sqrt(sum(parts)), freedom))
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(ACCURACIES, ACCURACIES), min_size=1, max_size=2))
-def test_the_stratified_permutation_test_counts_every_relabelling(tasks):
-    found = stratified_permutation_test([(percent(ours), percent(theirs)) for ours, theirs in tasks])
-    assert found.drawn is None
-    assert found.p == pytest.approx(two_sided(every_relabelling(tasks)))
+def test_no_test_of_one_seed_of_undefined_scores_or_without_spread():
+    for ours, theirs in (([1.0], [2.0, 3.0]), ([1.0, 2.0], [0.5]), ([1.0, 1.0], [2.0, 2.0])):
+        found = compare_runs([unpaired(ours, theirs)])
+        assert math.isnan(found.p)
+        assert math.isnan(found.low)
+        assert found.value == pytest.approx(np.mean(ours) - np.mean(theirs))
+        assert math.isnan(found.find_detectable())
+    assert math.isnan(compare_runs([(arm([1.0, math.nan]), arm([2.0, 3.0]))]).value)
+    score = 100 * 350 / 408  # of which every seed gains the same, but for rounding
+    assert math.isnan(compare_runs([(arm([score + 0.1, score + 0.3]), arm([score, score + 0.2]))]).p)
 
 
-def test_labels_change_places_within_tasks_only():
-    """Ours is ahead by 1 on an easy and a hard task: by pooling all runs the tasks' difference would hide it."""
-    tasks = [([91, 91.1, 91.2], [90, 90.1, 90.2]), ([51, 51.1, 51.2], [50, 50.1, 50.2])]
-    assert mean_difference(tasks) == pytest.approx(1)
-    assert stratified_permutation_test(tasks).p == pytest.approx(2 / 20**2)
-    pooled = [[value for task in tasks for value in task[arm]] for arm in (0, 1)]
-    assert permutation_test(*pooled) > 0.5
+def test_the_best_of_several_configurations_pays_for_each():
+    assert [count_trials(10, 1, 0.5), count_trials(10, 1, -0.5), count_trials(1, 10, -0.5)] == [10, 1, 10]
+    assert [count_trials(6, 6, 0.5), count_trials(6, 2, 0.5, tasks=2)] == [1, 36]
+    rng, n, k = np.random.default_rng(0), 2_000, 10
+    false = 0
+    for _ in range(n):
+        plain, best = rng.normal(size=5), max(rng.normal(size=(k, 5)), key=np.mean)
+        test = compare_runs([(arm(best), arm(plain))])
+        false += test.p * count_trials(k, 1, test.value) < 0.05
+    assert false / n < 0.05
 
 
-def test_too_many_relabellings_are_drawn_at_random_repeatably_and_said_to_be():
-    rng = np.random.default_rng(3)
-    tasks = [(rng.normal(0.7, 1, 5).tolist(), rng.normal(0, 1, 5).tolist()) for _ in range(3)]
-    drawn = stratified_permutation_test(tasks)
-    assert drawn == stratified_permutation_test(tasks)
-    assert drawn.drawn == RANDOM_RELABELLINGS
-    # The exact p, the first task's splits in turn: 252^3 sums.
-    first, second, third = (np.array([float(x) for x in every_relabelling([task])]) for task in tasks)
-    sums = np.sort(np.add.outer(second, third).ravel())
-    observed = first[0] + second[0] + third[0]
-    above = sum(len(sums) - np.searchsorted(sums, observed - x - 1e-12) for x in first)
-    below = sum(np.searchsorted(sums, observed - x + 1e-12) for x in first)
-    exact = 2 * min(above, below) / 252**3
-    assert 0.005 < exact < 0.5
-    assert drawn.p == pytest.approx(exact, abs=4 * 2 * math.sqrt(exact / 2 / RANDOM_RELABELLINGS))
-    apart = [(list(range(100, 105)), list(range(5)))] * 8
-    assert stratified_permutation_test(apart).p == pytest.approx(2 / (RANDOM_RELABELLINGS + 1))  # never 0
+def draw_scores(rng, noise, n, is_paired):
+    """Scores of ours and of theirs, [2, n], and the true difference; a collapse costs 20 standard deviations.
+
+    Methods that share seeds also share a part of the noise.
+    """
+    scores, shared = rng.normal(size=(2, n)), rng.normal(size=n) * is_paired
+    chance = {"normal": (0.0, 0.0), "either collapses": (0.1, 0.1), "ours collapses": (0.1, 0.0)}[noise]
+    collapsed = rng.random((2, n)) < np.array(chance)[:, None]
+    return scores + shared - 20 * collapsed, -20 * (chance[0] - chance[1])
 
 
-def test_undefined_values_have_no_stratified_p():
-    assert math.isnan(stratified_permutation_test([]).p)
-    assert math.isnan(stratified_permutation_test([([1, math.nan], [2, 3])]).p)
-    assert math.isnan(mean_difference_interval([([1, math.nan], [2, 3])]).value)
+def simulate_coverage(noise, n, is_paired, studies):
+    rng, held = np.random.default_rng([n, is_paired]), 0
+    for _ in range(studies):
+        (ours, theirs), truth = draw_scores(rng, noise, n, is_paired)
+        test = compare_runs([(arm(ours), arm(theirs)) if is_paired else unpaired(ours, theirs)])
+        held += test.low <= truth <= test.high
+    return held / studies
+
+
+def test_the_page_says_how_often_the_intervals_hold_the_true_difference():
+    """One task, the numbers of seeds of the page's table; 2,000 studies have a standard error of half a point."""
+    rows = re.findall(r"^\| (normal|either collapses|ours collapses)[^|]*\|(.*)\|$", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == 3
+    for noise, cells in rows:
+        printed = [float(cell.strip().rstrip("%")) for cell in cells.split("|")]
+        found = [100 * simulate_coverage(noise, n, paired, 2_000) for paired in (True, False) for n in (3, 5, 10)]
+        assert found == pytest.approx(printed, abs=2.5)
+        if noise == "normal":
+            assert found == pytest.approx([95] * 6, abs=2.5)
 
 
 def test_hedges_g_by_hand():
@@ -198,20 +210,21 @@ def test_pooled_sd_weighs_variances_by_degrees_of_freedom():
     assert math.isnan(pooled_sd([[1], []]))
 
 
-@pytest.mark.parametrize(("n", "d"), [(5, 2.02), (20, 0.91), (64, 0.50)])
-def test_the_detectable_effect_of_published_tables(n, d):
-    """n = 64 an arm for d = 0.5, power .8: Cohen (1992), Table 2."""
-    assert detectable_effect(n) == pytest.approx(d, abs=0.005)
-    assert detectable_difference(1.5, n) == pytest.approx(1.5 * d, abs=0.01)
+@pytest.mark.parametrize(("n", "tests", "d"), [(5, 1, 2.02), (5, 4, 2.64), (20, 1, 0.91), (64, 1, 0.50)])
+def test_the_detectable_difference_of_published_tables(n, tests, d):
+    """In standard deviations; n = 64 an arm for d = 0.5, power .8: Cohen (1992), Table 2."""
+    scores = np.linspace(-1, 1, n) / np.std(np.linspace(-1, 1, n), ddof=1)
+    assert compare_runs([unpaired(scores, scores)]).find_detectable(tests) == pytest.approx(d, abs=0.005)
 
 
-@pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 3), (3, 5), (10, 4)])
-def test_the_detectable_effect_is_found_with_power_80_percent(n, m):
-    critical, shift = stats.t.ppf(0.975, n + m - 2), detectable_effect(n, m) * math.sqrt(n * m / (n + m))
+@pytest.mark.parametrize(("n", "tests"), [(3, 1), (5, 4), (10, 8)])
+def test_a_detectable_difference_is_found_with_power_80_percent_at_holms_first_step(n, tests):
+    """Paired differences with a standard deviation of 1.5."""
+    steps = 1.5 * np.linspace(-1, 1, n) / np.std(np.linspace(-1, 1, n), ddof=1)
+    shift = compare_runs([(arm(steps), arm([0.0] * n))]).find_detectable(tests)
     rng = np.random.default_rng(0)
-    t = (rng.standard_normal(400_000) + shift) / np.sqrt(rng.chisquare(n + m - 2, 400_000) / (n + m - 2))
-    assert np.mean(np.abs(t) > critical) == pytest.approx(0.8, abs=0.004)
-    assert math.isnan(detectable_effect(1, m))
+    p = stats.ttest_1samp(rng.normal(shift, 1.5, (40_000, n)), 0, axis=1).pvalue
+    assert np.mean(p < 0.05 / tests) == pytest.approx(0.8, abs=0.01)
 
 
 def test_expected_maximum():
@@ -221,44 +234,3 @@ def test_expected_maximum():
     )
     assert expected_maximum(10) == pytest.approx(1.53875, abs=1e-5)  # Harter's (1961) tables
     assert expected_maximum(18) - expected_maximum(6) == pytest.approx(0.55, abs=0.005)
-
-
-def test_probability_of_improvement_counts_ties_half():
-    one, other = ([1, 2, 3], [2, 2, 0]), ([5, 5], [1, 2])
-    # Of 9 pairs: 1 wins once; 2 wins once and ties twice; 3 wins three times.
-    by_hand = (1 + 1 + 2 / 2 + 3) / 9
-    assert by_hand == pytest.approx(stats.mannwhitneyu(*one).statistic / 9)
-    assert probability_of_improvement([one]).value == pytest.approx(by_hand)
-    both = probability_of_improvement([one, other])
-    assert both.value == pytest.approx((by_hand + 1) / 2)
-    assert both.low < both.value < both.high <= 1
-    swapped = probability_of_improvement([(theirs, ours) for ours, theirs in (one, other)])
-    assert swapped.value == pytest.approx(1 - both.value)
-
-
-def test_bootstrap_intervals_are_scipys_of_the_same_random_numbers():
-    tasks = [([70.0, 72.5, 71.0], [69.0, 73.0, 70.0, 71.5]), ([50.0, 52.0], [51.0, 50.5])]
-
-    def difference(a, b, c, d, axis):
-        return (a.mean(axis) - b.mean(axis) + c.mean(axis) - d.mean(axis)) / 2
-
-    arms = [arm for arms in tasks for arm in arms]
-    rng = np.random.default_rng(0)
-    scipys = stats.bootstrap(arms, difference, n_resamples=1_999, method="percentile", rng=rng).confidence_interval
-    assert mean_difference_interval(tasks)[1:] == pytest.approx((scipys.low, scipys.high))
-
-
-def test_no_bootstrap_interval_of_one_seed_or_of_what_resampling_does_not_change():
-    assert mean_difference_interval([([1], [2, 3])]) == pytest.approx((-1.5, math.nan, math.nan), nan_ok=True)
-    apart = probability_of_improvement([([5, 6], [1, 2])])
-    assert apart == pytest.approx((1, math.nan, math.nan), nan_ok=True)
-
-
-def test_bootstrap_coverage_by_simulation():
-    """Normal scores, so many tasks that the interval is normal: its error is estimated with divisor n."""
-    assert [round(bootstrap_coverage(n), 3) for n in (3, 5)] == [0.890, 0.920]
-    rng = np.random.default_rng(0)
-    arms = rng.standard_normal((4_000, 2, 40, 3))  # [studies, arms, tasks, seeds]
-    difference = (arms[:, 0].mean(-1) - arms[:, 1].mean(-1)).mean(-1)
-    error = np.sqrt((arms.var(-1) / 3).sum((1, 2))) / 40
-    assert np.mean(np.abs(difference) < 1.96 * error) == pytest.approx(bootstrap_coverage(3), abs=0.02)

@@ -28,7 +28,6 @@ from isobench.report.output.appendix import format_appendix
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
 from isobench.report.output.text import format_latex, format_markdown
-from isobench.report.sentences import MIN_COVERAGE
 from isobench.report.tables import (
     BASE_METHOD,
     BASELINE,
@@ -40,7 +39,6 @@ from isobench.report.tables import (
 )
 from isobench.report.wording import (
     DASH,
-    MARK_TESTS,
     format_number,
     format_p_value,
     format_seconds,
@@ -50,7 +48,6 @@ from isobench.report.wording import (
 from isobench.runs.folder import report_folder
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
-from isobench.statistics.resampling import bootstrap_coverage
 from isobench.statistics.seeds import ALPHA
 
 PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
@@ -135,8 +132,7 @@ def _load_template(name: str) -> Template:
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
     environment.globals |= {
-        "ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "MARK_TESTS": MARK_TESTS,
-        "MIN_COVERAGE": MIN_COVERAGE, "TIME_NOTE": TIME_NOTE,
+        "ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "TIME_NOTE": TIME_NOTE,
     }  # fmt: skip
     return environment.get_template(name)
 
@@ -222,7 +218,9 @@ def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
         "seed_axis": span(value for line in lines for value in line.values) if len(columns) == 1 else None,
         "strip": _draw_strip,
         "tests": len(tested),
-        "coverage": bootstrap_coverage(min(line.fewest_seeds for line in tested)) if tested else 1.0,
+        "has_trials": any(line.trials > 1 for line in tested),
+        "is_paired": all(line.test_seeds for line in tested),
+        "isotropy_tasks": {group: of_group[0].isotropy_tasks for group, of_group in groups.items()},
         "has_isotropy": any(not math.isnan(x) for line in lines for x in (line.ev1, line.isoscore)),
         "has_time": any(line.time for line in lines),
         "facts": [*(groups if len(groups) == 1 else ()), *filter(None, [_describe_seed_counts(seeds)])],

@@ -3,17 +3,13 @@
 import re
 from typing import Any
 
-from isobench.report.build import TIME_NOTE, Line, Report, TableView, format_legend
+from isobench.report.build import TIME_NOTE, Line, Report, TableView
 from isobench.report.output.templating import make_latex_environment, make_markdown_environment, render_paragraphs
-from isobench.report.sentences import list_pairs
-from isobench.report.tables import BASELINE, label_method
-from isobench.report.wording import describe_p, format_interval
-from isobench.statistics.seeds import ALPHA
+from isobench.report.tables import label_method
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
 MAX_PAGE_COLUMNS = 5  # a LaTeX table with more columns is shrunk to the page's width
 CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
-PAIR_HEAD = ["encoder", "method", "column", f"difference from {BASELINE}, points", "p", "seeds", "examples"]
 
 
 def format_markdown(report: Report) -> str:
@@ -25,8 +21,6 @@ def format_markdown(report: Report) -> str:
         views=report.views,
         scale=_describe_scale(report),
         rows=_list_rows,
-        pair_head=PAIR_HEAD,
-        pair_rows=[_format_pair(cell) for cell in list_pairs(report.cells)],
         time_note=TIME_NOTE,
     )
 
@@ -61,10 +55,8 @@ def format_method(line: Any) -> str:
     return f"{label} ({line.settings})" if line.settings else label
 
 
-def _format_marked_cell(cell: Any, holm_word: str) -> str:
-    """Return our number with its mark, and with ``holm_word`` where the difference survives Holm's correction."""
-    is_sure = cell.mark and cell.p_holm < ALPHA
-    return " ".join(filter(None, [cell.ours or "-", cell.mark, holm_word if is_sure else ""]))
+def _format_marked_cell(cell: Any) -> str:
+    return f"{cell.ours or '-'} {cell.mark}".rstrip()
 
 
 def _format_published(cell: Any) -> str:
@@ -98,19 +90,10 @@ def _format_cell(line: Line, column: str) -> str:
     cell = line.cells.get(column)
     if cell is None:
         return ""
-    ours = "" if line.is_reported else _format_marked_cell(cell, "(Holm)")
+    ours = "" if line.is_reported else _format_marked_cell(cell)
     sign = VERDICT_SIGNS.get(cell.verdict, "")
     printed = f"[{' '.join(filter(None, (_format_published(cell), sign)))}]" if cell.published else ""
     return " ".join(filter(None, (ours, printed)))
-
-
-def _format_pair(cell: Any) -> list[str]:
-    """Return a row of the table of pairs; without a test the reason stands in the place of the difference."""
-    numbers = [cell.paired_reason, "-", "-", "-"]
-    if not cell.paired_reason:
-        difference = format_interval(cell.paired_difference, cell.paired_low, cell.paired_high)
-        numbers = [difference, describe_p(cell.paired_p), f"{cell.paired_seeds:.0f}", f"{cell.paired_examples:,.0f}"]
-    return [cell.group, format_method(cell), cell.column, *numbers]
 
 
 def _format_caption(report: Report, view: TableView) -> str:
@@ -137,6 +120,6 @@ def _list_labels(report: Report, views: list[TableView]) -> list[str]:
 
 def _list_remarks(report: Report, view: TableView) -> list[str]:
     """List the sentences below a LaTeX table: what its marks mean, how runs were selected, whose setting it is."""
-    sentences = [format_legend(view.mark_test, "Holm")] if view.has_marks else []
+    sentences = [report.legend] if view.has_marks else []
     sentences += [f"Selection: {report.selection}", *_describe_scale(report)]
     return [f"{sentence.rstrip('.')}." for sentence in sentences]
