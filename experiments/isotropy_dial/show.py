@@ -77,7 +77,7 @@ def show(rows: Rows) -> Shown:
                 else []
             ),
             *describe_power(FOLDER / "power.json", rows["design"]),
-            *list_notes(doses, slopes, correlations),
+            *list_notes(doses, slopes),
         ],
     )
 
@@ -143,7 +143,7 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
     examples: Columns = {"examples": lambda row: str(row["examples"])}
     primary: Columns = {
-        name_holm(slopes): lambda row: format_holm(row, slopes),
+        name_holm(slopes): lambda row: format_p(row["p_holm"]),
         "EV1, IsoScore follow the dose": lambda row: describe_check(row, slopes),
     }
     of_halves = [row for row in slopes if row["doses"] != WHOLE]
@@ -164,7 +164,7 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
 def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> Table:
     """Build the table of Spearman's correlations of score and isotropy: a row for each measure."""
     dials = [dial for dial in list_distinct(correlations, "dial") if dial]
-    headings = (*dials, "across", "given dial", name_holm(correlations), "given dial, dose", "p", "seeds")
+    headings = (*dials, "across", "given dial", "p", name_holm(correlations), "given dial, dose", "p", "seeds")
     title = f"Spearman's correlation of score and isotropy (* p < {ALPHA}, not corrected)"
     table = make_table(title, ("measure",), headings, wrap_numbers=True)
     for name, group in split_by_study(correlations, labels).items():
@@ -173,9 +173,9 @@ def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> 
             found = {row["dial"] or row["kind"]: row for row in own}
             cells = [format_correlation(found[name]) for name in (*dials, ACROSS) if name in found]
             if ACROSS in found:
-                given_dial, given_dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
-                cells += [format_correlation(given_dial, True), format_holm(given_dial, correlations)]
-                cells += [format_correlation(given_dose, True), format_p(given_dose["p"]), str(given_dial["seeds"])]
+                given, dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
+                cells += [format_correlation(given, True), format_p(given["p"]), format_p(given["p_holm"])]
+                cells += [format_correlation(dose, True), format_p(dose["p"]), str(given["seeds"])]
             table.add_row(mark_incomplete(MEASURES[measure[0]], own[0]), *cells)
         table.add_section()
     return table
@@ -258,17 +258,11 @@ def name_holm(rows: Sequence[TidyRow]) -> str:
     return "p after Holm" if any(row["complete"] for row in rows) else "p after Holm, provisional"
 
 
-def format_holm(row: TidyRow, rows: Sequence[TidyRow]) -> str:
-    """Write the corrected p of one of these rows; beside a complete study, an incomplete one has its own p."""
-    is_outside = not row["complete"] and any(other["complete"] for other in rows)
-    return f"{format_p(row['p'])} uncorrected" if is_outside else format_p(row["p_holm"])
-
-
 def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
-    """Write a correlation, with its interval if asked for, else with a star where p, not corrected, is small."""
+    """Write a correlation, with its interval, or with a star where p, not corrected, is small."""
     if with_interval:
         return format_estimate(row["correlation"], row["low"], row["high"], "+z.2f")
-    return format_number(row["correlation"], "+z.2f") + ("*" if row["p"] < ALPHA else "")
+    return format_number(row["correlation"], "+z.2f") + "*" * (row["p"] < ALPHA)
 
 
 def format_estimate(value: float, low: float, high: float, form: str) -> str:
@@ -386,20 +380,16 @@ def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | N
     return rest.mean(0), None if len(scores) < 2 else np.nan_to_num(mean - low)
 
 
-def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow], correlations: Sequence[TidyRow]) -> list[str]:
-    """Write how the numbers are made, over how many tests Holm's correction is, and which seeds are left out."""
-    tested = [
-        sum(is_primary(row) and not math.isnan(row["p_holm"]) for row in family) for family in (slopes, correlations)
-    ]
-    family = f"{tested[0]} slopes of the score, and {tested[1]} correlations given the dial"
+def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow]) -> list[str]:
+    """Write how the numbers are made, and which seeds are left out."""
     has_result = any(row["complete"] for row in rows)
     return [
         "Every statistic is computed for each seed by itself; intervals and p are Student's t over the seeds. They "
         "are for new seeds with these doses, methods, encoders and examples, not for others; one secondary table has "
         "intervals for new dev examples too, where runs have predictions and the score is the accuracy.",
-        f"Holm's correction is over {family}, of complete studies only."
+        "Holm's correction is over complete studies only."
         if has_result
-        else f"PROVISIONAL: no study is complete. Until one is, Holm's correction is over {family}.",
+        else "PROVISIONAL: no study is complete. Until one is, Holm's correction is over all of them.",
         "Doses: "
         + ", ".join(f"{DIAL[name].label}: {DIAL[name].upwards}" for name in list_distinct(slopes, "dial"))
         + ".",
