@@ -15,12 +15,12 @@ from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.plan import Plan, read_ended_runs
 from isobench.runs.record import RunRecord
 
-EXAMPLES = 60
+TRAINED, EXAMPLES = 160, 60
 
 
 def write_data_and_encoder(root: Path) -> tuple[Path, Path]:
     """A data.root with a small sst2, and a folder that is fingerprinted as an encoder's; nothing loads it."""
-    for seed, (split, n) in enumerate({"train": 160, "validation": EXAMPLES}.items()):
+    for seed, (split, n) in enumerate({"train": TRAINED, "validation": EXAMPLES}.items()):
         write_parquet(root / "data" / "glue" / "sst2" / f"{split}.parquet", review_columns(n, seed))
     encoder = root / "encoder"
     encoder.mkdir()
@@ -34,7 +34,7 @@ def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds
     data, encoder = write_data_and_encoder(root)
     overrides = [
         "task=sst2",
-        "task.train_samples=160",
+        f"task.train_samples={TRAINED}",
         f"data.root={data}",
         "encoder=local",
         f"encoder.path={encoder}",
@@ -60,14 +60,12 @@ def write_run(cfg) -> None:
         predictions = logits.argmax(1)
         metrics = evaluate_predictions(list(cfg.task.metrics), labels, predictions)
         score = metrics[cfg.task.primary]
-        isotropy = {
-            "embedding/ev1": float(random_numbers.random()),
-            "embedding/isoscore": float(random_numbers.random()),
-        }
+        share, isoscore = map(float, random_numbers.random(2))
+        isotropy = {"embedding/ev1": share, "embedding/isoscore": isoscore}
         scores = {"validation": {**metrics, "constant_predictor": is_constant(predictions)}}
-        epochs.append(
-            {**scores, "isotropy": isotropy, "epoch": number, "step": 10 * number, "score": score, "selection": score}
-        )
+        measures = {"isotropy": isotropy, "explained_variance": {"embedding": [share, 1.0]}}
+        steps = TRAINED // cfg.optimization.batch_size * number
+        epochs.append({**scores, **measures, "epoch": number, "step": steps, "score": score, "selection": score})
         outputs.append({"validation": {"label": labels, "prediction": predictions, "logits": logits}})
     best = max((0, 1), key=lambda place: epochs[place]["selection"])
     folder.path.mkdir(parents=True)
@@ -77,7 +75,8 @@ def write_run(cfg) -> None:
     content = record_content(
         cfg, key=identity.key, seeds=resolve_seeds(cfg), best=epochs[best], history=epochs, provenance=made_with,
         scale={"name": cfg.scale, "differs": find_scale_differences(cfg)},
-        data={"fingerprint": identity.data, "examples": {"train": 160, "validation": EXAMPLES}},
+        data={"fingerprint": identity.data, "examples": {"train": TRAINED, "validation": EXAMPLES}},
+        cost={"examples": 2 * TRAINED},
         encoder={"fingerprint": identity.encoder},
         predictions=write_predictions(folder.path / "predictions.parquet", outputs[best]).model_dump(),
     )  # fmt: skip

@@ -12,7 +12,13 @@ from pathlib import Path
 from bundle_tools import edit_rows, list_best_epochs, write_signed_json
 from bundle_tools import repair as repair_manifest
 
+from isobench.bundles.manifest import PLAN_FILE
 from isobench.common.files import sha256_file
+from isobench.config.schema import config_from_plain
+from isobench.metrics.accumulator import RANGES
+from isobench.runs.folder import run_folder_name
+from isobench.runs.identity import compute_key, resolve_seeds
+from isobench.runs.plan import Plan, format_plan, read_ended_runs
 from isobench.runs.record import format_record
 from isobench.verification.folder import FAILS
 from isobench.verification.reproduction import Options
@@ -58,10 +64,90 @@ def change_isotropy(rng, folder, repair):
     def change(content):
         for epoch in list_best_epochs(content):
             isotropy = epoch["isotropy"]
-            isotropy["embedding/ev1"] = edit_number(random.Random(seed), isotropy["embedding/ev1"])
+            isotropy["embedding/isoscore"] = edit_number(random.Random(seed), isotropy["embedding/isoscore"])
 
     seed = rng.random()
     edit_record(choose_run(rng, folder), change, repair)
+
+
+def edit_epochs(rng, folder, change, repair):
+    """Change every epoch of a record in the same way."""
+    run = choose_run(rng, folder)
+    edit_record(run, lambda content: [change(epoch) for epoch in (content["best"], *content["history"])], repair)
+
+
+def add_metric(rng, folder, repair):
+    edit_epochs(rng, folder, lambda epoch: epoch["validation"].update(f1=0.99), repair)
+
+
+def add_split(rng, folder, repair):
+    edit_epochs(rng, folder, lambda epoch: epoch.update(test=epoch["validation"]), repair)
+
+
+def leave_range(rng, folder, repair):
+    """Give an epoch's isotropy a value that no vectors have."""
+    name, value = rng.choice(
+        [*((name, -0.1) for name in RANGES if name != "average_cosine"), ("average_cosine", 1.1)]
+    )
+    edit_epochs(rng, folder, lambda epoch: epoch["isotropy"].update({f"embedding/{name}": value}), repair)
+
+
+def stretch_training(rng, folder, repair):
+    edit_record(choose_run(rng, folder), lambda content: content["cost"].update(training_seconds=9.5), repair)
+
+
+def change_counts(rng, folder, repair):
+    """Change how many examples a run was trained on; every other number stays."""
+    count = rng.choice([1, 159, 161, 10**6])
+    edit_record(choose_run(rng, folder), lambda content: content["data"]["examples"].update(train=count), repair)
+
+
+def strip_checksum(rng, folder, repair):
+    """Call a record one of a format that had no checksums."""
+    file = choose_run(rng, folder) / "result.json"
+    content = json.loads(file.read_text())
+    del content["checksum"]
+    file.write_text(json.dumps(content | {"format": rng.choice([2, 3])}, indent=1))
+
+
+def drop_predictions(rng, folder, repair):
+    (choose_run(rng, folder) / "predictions.parquet").unlink()
+
+
+def forge_run(folder: Path, content: dict, source: Path) -> None:
+    """Add a run with the key that a record's settings give, with a source's predictions; a plan lists all runs."""
+    cfg = config_from_plain(content["config"])
+    key = compute_key(cfg, content["data"]["fingerprint"], content["encoder"]["fingerprint"])
+    run = folder / "runs" / run_folder_name(key)
+    shutil.copytree(source, run, dirs_exist_ok=True)
+    (run / "result.json").write_bytes(format_record(content | {"key": key, "seeds": resolve_seeds(cfg)}))
+    if (folder / PLAN_FILE).exists():
+        runs = [(run.cfg, run.identity) for run in read_ended_runs(str(folder))]
+        (folder / PLAN_FILE).write_bytes(format_plan(Plan(None, [], runs)))
+
+
+def copy_to_seed(rng, folder, repair):
+    """Give a run's outcome to a seed that was not run, or to the other one."""
+    run = choose_run(rng, folder)
+    content = json.loads((run / "result.json").read_text())
+    content["config"]["seed"] = rng.choice([3, 3 - content["config"]["seed"]])
+    forge_run(folder, content, run)
+
+
+def copy_to_setting(rng, folder, repair):
+    run = choose_run(rng, folder)
+    content = json.loads((run / "result.json").read_text())
+    content["config"]["optimization"]["lr"] *= 2
+    forge_run(folder, content, run)
+
+
+def move_to_samples(rng, folder, repair):
+    """Call a run one on fewer examples; its record says how many it was trained on."""
+    run = choose_run(rng, folder)
+    content = json.loads((run / "result.json").read_text())
+    content["config"]["task"]["train_samples"] = 80
+    forge_run(folder, content, run)
+    shutil.rmtree(run)
 
 
 def change_fingerprint(rng, folder, repair):
@@ -158,14 +244,14 @@ WAYS: dict[str, Way] = {
     way.__name__: way
     for way in (
         change_score, change_isotropy, change_fingerprint, change_seeds, hide_scale, change_prediction, change_label,
-        change_config, change_plan, swap_files, delete_run, replace_by_link,
+        change_config, change_plan, swap_files, delete_run, replace_by_link, add_metric, add_split, leave_range,
+        stretch_training, change_counts, strip_checksum, drop_predictions, copy_to_seed, copy_to_setting,
+        move_to_samples,
     )
 }  # fmt: skip
-OF_BUNDLES = {"change_plan", "delete_run"}  # an output folder may lack any run, and a sweep writes its plan again
-NOT_IN_PREDICTIONS = {
-    "change_isotropy",
-    "delete_run",
-}  # of these only training again tells
+# An output folder may lack any run and its predictions, and a sweep writes its plan again.
+OF_BUNDLES = {"change_plan", "delete_run", "drop_predictions"}
+NOT_IN_PREDICTIONS = {"change_isotropy", "delete_run"}  # of these only training again tells
 CASES = [
     *((name, "bundle", False) for name in WAYS),
     *((name, "bundle", True) for name in WAYS if name not in NOT_IN_PREDICTIONS),

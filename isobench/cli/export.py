@@ -31,7 +31,7 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
 from isobench.common.terminal import format_count, name_some, print_plainly
-from isobench.runs.folder import report_folder
+from isobench.runs.folder import PREDICTIONS_FILE, report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
 from isobench.sweep.find_runs import are_general, drop_selection, find_runs, take_own_experiment
@@ -80,13 +80,20 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:
-    """Return the runs that have ended; raise UserError if there is none, or one is damaged."""
+    """Return the runs that have ended; UserError if there is none, or one is damaged or lacks predictions."""
     check_predictions(runs)
     if troubles := [run.trouble for run in runs if run.trouble]:
         raise UserError(f"damaged runs are not exported: {name_some(troubles, '; ')}")
     ended = [run for run in runs if run.record is not None]
     if not ended:
         raise UserError(f"no run of this sweep has ended in {runs[0].cfg.output_dir}: run it first")
+    of_epochs = [run.folder for run in ended if run.record and run.record.best]
+    lacking = [folder for folder in of_epochs if not (folder.path / PREDICTIONS_FILE).exists()]
+    if lacking and len(lacking) < len(of_epochs):
+        raise UserError(
+            f"{name_some([str(folder.path) for folder in lacking])} has no {PREDICTIONS_FILE}, and other runs have "
+            "theirs: remove its result.json and run it again"
+        )
     return ended
 
 

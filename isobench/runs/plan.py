@@ -199,6 +199,8 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     if isinstance(version, int) and version > PLAN_FORMAT:
         raise UserError(f"has format {version} and this isobench reads {PLAN_FORMAT}: update isobench")
     stored = _StoredPlan.model_validate(drop_json_checksum(content))
+    if stored.format != PLAN_FORMAT:
+        raise ValueError(f"it has format {stored.format}, which was never one")
     try:
         settings = {name: [read_section(name, value) for value in values] for name, values in stored.settings.items()}
         if output_dir is not None:

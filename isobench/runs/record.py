@@ -220,7 +220,6 @@ class Beat(Where):
     attempt: int = Field(description="processes that worked on the run, this one included")
 
 
-OLDEST_FORMAT = 2  # that is read; like format 3, but without a checksum
 METRIC_TYPES = (bool, int, float, type(None))
 CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text begins
 
@@ -246,9 +245,9 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:
             raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
-        if type(version) is int and 1 <= version < OLDEST_FORMAT:
+        if type(version) is int and 1 <= version < RECORD_FORMAT:
             raise UserError(f"{file} was written by an earlier version of isobench; {name_remedy(file)}")
-        _require_checksum(text, required=version != OLDEST_FORMAT)
+        _require_checksum(text)
         record = RunRecord.model_validate(content)
         _check_epochs(record)
         return record
@@ -273,11 +272,11 @@ def _describe_damage(error: Exception) -> str:
     return f"it lacks {error}" if isinstance(error, KeyError) else extract_first_line(error)
 
 
-def _require_checksum(text: bytes, required: bool) -> None:
+def _require_checksum(text: bytes) -> None:
     content, start, _ = text.rpartition(CHECKSUM_START.encode())
-    if not start and required:
+    if not start:
         raise ValueError("it has no checksum")
-    if start and add_checksum(content + b"\n}") != text:
+    if add_checksum(content + b"\n}") != text:
         raise ValueError("it was changed after it was written")
 
 

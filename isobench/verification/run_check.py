@@ -7,32 +7,37 @@ the columns that isobench.runs.folder writes: ``split`` and ``index``, then ``la
 
 import hashlib
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
 import yaml
 
-from isobench.bundles.manifest import TABLE_LIMIT
+from isobench.bundles.manifest import FORMER_CONFIG_FILE, TABLE_LIMIT
 from isobench.common.errors import extract_first_line
 from isobench.common.files import MEBIBYTE, sha256_json
 from isobench.config.bounds import check_value
-from isobench.config.schema import LAST_EPOCH, Config, Task, config_from_plain, split_chain
+from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Task, config_from_plain, split_chain
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
+from isobench.data.seq2seq_pairs import resolve_train_limit
+from isobench.metrics.accumulator import is_possible
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.papers.folders import find_config_folders
 from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
-from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
-from isobench.runs.record import RunRecord, parse_record
+from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
+from isobench.runs.record import Epoch, RunRecord, parse_record
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
 
+CLOCK_ROUNDING = 0.01  # seconds; records round theirs to milliseconds
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
 MAX_ROWS = 5_000_000
 MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for very many values
@@ -54,6 +59,8 @@ class CheckedRun:
     cfg: Config | None = None  # None if it can't be read or is not valid
     labels: dict[str, str] | None = None  # split -> hash of the labels in its predictions, if these can be read
     has_unusable_predictions: bool = False  # the file is a link, damaged, or not of the form that runs write
+    lacks_predictions: bool = False  # its record names the file, and it is not there
+    traces: dict[str, str] = field(default_factory=dict)  # what no two seeds give alike -> its hash
 
 
 @dataclass
@@ -115,7 +122,9 @@ def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunR
         problems.append("its seeds are not those of its config")
     if record.scale.name != cfg.scale:
         problems.append(f"its scale {record.scale.name!r} is not that of its config")
-    outcomes.judge(name, "record", [*problems, *check_schedule(cfg, record), *_check_scale(cfg, record)])
+    problems += [*check_schedule(cfg, record), *_check_scale(cfg, record), *_check_counts(cfg, record)]
+    problems += [problem for epoch in record.history for problem in _check_epoch(cfg, epoch)]
+    outcomes.judge(name, "record", [*problems, *_check_former_config(folder, name, record)])
     key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
     is_same = key == record.key
     outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
@@ -175,14 +184,82 @@ def _check_scale(cfg: Config, record: RunRecord) -> Iterator[str]:
         yield f"it does not say: {'; '.join(unsaid)}"
 
 
+def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
+    """Yield which numbers of examples, steps, tokens and seconds contradict the config or each other."""
+    task, optimization, data, cost = cfg.task, cfg.optimization, record.data, record.cost
+    if cost.training_seconds + cost.evaluation_seconds > cost.seconds + CLOCK_ROUNDING:
+        yield "its seconds of training and evaluation are more than those of the whole run"
+    if not record.history:
+        return
+    trained = data.examples.get(task.train_split, 0)
+    counts = {task.train_split: (trained + data.examples.get(HELD_OUT, 0), resolve_train_limit(task))}
+    counts |= {split: (data.examples.get(split, 0), task.dev_samples) for split in task.dev_splits}
+    for split, (count, limit) in counts.items():
+        if count < 1 or (limit is not None and count > limit):
+            yield f"it has {count} examples of {split}, and its config asks for {limit or 'some'}"
+    if (data.max_length or 0) > task.max_length or (data.limits and data.limits.sources > task.max_length):
+        yield f"it kept longer texts than the {task.max_length} tokens of its config"
+    if optimization.batch_tokens is None:
+        batches, rest = divmod(trained, optimization.batch_size)
+        if optimization.drop_last:
+            trained -= rest
+        elif rest:
+            batches += 1
+        steps = -(-batches // optimization.accumulate)
+        if any(epoch.step != steps * epoch.epoch for epoch in record.history):
+            yield f"its steps are not the {steps} an epoch that its examples and batches give"
+    if record.status == "finished" and cost.examples != trained * record.history[-1].epoch:
+        yield f"it trained on {cost.examples} examples, and not on {trained} in each epoch"
+
+
+def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
+    """Yield what an epoch notes and its config does not ask for, and the values that are not possible."""
+    task, entries, where = cfg.task, epoch.model_extra or {}, f"of epoch {epoch.epoch}"
+    known = {*task.evaluated, "explained_variance"}
+    if not cfg.monitors and (others := entries.keys() - known):
+        yield f"{', '.join(sorted(others))} {where}: its config asks for no such entry"
+    metrics = {*task.metrics, "constant_predictor", *(["loss"] if task.generation else [])}
+    for split in task.evaluated:
+        scores = epoch.metrics(split)
+        if others := scores.keys() - metrics:
+            yield f"{', '.join(sorted(others))} {where}: its task has no such metric"
+        if any(abs(value or 0) > 1 + ROUNDING for name, value in scores.items() if name != "loss"):
+            yield f"a metric {where} is no fraction"
+    curves = epoch.noted("explained_variance")
+    for name, value in epoch.isotropy.items():
+        matrix, _, measure = name.rpartition("/")
+        if value is not None and not is_possible(measure, value):
+            yield f"{name} {where} is {value}, which no vectors have"
+        curve, place = curves.get(matrix), measure.removeprefix("ev")
+        if isinstance(curve, list) and place.isdecimal() and curve[int(place) - 1 : int(place)] != [value]:
+            yield f"{name} {where} is not that of its curve of explained variance"
+
+
+def _check_former_config(folder: VerifiedFolder, name: str, record: RunRecord) -> Iterator[str]:
+    """Yield whether the config that earlier versions wrote beside a record is another than the record's."""
+    path = f"runs/{name}/{FORMER_CONFIG_FILE}"
+    if folder.is_bundle and path in folder.sizes:
+        expected = "".join(_format_section(name, orjson.dumps(value)) for name, value in record.config.items())
+        content = folder.read(path).decode()
+        rest = content.removeprefix(expected)
+        if rest == content or not re.fullmatch("# checksum: [0-9a-f]{64}\n", rest):
+            yield f"its {FORMER_CONFIG_FILE} is not the config of its record"
+
+
+@cache
+def _format_section(name: str, value: bytes) -> str:
+    return yaml.safe_dump({name: orjson.loads(value)}, sort_keys=False)
+
+
 def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcomes) -> None:
     """Compare a run's predictions with their checksum, and compute the reported epoch's scores again from them."""
     record, cfg, file = run.record, run.cfg, f"runs/{run.name}/{PREDICTIONS_FILE}"
     assert record is not None
     assert cfg is not None
-    if file not in folder.sizes and file not in folder.refused:
-        if record.best is not None:
-            outcomes.note(run.name, "scores", UNCHECKED, "no predictions")
+    if record.best is not None and record.best.isotropy and None not in record.best.isotropy.values():
+        run.traces["isotropy"] = sha256_json(record.best.isotropy)
+    if file not in folder.sizes and file not in folder.refused and (record.predictions or record.best is None):
+        run.lacks_predictions = record.best is not None
         return
     try:
         if record.best is None or record.predictions is None:
@@ -197,6 +274,9 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
         return
     _check_scores(run.name, record, cfg.task, splits, outcomes)
     run.labels = {split: predicted.hash_labels() for split, predicted in splits.items()}
+    logits = [split.logits for split in splits.values() if split.logits is not None]
+    if any((values != values[:1]).any() for values in logits):  # else they may come from a bias alone
+        run.traces["logits"] = hashlib.sha256(b"".join(values.tobytes() for values in logits)).hexdigest()
 
 
 def _check_scores(
@@ -240,13 +320,47 @@ def _is_close(recorded: Any, computed: Any) -> bool:
     return math.isclose(recorded, computed, rel_tol=ROUNDING, abs_tol=ROUNDING)
 
 
-def compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
-    """Check that runs on the same data and task have the same labels; those that fewer runs have are wrong."""
+def compare_runs(runs: Collection[CheckedRun], is_bundle: bool, outcomes: Outcomes) -> None:
+    """Compare runs with each other: labels, copies, and whether one lacks predictions that others have."""
+    _compare_labels(runs, outcomes)
+    _find_copies(runs, outcomes)
+    others = sum(run.labels is not None for run in runs) if is_bundle else 0  # one may remove one's own
+    for run in runs:
+        if run.lacks_predictions and others:
+            outcomes.note(run.name, "scores", FAILS, f"its predictions are missing, and {others} run(s) have theirs")
+        elif run.lacks_predictions:
+            outcomes.note(run.name, "scores", UNCHECKED, "no predictions")
+
+
+def _find_copies(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
+    """Check that no run has another's logits or isotropy, bit for bit, unless their settings can give that.
+
+    Runs of two methods can agree: I-STAR of strength 0 is plain fine-tuning. Runs with other seeds, another learning
+    rate or other examples can't, because every logit follows from these.
+    """
+    first: dict[tuple[str, str], tuple[str, Config, RunRecord]] = {}
+    for run in runs:
+        if run.record is None or run.cfg is None or not run.traces:
+            continue
+        problems = []
+        for what, trace in run.traces.items():
+            other, cfg, record = first.setdefault((what, trace), (run.name, run.cfg, run.record))
+            seeds = [(record.seeds.get(stream), run.record.seeds.get(stream)) for stream in STREAMS]
+            differences = ["other seeds"] if all(one != two for one, two in seeds) else []
+            differences += ["another learning rate"] if cfg.optimization.lr != run.cfg.optimization.lr else []
+            differences += ["other data"] if record.data.examples != run.record.data.examples else []
+            if differences:
+                problems.append(f"it has the {what} of {other} to the bit, and {', '.join(differences)}")
+        outcomes.judge(run.name, "copies", problems[:1])
+
+
+def _compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
+    """Check that runs on the same data and task have the same labels, and as many; rarer ones are wrong."""
     groups: dict[str, dict[str, str]] = {}
     for run in runs:
         if run.record and run.cfg and run.labels:
             group = sha256_json([run.record.data.fingerprint, select_decisive("task", run.cfg.task)])
-            groups.setdefault(group, {})[run.name] = sha256_json(run.labels)
+            groups.setdefault(group, {})[run.name] = sha256_json([run.labels, run.record.data.examples])
     for labels_by_name in groups.values():
         counts = Counter(labels_by_name.values())
         most = max(counts.values())
@@ -254,7 +368,7 @@ def compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
         for name, labels in labels_by_name.items():
             others = len(labels_by_name) - counts[labels]
             is_right = usual == [labels]
-            problem = f"its labels are not those of {others} other run(s) on the same data"
+            problem = f"its labels or numbers of examples are not those of {others} other run(s) on the same data"
             if len(labels_by_name) > 1:
                 outcomes.judge(name, "labels", [] if is_right else [problem])
 

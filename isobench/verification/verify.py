@@ -27,7 +27,7 @@ from isobench.runs.plan import parse_plan, read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
 from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
-from isobench.verification.run_check import CheckedRun, check_run, compare_labels, parse_table
+from isobench.verification.run_check import CheckedRun, check_run, compare_runs, parse_table
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
@@ -50,7 +50,7 @@ def verify(root: Path, options: Options) -> Outcomes:
     runs = {name: check_run(folder, name, outcomes) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")
-    compare_labels(runs.values(), outcomes)
+    compare_runs(runs.values(), folder.is_bundle, outcomes)
     planned = _check_plans(folder, manifest, outcomes)
     if manifest is not None:
         _check_manifest(folder, manifest, runs, planned, outcomes)
@@ -91,6 +91,8 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
         for cfg, identity in plan.runs
         if compute_key(cfg, identity.data, identity.encoder) != identity.key
     ]
+    names = {(plan.experiment, cfg.experiment.name) for plan in plans for cfg, _ in plan.runs}
+    problems += [f"it is a plan of {plan}, and has runs of {run}" for plan, run in names if plan != run]
     if manifest is not None and manifest.experiment != plans[0].experiment:
         problems.append(f"it is a plan of {plans[0].experiment}, and the bundle is of {manifest.experiment}")
     if plans:
@@ -116,6 +118,9 @@ def _check_manifest(
             outcomes.note(name, "files", FAILS, extract_first_line(error))
     for name in sorted(folder.sizes.keys() - manifest.files.keys() - {MANIFEST_FILE}):
         outcomes.note(name, "files", FAILS, "the manifest does not name it")
+    if (former := _find_former_name(runs, planned or {})) is not None:
+        text = f"its records call the experiment {former}, which it calls {manifest.experiment}"
+        outcomes.note(MANIFEST_FILE, "files", FAILS, text)
     for key in manifest.runs:
         name = run_folder_name(key)
         record = runs[name].record if name in runs else None
@@ -130,6 +135,18 @@ def _check_manifest(
     if planned is not None and manifest.runs and (missing := len(planned.keys() - manifest.runs)):
         text = f"of the {len(planned)} runs of the plan, {missing} are not in the bundle"
         outcomes.note(PLAN_FILE, "files", UNCHECKED, text)
+
+
+def _find_former_name(runs: Mapping[str, CheckedRun], planned: Planned) -> str | None:
+    """Return the name under which records have the experiment of the plan, if none has it under the plan's name.
+
+    Runs that another experiment made first have the settings of that one.
+    """
+    asked = next((cfg.experiment for cfg, _ in planned.values()), None)
+    recorded = [run.cfg.experiment for run in runs.values() if run.cfg]
+    if asked is None or not asked.grid or asked in recorded:
+        return None
+    return next((own.name for own in recorded if replace(own, name=asked.name) == asked), None)
 
 
 def _check_analysis(

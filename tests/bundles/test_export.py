@@ -122,11 +122,17 @@ def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, 
     assert "runs/mine.txt, which is not the bundle's" in err
 
 
-def test_removed_predictions_are_no_damage_and_damaged_runs_are_refused(alice, run_export, tmp_path):
+def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_one_is_refused(
+    alice, run_export, tmp_path
+):
     run = pick_run(alice)
     (run / "predictions.parquet").unlink()
+    code, _, err = run_export(alice, tmp_path / "bundle")
+    assert (code, str(run) in err) == (2, True)
+    for file in alice.glob("runs/*/predictions.parquet"):
+        file.unlink()
     assert run_export(alice, tmp_path / "bundle")[0] == 0
-    assert len(read_content(tmp_path / "bundle")) == 2 + 4 * 2 - 1
+    assert len(read_content(tmp_path / "bundle")) == 2 + 4
     (run / "result.json").write_text((run / "result.json").read_text().replace('"epoch": 1', '"epoch": 2', 1))
     code, _, err = run_export(alice, tmp_path / "other")
     assert code == 2

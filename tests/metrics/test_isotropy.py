@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from isobench.metrics import explained_variance, partition_isotropy
+from isobench.metrics import explained_variance, isotropy_summary, partition_isotropy
+from isobench.metrics.accumulator import class_summary, is_possible
 
 
 @pytest.mark.parametrize("shape", [(50, 8), (5, 12), (8, 8)])
@@ -25,6 +26,25 @@ def test_explained_variance_is_the_svds(shape):
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])
 def test_explained_variance_without_variance_is_undefined(h):
     assert math.isnan(explained_variance(h, 1))
+
+
+@pytest.mark.parametrize("offset", [0, 3, 1e4])
+@pytest.mark.parametrize("scale", [1e-12, 1, 1e12])
+@pytest.mark.parametrize("shape", [(2, 3), (40, 5), (5, 40), (300, 64)])
+def test_every_measure_of_any_vectors_is_possible_and_values_beyond_its_range_are_not(shape, scale, offset):
+    """Vectors in all directions, in one, and, at a large offset, almost all the same."""
+    generator = torch.Generator().manual_seed(0)
+    for rank in (1, shape[1]):
+        h = torch.randn(shape[0], rank, generator=generator) @ torch.randn(rank, shape[1], generator=generator)
+        h = scale * (h + offset)
+        labels = torch.arange(shape[0]) % 2
+        measures = isotropy_summary(lambda h=h: [h], (1, 2), ("eigenvectors", "symmetric", "as_printed"))
+        for name, value in {**measures, **class_summary(h, labels)}.items():
+            assert math.isnan(value) or is_possible(name, value), (name, value)
+            assert not is_possible(name, -1.1), name
+            assert is_possible(f"own_{name}", -1.1)
+    impossible = {"ev1": 1.1, "isoscore": 1.1, "average_cosine": 1.1, "effective_rank": 0.9, "i1_symmetric": 1.1}
+    assert not any(is_possible(name, value) for name, value in impossible.items())
 
 
 def naive_isotropy(w: np.ndarray, symmetric: bool) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from helpers import ROOT, make_config, record_content
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
-from isobench.runs.record import OLDEST_FORMAT, RECORD_FORMAT, Beat, RunRecord, add_checksum, format_record
+from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord, add_checksum, format_record
 from isobench.runs.run import MAX_NAMED_TROUBLES, Run, check_predictions, print_troubles
 from isobench.runs.state import PROGRESS_FILE, Heartbeat, read_heartbeat
 
@@ -156,12 +156,13 @@ def with_held_out(**metrics) -> dict:
         {"best": EPOCHS[2], "history": EPOCHS, "config": CONFIG | {"optimization": {"report": "last"}}},
     ],
 )  # fmt: skip
-def test_a_record_whose_scores_agree_is_read_with_and_without_a_checksum(tmp_path, parts):
+def test_a_record_whose_scores_agree_is_read_and_no_record_without_a_checksum(tmp_path, parts):
     whole = content(**parts)
     folder = folder_with(tmp_path, to_text(whole))
     assert folder.read_record().checksum is not None
-    folder.result_file.write_text(json.dumps(whole | {"format": OLDEST_FORMAT}))
-    assert folder.read_record().checksum is None
+    folder.result_file.write_text(json.dumps(whole, indent=1))
+    with pytest.raises(UserError, match="it has no checksum"):
+        folder.read_record()
 
 
 @pytest.mark.parametrize(
@@ -185,8 +186,8 @@ def test_a_record_whose_scores_agree_is_read_with_and_without_a_checksum(tmp_pat
         ({"best": BEST | {"epoch": "1"}}, "best.epoch: Input should be a valid integer"),
     ],
 )  # fmt: skip
-def test_a_record_whose_scores_disagree_is_damaged_even_without_a_checksum(tmp_path, part, reason):
-    text = json.dumps(content() | part | {"format": OLDEST_FORMAT})
+def test_a_record_whose_scores_disagree_is_damaged_even_with_its_own_checksum(tmp_path, part, reason):
+    text = to_text(content() | part)
     with pytest.raises(UserError, match=f"{DAMAGED}.*{reason}") as error:
         folder_with(tmp_path, text).read_record()
     assert "\n" not in str(error.value)
@@ -244,7 +245,7 @@ def test_a_record_of_other_splits_or_another_metric_is_no_result_of_the_run(tmp_
     ("version", "message"),
     [
         (RECORD_FORMAT + 1, "has format 4 and this isobench reads 3: update isobench"),
-        (OLDEST_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
+        (RECORD_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
     ],
 )
 def test_a_record_of_another_format_is_refused_in_one_line(tmp_path, version, message):

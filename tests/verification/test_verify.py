@@ -14,13 +14,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from bundle_tools import edit_rows, list_best_epochs, repair, sign, write_signed_json
-from helpers import make_config
+from helpers import ROOT, make_config
 from tampering import CASES, NOT_IN_PREDICTIONS, change_byte, change_data_row, edit_record, list_failures, tamper
 
+from isobench.cli.import_ import import_runs
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
 from isobench.metrics.task import evaluate_predictions
+from isobench.runs.record import format_record
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import NotAvailable, Options, use_own_classes
 from isobench.verification.run_check import (
@@ -81,14 +83,17 @@ def test_level_2_follows_no_path_of_a_config_unless_it_is_trusted(places):
     assert trusted["data"] == trusted["weights"] == {HOLDS: 4}
 
 
-def test_a_run_without_predictions_is_counted_as_not_checked(folder):
-    next(folder.glob("runs/*/predictions.parquet")).unlink()
+def test_a_folder_of_which_predictions_were_removed_is_counted_as_not_checked(folder):
+    """In a bundle, all must lack them: one run whose score can't be computed again may have any."""
+    removed = sorted(folder.glob("runs/*/predictions.parquet"))[: 4 if folder.name == "bundle" else 1]
+    for file in removed:
+        file.unlink()
     if folder.name == "bundle":
         assert list_failures(folder)[0].endswith("predictions.parquet is missing")
         repair(folder)
     outcomes = verify(folder, Options())
     assert not outcomes.has_failed
-    assert outcomes.count()["scores"] == {HOLDS: 3, UNCHECKED: 1}
+    assert outcomes.count()["scores"][UNCHECKED] == len(removed)
 
 
 def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folder):
@@ -130,7 +135,9 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
     edit_rows(file, relabel)
     edit_record(run, change, repair=True)
     failures = [text for text in list_failures(folder) if " files: " not in text]
-    assert failures == [f"{run.name} labels: its labels are not those of 3 other run(s) on the same data"]
+    assert failures == [
+        f"{run.name} labels: its labels or numbers of examples are not those of 3 other run(s) on the same data"
+    ]
 
 
 @pytest.mark.parametrize("forge", ["key", "settings"])
@@ -159,6 +166,50 @@ def test_a_plan_that_lacks_a_run_of_the_bundle_fails(bundle, left):
     repair(bundle)
     failures = list_failures(bundle)
     assert len([text for text in failures if text.endswith("the plan does not ask for this run")]) == 4 - left
+
+
+SHIPPED = ROOT / "experiments" / "istar" / "results" / "glue_istar"  # some runs were made by glue_isobn before
+
+
+@pytest.mark.parametrize("name", ["glue_isobn", "mine"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_bundle_under_the_name_of_another_experiment_is_not_imported(tmp_path, name, depth):
+    """The name is changed in the manifest, at depth 2 also in the plan, at 3 also in the settings of its runs."""
+    bundle = Path(shutil.copytree(SHIPPED, tmp_path / "bundle"))
+    plan = json.loads((bundle / "plan.json").read_text())
+    plan |= {"experiment": name} if depth > 1 else {}
+    for settings in plan["settings"]["experiment"] if depth > 2 else []:
+        settings["name"] = name
+    write_signed_json(bundle / "plan.json", plan)
+    repair(bundle)
+    sign(bundle, lambda manifest: manifest.update(experiment=name))
+    with pytest.raises(UserError, match="glue_istar"):
+        import_runs([bundle], [f"output_dir={tmp_path / 'outputs'}"])
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize(("old", "new"), [("lr: 0.0001", "lr: 0.1"), ("# checksum", "#"), ("seed: ", "seed:  ")])
+def test_a_config_beside_a_record_is_that_of_the_record(tmp_path, old, new):
+    bundle = Path(shutil.copytree(SHIPPED, tmp_path / "bundle"))
+    file = min(bundle.glob("runs/*/config.yaml"))
+    file.write_text(file.read_text().replace(old, new))
+    repair(bundle)
+    (failure,) = list_failures(bundle)
+    assert failure.startswith(f"{file.parent.name} record: its config.yaml ")
+
+
+def test_runs_of_other_methods_may_have_the_same_outputs(folder):
+    """A method of strength 0 is plain fine-tuning."""
+    assert list_failures(folder) == []
+    runs = {json.loads((run / "result.json").read_text())["key"]: run for run in folder.glob("runs/*")}
+    contents = {key: json.loads((run / "result.json").read_text()) for key, run in runs.items()}
+    one, two = [content for content in contents.values() if content["config"]["seed"] == 1]
+    shutil.copy(runs[one["key"]] / "predictions.parquet", runs[two["key"]])
+    same = {name: one[name] for name in ("best", "history", "predictions")}
+    (runs[two["key"]] / "result.json").write_bytes(format_record(two | same))
+    if folder.name == "bundle":
+        repair(folder)
+    assert list_failures(folder) == []
 
 
 def test_a_damaged_record_is_removed_in_ones_own_folder_and_asked_for_in_a_bundle(folder):
