@@ -147,9 +147,14 @@ class Report:
         return compare_methods(self.cells, self.runs)
 
     @property
+    def comparisons(self) -> int:
+        """How many differences in the tables have a test: Holm's family of the marks."""
+        return len(list_comparisons(self.cells))
+
+    @property
     def legend(self) -> str:
         """What the marks of the tables mean."""
-        count = format_count(len(list_comparisons(self.cells)), "comparison")
+        count = format_count(self.comparisons, "comparison")
         return (
             f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "
             "seeds, paired where both have the same)."

@@ -258,7 +258,7 @@ def _deny_effects(methods: pd.DataFrame) -> str:
             f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points} points"
         )
     else:
-        details = f"smallest {describe_p(closest.p_holm)} after Holm over {len(tested)} methods"
+        details = f"smallest {_describe_adjusted_p(methods, closest)}"
         subject = f"No method differs from {BASE_LABEL} by more than chance"
     if max(row.candidates for row in tested) > 1:
         subject += " in the configuration that was selected for it"
