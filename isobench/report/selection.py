@@ -277,7 +277,7 @@ def _describe_rule(groups: Groups, selection: Selection) -> str:
     gain = expected_maximum(most) - expected_maximum(least)
     return (
         f"{text} The best of {most} instead of {least} is worth about {gain:.2f} standard deviations by chance "
-        "alone; p-values and intervals don't account for that."
+        "alone; p-values are multiplied for it, intervals do not account for it."
     )
 
 

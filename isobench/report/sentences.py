@@ -24,6 +24,7 @@ from isobench.report.wording import (
 from isobench.statistics.seeds import ALPHA, POWER
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
+SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
 UNDEFINED_SCORE = "undefined score (NaN)"
 UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # of runs that have no result yet
 
@@ -122,6 +123,9 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
             f"{f'; {adjusted}' if (adjusted := _describe_adjusted_p(methods, row)) != describe_p(row.p) else ''}."
         )
     for row in _list_others(methods):
+        if math.isnan(row.p) and row.compared and not row.single_seeds:
+            name, columns = name_method(methods, row), format_columns(row.compared)
+            yield f"{name} on {columns}: {format_points(row.difference)} points; {SAME_DIFFERENCE}."
         if not row.single_seeds:
             continue
         mean = "mean " * (len(row.single_seeds) > 1)
@@ -149,6 +153,8 @@ def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
     tested = _list_tested(methods)
     if detectable := _describe_detectable(methods):
         level = f"{ALPHA} / {len(tested)} (Holm's first step)" if len(tested) > 1 else f"{ALPHA}"
+        if any(row.trials > 1 for row in tested):
+            level += ", divided by the configurations that a better method was selected from,"
         yield (
             f"A true difference under {detectable} would usually go unnoticed. With the spread of its seeds, a "
             f"method's test at the level {level} finds one as large in {POWER:.0%} of repetitions."
@@ -157,7 +163,8 @@ def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
 
 def _describe_detectable(methods: pd.DataFrame) -> str:
     """Write the range of detectable differences: ``1.2 points (cosine) to 3.4 (flow)``; empty if there is none."""
-    found = {name_method(methods, row): row.detectable for row in _list_tested(methods)}
+    tested = [row for row in _list_tested(methods) if not math.isnan(row.detectable)]
+    found = {name_method(methods, row): row.detectable for row in tested}
     if not found:
         return ""
     low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
@@ -287,7 +294,7 @@ def _name_untested(methods: pd.DataFrame) -> str:
     if not found:
         return ""
     is_single = all(row.single_seeds for row in found)
-    why = "a single seed allows no test" if is_single else "the scores do not vary over seeds, so no test is possible"
+    why = "a single seed allows no test" if is_single else SAME_DIFFERENCE
     if len(found) == 1:
         (row,) = found
         side = "below" if row.difference < 0 else "above"

@@ -13,6 +13,7 @@ import numpy as np
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
 ROUNDING = 1e-9  # a standard error that is a smaller share of the difference is rounding
+MAX_TRIALS = 10**15  # more would not fit in a table of integers; no p of ours is so small
 MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
 
 
@@ -83,13 +84,13 @@ class Comparison(NamedTuple):
 
         The test is two-sided at level ``ALPHA / tests``, the first step of Holm's correction over so many tests. The
         result is the noncentrality at which t exceeds the upper critical value; that t falls below the lower one has
-        then a probability under 0.001 and is left out.
+        then a probability under 0.001 and is left out. NaN without a test, or if t would exceed ``MAX_T_STATISTIC``.
         """
         from scipy import special  # imported here because it takes 0.7 s, and planning a sweep does not need it
 
-        if math.isnan(self.error):
+        critical = -special.stdtrit(self.freedom, ALPHA / tests / 2)
+        if not critical <= MAX_T_STATISTIC:
             return math.nan
-        critical = special.stdtrit(self.freedom, 1 - ALPHA / tests / 2)
         return float(special.nctdtrinc(self.freedom, 1 - power, critical)) * self.error
 
 
@@ -160,7 +161,7 @@ def count_trials(ours: int, theirs: int, difference: float, tasks: int = 1) -> i
         tasks: over which it is the mean.
     """
     is_favoured = ours > theirs if difference > 0 else ours < theirs
-    return max(ours, theirs) ** tasks if is_favoured else 1
+    return min(max(ours, theirs) ** tasks, MAX_TRIALS) if is_favoured else 1
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -166,3 +166,10 @@ def test_isotropy_is_averaged_over_tasks_that_rows_share():
     found = compare_methods(cells, last.iloc[[0, 2, 3]]).set_index("method")
     assert found.loc["none", "ev1"] == 0.866
     assert math.isnan(found.loc["x", "ev1"])
+
+
+def test_the_same_difference_in_every_seed_has_no_test_and_that_is_said():
+    arms = {"none": {"a": LOW}, "x": {"a": [value + 1 for value in LOW]}}
+    reason = "the difference does not vary over seeds, so no test is possible."
+    assert verdict(arms) == f"x is 1.00 points above plain, which may be chance: {reason}"
+    assert f"x on a: +1.00 points; {reason}" in said(table(arms | {"y": {"a": HIGH}}))
