@@ -238,16 +238,14 @@ def _describe_numbers(methods: pd.DataFrame, row: Any) -> str:
 
 
 def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
-    """Say what a comparison lacks: failed runs of both methods, and tasks with constant predictors."""
+    """Say how many runs of both methods failed; `_name_collapses` is about constant predictors."""
     scores = list_score_cells(cells)
     both = scores[(scores["group"] == row.group) & scores["method"].isin([row.method, BASE_METHOD])]
     both = both[both["values"].map(bool) | both["troubles"].map(bool)]
     tasks = set(both[both["method"] == row.method]["task"])  # on which the method was run
     troubles = chain.from_iterable(both[both["task"].isin(tasks)]["troubles"])
     failed = sum(trouble not in (*UNFINISHED_STATES, CONSTANT_PREDICTOR) for trouble in troubles)
-    text = f", without {format_count(failed, 'run')} that failed" if failed else ""
-    constant = ", ".join(row.constant_tasks)
-    return text + (f", without {constant}, where a run predicts one class" if constant else "")
+    return f", without {format_count(failed, 'run')} that failed" if failed else ""
 
 
 def _deny_effects(methods: pd.DataFrame) -> str:
