@@ -15,6 +15,7 @@ import pytest
 import torch
 from helpers import tiny_overrides
 from killed_runs import outcome, run_and_die, start, stop_training
+from tampering import list_failures
 
 from isobench.training.checkpoint import CheckpointFiles
 
@@ -75,6 +76,7 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
     assert len(finished) == (moment in moments()[-2:])  # after the record was written
     assert start(processes, long) == 0
     assert outcome(outputs) == undisturbed
+    assert list_failures(outputs) == []
     assert not list(outputs.glob("runs/*/.*.tmp"))
     assert not list(outputs.glob("runs/*/checkpoints"))
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_parquet
 from killed_runs import outcome, start
+from tampering import list_failures
 
 from isobench.metrics.generated_text import evaluate_texts
 
@@ -80,6 +81,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
     assert not list(tmp_path.glob("outputs/runs/*/result.json"))
     assert start(processes, arguments) == 0
     assert outcome(tmp_path / "outputs") == undisturbed
+    assert list_failures(tmp_path / "outputs") == []
 
 
 @pytest.mark.slow
