@@ -63,7 +63,7 @@ def write_run(cfg) -> None:
         share, isoscore = map(float, random_numbers.random(2))
         isotropy = {"embedding/ev1": share, "embedding/isoscore": isoscore}
         scores = {"validation": {**metrics, "constant_predictor": is_constant(predictions)}}
-        measures = {"isotropy": isotropy, "explained_variance": {"embedding": [share, 1.0]}}
+        measures = {"isotropy": isotropy, "explained_variance": {"embedding": [share, min(1.0, 2 * share)]}}
         steps = TRAINED // cfg.optimization.batch_size * number
         epochs.append({**scores, **measures, "epoch": number, "step": steps, "score": score, "selection": score})
         outputs.append({"validation": {"label": labels, "prediction": predictions, "logits": logits}})

@@ -84,6 +84,24 @@ def add_split(rng, folder, repair):
     edit_epochs(rng, folder, lambda epoch: epoch.update(test=epoch["validation"]), repair)
 
 
+def bend_curve(rng, folder, repair):
+    """Lower EV_1 and its curve, so that the second component would explain more than the first."""
+
+    def change(epoch):
+        epoch["isotropy"]["embedding/ev1"] = epoch["explained_variance"]["embedding"][0] = 0.01
+
+    edit_epochs(rng, folder, change, repair)
+
+
+def end_early(rng, folder, repair):
+    """Call a run of two epochs one that its patience ended, which would have taken three."""
+    run = choose_run(rng, folder)
+    content = json.loads((run / "result.json").read_text())
+    content["config"]["optimization"] |= {"epochs": 5, "patience": 2}
+    forge_run(folder, content, run)
+    shutil.rmtree(run)
+
+
 def leave_range(rng, folder, repair):
     """Give an epoch's isotropy a value that no vectors have."""
     name, value = rng.choice(
@@ -246,7 +264,7 @@ WAYS: dict[str, Way] = {
         change_score, change_isotropy, change_fingerprint, change_seeds, hide_scale, change_prediction, change_label,
         change_config, change_plan, swap_files, delete_run, replace_by_link, add_metric, add_split, leave_range,
         stretch_training, change_counts, strip_checksum, drop_predictions, copy_to_seed, copy_to_setting,
-        move_to_samples,
+        move_to_samples, bend_curve, end_early,
     )
 }  # fmt: skip
 # An output folder may lack any run and its predictions, and a sweep writes its plan again.

@@ -169,8 +169,11 @@ def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
         min(evaluation * interval, optimization.epochs) for evaluation in range(1, min(len(epochs), planned) + 1)
     ]:
         return ["its history has not the epochs that its config evaluates"]
-    if record.status == "finished" and len(epochs) < planned and optimization.patience is None:
-        return [f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"]
+    if record.status == "finished" and len(epochs) < planned:
+        selections = [epoch.selection for epoch in record.history] if optimization.patience is not None else []
+        waited = len(selections) - 1 - selections.index(max(selections)) if selections else -1
+        if waited < 0 or waited != -(-(optimization.patience or 0) // interval):
+            return [f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"]
     return []
 
 
@@ -226,6 +229,10 @@ def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
         if any(abs(value or 0) > 1 + ROUNDING for name, value in scores.items() if name != "loss"):
             yield f"a metric {where} is no fraction"
     curves = epoch.noted("explained_variance")
+    for name, curve in curves.items():
+        shares = np.diff(np.array([0.0, *curve], np.float64))  # NaN where undefined, which is in no order
+        if (shares < -ROUNDING).any() or (np.diff(shares) > ROUNDING).any() or (shares.sum() > 1 + ROUNDING):
+            yield f"the explained variance of {name} {where} is not that of sorted components"
     for name, value in epoch.isotropy.items():
         matrix, _, measure = name.rpartition("/")
         if value is not None and not is_possible(measure, value):
