@@ -175,7 +175,7 @@ def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
 NUMBERS = (
-    "mean", "sd", "difference", "low", "high", "p", "p_holm", "effect", "effect_low", "effect_high",
+    "mean", "sd", "difference", "low", "high", "p", "p_exact", "p_holm", "effect", "effect_low", "effect_high",
     "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds", "paired_examples",
 )  # fmt: skip
 EMPTY: dict[str, Any] = {
@@ -287,7 +287,8 @@ def compare(ours: Arm, base: Arm) -> dict[str, Any]:
     test, effect = compare_runs([(ours, base)]), hedges_g(ours.values, base.values)
     return {
         "compared": True, "base": base.values, "base_seeds": base.seeds,
-        "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
+        "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "p_exact": test.p_exact,
+        "test_seeds": test.seeds,
         "effect": effect.value, "effect_low": effect.low, "effect_high": effect.high,
     }  # fmt: skip
 

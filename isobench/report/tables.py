@@ -115,6 +115,7 @@ CELLS = {
     "low": "lower end of its 95% interval",
     "high": "upper end",
     "p": "two-sided p of the t-test of the difference, paired by seed where seeds are shared; missing without a test",
+    "p_exact": "of the exact test that flips signs of the seeds' differences; missing if not paired",
     "test_seeds": "the shared seeds over which the test is paired; 0 if it is not paired",
     "trials": "configurations that selection tried of the favoured side, by which p is multiplied; else 1",
     "p_holm": "p times trials after Holm's correction over all cells of the report",

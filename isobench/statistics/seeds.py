@@ -3,6 +3,7 @@
 ``ours`` and ``theirs`` are two methods on one task. A statistic for which there are too few seeds is NaN.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
+MOST_FLIPPED = 16  # seeds: the exact test lists all 2^16 patterns of signs
 ROUNDING = 1e-9  # a standard error that is a smaller share of the difference is rounding
 MAX_TRIALS = 10**15  # more would not fit in a table of integers; no p of ours is so small
 MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t distribution is slow and inaccurate
@@ -69,6 +71,7 @@ class Comparison(NamedTuple):
         seeds: the shared seeds over which the test is paired; 0 if it is not paired.
         error: standard error of the difference.
         freedom: degrees of freedom of t.
+        p_exact: of the exact test that flips the signs of the differences (``flip_signs``). It decides nothing.
     """
 
     value: float
@@ -78,6 +81,7 @@ class Comparison(NamedTuple):
     seeds: int = 0
     error: float = math.nan
     freedom: float = math.nan
+    p_exact: float = math.nan
 
     def find_detectable(self, tests: float = 1, power: float = POWER) -> float:
         """Compute the smallest true difference that this test finds with probability ``power`` at its spread.
@@ -128,7 +132,8 @@ def compare_runs(tasks: Sequence[Arms]) -> Comparison:
         pairs = list(zip(by_seed[::2], by_seed[1::2], strict=True))
         differences = [statistics.fmean(ours[seed] - theirs[seed] for ours, theirs in pairs) for seed in shared]
         error = statistics.stdev(differences) / math.sqrt(len(shared))
-        return _test_difference(statistics.fmean(differences), error, len(shared) - 1, len(shared))
+        test = _test_difference(statistics.fmean(differences), error, len(shared) - 1, len(shared))
+        return test._replace(p_exact=flip_signs(differences))
     means = [statistics.fmean(arm.values) for arm in arms]
     value = statistics.fmean(means[::2]) - statistics.fmean(means[1::2])
     if min(len(arm.values) for arm in arms) < 2:
@@ -147,6 +152,19 @@ def _test_difference(value: float, error: float, freedom: float, seeds: int) -> 
     margin = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * error
     p = float(2 * special.stdtr(freedom, -abs(value) / error))
     return Comparison(value, value - margin, value + margin, p, seeds, error, freedom)
+
+
+def flip_signs(differences: Sequence[float]) -> float:
+    """Compute the two-sided p of the exact test that flips signs (Fisher 1935); NaN with more than 16 differences.
+
+    If two methods are alike, each seed's difference could as well have had the other sign. p is the share of all
+    patterns of signs that give a mean as far from zero as the one seen, or farther. It is 2 / 2^n at least.
+    """
+    if len(differences) > MOST_FLIPPED:
+        return math.nan
+    signs = np.array(list(itertools.product((-1, 1), repeat=len(differences))))
+    sums = np.abs(signs @ np.array(differences))
+    return float((sums >= sums[0] * (1 - ROUNDING)).mean())
 
 
 def count_trials(ours: int, theirs: int, difference: float, tasks: int = 1) -> int:

@@ -17,6 +17,7 @@ from isobench.statistics.seeds import (
     compare_runs,
     count_trials,
     expected_maximum,
+    flip_signs,
     hedges_g,
     holm,
     pooled_sd,
@@ -82,6 +83,15 @@ def test_shared_seeds_are_paired_and_others_are_not(ours, theirs):
         assert (found.p, found.seeds) == (pytest.approx(expected.pvalue), n)
         assert [found.low, found.high] == pytest.approx(list(expected.confidence_interval()))
         assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_the_exact_p_is_scipys(n):
+    differences = np.random.default_rng(n).normal(0.5, 1, n)
+    expected = stats.permutation_test((differences,), np.mean, permutation_type="samples").pvalue
+    assert compare_runs([(arm(differences), arm(np.zeros(n)))]).p_exact == pytest.approx(expected)
+    assert flip_signs([0.0] * n) == 1
+    assert math.isnan(flip_signs([1.0] * 17))
 
 
 def test_a_seed_counts_once_over_all_tasks():
