@@ -170,10 +170,13 @@ def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
     ]:
         return ["its history has not the epochs that its config evaluates"]
     if record.status == "finished" and len(epochs) < planned:
-        selections = [epoch.selection for epoch in record.history] if optimization.patience is not None else []
-        waited = len(selections) - 1 - selections.index(max(selections)) if selections else -1
-        if waited < 0 or waited != -(-(optimization.patience or 0) // interval):
-            return [f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"]
+        problem = f"it is finished, and its history ends after {len(epochs)} of {planned} evaluations"
+        if optimization.patience is None or not epochs:
+            return [problem]
+        # Early stopping sees them in float32, where two that hardly differ are equal.
+        selections = np.array([epoch.selection for epoch in record.history], np.float32)
+        waited = len(epochs) - 1 - int(selections.argmax())
+        return [problem] if waited != -(-optimization.patience // interval) else []
     return []
 
 
@@ -210,7 +213,7 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
             batches += 1
         steps = -(-batches // optimization.accumulate)
         if any(epoch.step != steps * epoch.epoch for epoch in record.history):
-            yield f"its steps are not the {steps} an epoch that its examples and batches give"
+            yield f"its steps are not {steps} in each epoch, which its examples and batches give"
     if record.status == "finished" and cost.examples != trained * record.history[-1].epoch:
         yield f"it trained on {cost.examples} examples, and not on {trained} in each epoch"
 
