@@ -131,14 +131,14 @@ def draw_changes(left: Axes, right: Axes, changes: Sequence[Change], place: int)
 
 
 def write_finding(changes: Sequence[Change], score: str) -> str:
-    """Write in a sentence what whitening changes at its chosen doses."""
-    own = [change for change in changes if not change.dial.starts_plain]
-    if not own:
-        return f"Isotropy and {score}, compared with plain fine-tuning"
-    values = " or ".join(sorted({change.value for change in own}))
-    low, high = (end(change.ratio for change in own) for end in (min, max))
-    worst, best = (f"{end(change.score.value for change in own):+.1f}" for end in (min, max))
-    return (
-        f"Whitening (epsilon {values}) makes embeddings {low:.0f} to {high:.0f} times as isotropic by IsoScore; "
-        f"{score} changes by {worst} to {best} points."
-    ).replace("-", "\N{MINUS SIGN}")
+    """Write in a sentence that full whitening costs and mild whitening does not, if all encoders show it."""
+    full = [change.score for change in changes if not change.dial.starts_plain and not change.dose]
+    mild = [change for change in changes if not change.dial.starts_plain and change.dose]
+    values = {change.value for change in mild}
+    is_costly = bool(full) and all(cost.high < 0 for cost in full)
+    if is_costly and len(values) == 1 and all(change.score.low < 0 < change.score.high for change in mild):
+        return (
+            f"Full whitening (epsilon 0) costs {score}. At epsilon {values.pop()}, embeddings are nearly as "
+            f"isotropic by IsoScore, and no change of {score} is seen."
+        )
+    return f"Isotropy and {score}, compared with plain fine-tuning"

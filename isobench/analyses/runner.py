@@ -132,18 +132,18 @@ def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
     """
     from isobench.common.plots import add_scale_note, use_figure_style
 
-    differs = about["scale"]["differs"]
+    differs, paper = "; ".join(about["scale"]["differs"]), about["experiment"].get("paper")
+    words = "Not the paper's setting" if paper else "Data"
+    note = f"{words}: {differs}." if differs else ""
     with use_figure_style():
         shown = load_analysis(about["analysis"]).show(rows)
         for name, figure in shown.figures.items():
             if Path(name).name != name:
                 raise UserError(f"show named a figure {name}: use a file name without folders")
             if name not in shown.independent_figures:
-                add_scale_note(figure, differs)
-    setting = " Data and encoders are the paper's." if about["experiment"].get("paper") else ""
-    if differs:
-        setting = f" NOT the paper's setting: {'; '.join(differs)}."
-    shown.notes.insert(0, f"scale={about['scale']['name']}.{setting}")
+                add_scale_note(figure, note)
+    setting = note.replace("Not", "NOT", 1) or "Data and encoders are the paper's." * bool(paper)
+    shown.notes.insert(0, f"scale={about['scale']['name']}. {setting}".strip())
     return shown
 
 

@@ -141,11 +141,10 @@ def find_outliers(values: np.ndarray) -> np.ndarray:
     return outliers
 
 
-def add_scale_note(figure: Figure, differs: Sequence[str]) -> None:
-    """Write below a figure how its setting differs from the paper's; ``differs`` lists the differences."""
-    if differs:
-        characters = 75 if figure.get_figwidth() < PAGE_WIDTH else 160
-        text = textwrap.fill(f"Not the paper's setting: {'; '.join(differs)}.", characters)
+def add_scale_note(figure: Figure, note: str) -> None:
+    """Write below a figure how its setting differs from the paper's; nothing for an empty note."""
+    if note:
+        text = textwrap.fill(note, 75 if figure.get_figwidth() < PAGE_WIDTH else 160)
         figure.supxlabel(escape_math(text), fontsize=6, color="0.35", x=0.01, ha="left")
 
 

@@ -79,12 +79,12 @@ def test_rows_are_computed_written_and_shown(cli, mine, outputs):
     assert [row["method"] for row in rows] == ["none", "batch_norm"]
     assert f"{rows[0]['norm']:.3f}" in out
     assert "Norms x 10" in out
-    assert "NOT the paper's setting: encoder local is not the paper's" in out  # though the module says nothing of it
+    assert "the paper's" not in out  # the experiment has no paper
     about = json.loads((folder / "about.json").read_text())
     assert {run["calibration"]["name"] for run in about["runs"]} == {"none", "batch_norm"}
     assert about["analysis"] == {"_target_": "my_own_analysis", "k": 10}
     assert about["provenance"]["versions"]["torch"]
-    assert "Not the paper's setting" in (folder / "lengths.svg").read_text()
+    assert "Data: at most 60 training examples" in (folder / "lengths.svg").read_text()
     assert {file.name for file in folder.iterdir()} == {"about.json", *about["files"]}
     text = show_rows(about, read_stored_rows(folder)).text
     assert all(line.rstrip() in out for line in text.splitlines())
