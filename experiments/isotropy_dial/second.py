@@ -13,12 +13,14 @@ from isobench_papers.isotropy_dial.rows import (
     PLAIN,
     TURNED,
     WHOLE,
+    is_primary,
 )
 
 MARGIN = 1.0  # points: a contrast or slope within it counts as no difference
 SMALL_CORRELATION = 0.1
+FAMILY_A, FAMILY_B = (12, 18), (4, 0)  # the numbers of slopes and of correlations that Holm's correction is over
 TASK = "stsb"  # of part A
-SUPPORTED, REFUTED, OPEN = "supported", "refuted", "can't tell"
+SUPPORTED, REFUTED, OPEN, NOT_ANSWERABLE = "supported", "refuted", "can't tell", "not answerable"
 
 
 def judge_statements(
@@ -27,19 +29,17 @@ def judge_statements(
     contrasts: Sequence[TidyRow],
     left_out: Sequence[TidyRow],
 ) -> list[TidyRow]:
-    """Judge each statement for each encoder and task whose study is complete: rows with a verdict and its numbers."""
+    """Judge each statement for each encoder and task, once the registered families of tests are complete."""
+    family = tuple(sum(row["complete"] and is_primary(row) for row in rows) for rows in (slopes, correlations))
     verdicts: list[TidyRow] = []
-    for (encoder, task, complete), own in group_rows(contrasts, "encoder", "task", "complete").items():
+    for (encoder, task), own in group_rows(contrasts, "encoder", "task").items():
         names = {"encoder": encoder, "task": task}
         lines, ranks, repeated = (select_rows(rows, names) for rows in (slopes, correlations, left_out))
-        if not complete:
-            continue
-        if task == TASK:
+        judged: dict[str, tuple[str, str]] = {}
+        if family == FAMILY_A and task == TASK:
             judged = judge_replication(lines, ranks, own, repeated)
-        elif any(row["dial"] == "norm_effect" for row in own):
+        if family == FAMILY_B and any(row["dial"] == "norm_effect" for row in own):
             judged = judge_norm(lines, own, repeated)
-        else:
-            continue
         verdicts += [
             {**names, "statement": statement, "verdict": verdict, "because": because}
             for statement, (verdict, because) in judged.items()
@@ -66,7 +66,7 @@ def judge_replication(
     for row in select_rows(correlations, {"kind": GIVEN_DIAL}):
         measure, value = row["measure"], row["correlation"]
         cell = find_decisive_cell(row, "correlation", {"measure": measure}, left_out)
-        is_small = is_within(row, "correlation", SMALL_CORRELATION)
+        is_small = is_within(row, "correlation", SMALL_CORRELATION) and not cell
         follows = value * MORE_ISOTROPIC[measure] > 0
         verdict = choose(
             is_found(row) and follows and not cell, (is_found(row) and not follows and not cell) or is_small
@@ -87,25 +87,35 @@ def judge_norm(
     is_larger = is_found(effect) and effect["slope"] > 0 and not cell
     costs, is_free = is_different(full, -1), is_equivalent(full)
     because = f"{write_contrast(full)}; {write_slope(effect)}{cell}"
-    return {
+    is_small = is_within(effect, "over_dial", MARGIN) and not cell
+    judged = {
         "whitening costs because of the norm alone": (choose(is_smaller and is_free, costs), because),
         "whitening costs because of the directions": (choose(costs, is_free or is_different(full, 1)), because),
         "the norm is a part of the cost": (
-            choose(is_smaller, is_larger or is_within(effect, "over_dial", MARGIN)), because,
+            choose(is_smaller, is_larger or is_small), because,
         ),
     }  # fmt: skip
+    if not turns_isotropy("whitening_norm", slopes):
+        return dict.fromkeys(judged, (NOT_ANSWERABLE, "the dose changes neither EV1 nor IsoScore"))
+    return judged
 
 
 def judge_slope(dial: str, sign: int, slopes: Sequence[TidyRow], left_out: Sequence[TidyRow]) -> tuple[str, str]:
-    """Judge whether the slope of the score in a dial's dose has a sign; not answerable if it turns no isotropy."""
-    own = {row["quantity"]: row for row in select_rows(slopes, {"dial": dial, "doses": WHOLE})}
-    row = own["score"]
+    """Judge whether the slope of the score in a dial's dose has a sign, if the dial turns isotropy."""
+    (row,) = select_rows(slopes, {"dial": dial, "doses": WHOLE, "quantity": "score"})
     cell = find_decisive_cell(row, "slope", {"dial": dial}, left_out)
-    if not any(own[measure]["p"] < ALPHA for measure in TURNED):
-        return "not answerable", f"the dose changes neither EV1 nor IsoScore; {write_slope(row)}"
+    if not turns_isotropy(dial, slopes):
+        return NOT_ANSWERABLE, f"the dose changes neither EV1 nor IsoScore; {write_slope(row)}"
     is_so = is_found(row) and row["slope"] * sign > 0 and not cell
     is_opposite = is_found(row) and row["slope"] * sign < 0 and not cell
-    return choose(is_so, is_opposite or is_within(row, "over_dial", MARGIN)), write_slope(row) + cell
+    is_small = is_within(row, "over_dial", MARGIN) and not cell
+    return choose(is_so, is_opposite or is_small), write_slope(row) + cell
+
+
+def turns_isotropy(dial: str, slopes: Sequence[TidyRow]) -> bool:
+    """Return True if EV1 or IsoScore follows a dial's dose (the registered check)."""
+    own = select_rows(slopes, {"dial": dial, "doses": WHOLE})
+    return any(row["p"] < ALPHA for row in own if row["quantity"] in TURNED)
 
 
 def judge_calibration(contrasts: Sequence[TidyRow]) -> tuple[str, str]:
@@ -119,8 +129,8 @@ def judge_calibration(contrasts: Sequence[TidyRow]) -> tuple[str, str]:
 
 
 def choose(is_supported: bool, is_refuted: bool) -> str:
-    """Name the verdict."""
-    return SUPPORTED if is_supported else REFUTED if is_refuted else OPEN
+    """Name the verdict; where a statement is both supported and refuted, it can't be told."""
+    return OPEN if is_supported == is_refuted else SUPPORTED if is_supported else REFUTED
 
 
 def is_found(row: TidyRow) -> bool:

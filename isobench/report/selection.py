@@ -158,7 +158,7 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
     for name in names:
         is_shared = name in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)
         keys = [runs["task"], runs["encoder"], *([] if is_shared else [runs["method"]])]
-        if (runs[DIGESTS.get(name, name)].astype(str).groupby(keys).nunique() > 1).any():
+        if (runs[DIGESTS.get(name, name)].map(str).groupby(keys).nunique() > 1).any():
             varying.append(name)
     return varying
 

@@ -154,10 +154,10 @@ def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
     if detectable := _describe_detectable(methods):
         level = f"{ALPHA} / {len(tested)} (Holm's first step)" if len(tested) > 1 else f"{ALPHA}"
         if any(row.trials > 1 for row in tested):
-            level += ", divided by the configurations that a better method was selected from,"
+            level += ", divided by the configurations that a better method was selected from"
         yield (
-            f"A true difference under {detectable} would usually go unnoticed. With the spread of its seeds, a "
-            f"method's test at the level {level} finds one as large in {POWER:.0%} of repetitions."
+            f"The smallest true difference that {POWER:.0%} of repetitions would find is {detectable}, at the spread "
+            f"of a method's seeds and the level {level}."
         )
 
 
@@ -254,7 +254,7 @@ def _deny_effects(methods: pd.DataFrame) -> str:
     if not tested:
         return ""
     detectable = _describe_detectable(methods)
-    power = f"a difference under {detectable} would usually go unnoticed" if detectable else ""
+    power = f"{POWER:.0%} of repetitions would find a difference of {detectable}" if detectable else ""
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
         details = _describe_numbers(methods, closest)
