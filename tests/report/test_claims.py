@@ -8,6 +8,7 @@ import shlex
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from helpers import ROOT
 from made_up_report import make_report, make_runs
@@ -157,7 +158,9 @@ def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
     assert {row.cfg.seed for row in rows} == {1, 2, 3, 4, 5}
     names = [dict(zip(("task", "encoder", "method"), read_run_names(row.cfg), strict=True)) for row in rows]
     made = [run for name in names for run in make_runs(scores=[70.0], **name)]
-    made = [run | {"seed": row.cfg.seed, "score": 70.0 + row.cfg.seed} for run, row in zip(made, rows, strict=True)]
+    scores = np.random.default_rng(0).normal(70, 5, len(rows))
+    seeds = [row.cfg.seed for row in rows]
+    made = [run | {"seed": seed, "score": score} for run, seed, score in zip(made, seeds, scores, strict=True)]
     assert claim.check(make_report(*made)).word == UNDECIDED  # it has what it needs, and finds no difference
 
 
