@@ -119,7 +119,7 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     known: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
     parts: dict[tuple[tuple[str, ...], int], int] = {}  # protocol, position in such a list -> index of the part
     part_of_run = []
-    protocols = zip(*(runs[name].astype(str) for name in PROTOCOL_SETTINGS), strict=True)
+    protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
     digests = (runs[name].where(runs[name].notna(), first[name]) for name in first)
@@ -136,7 +136,7 @@ def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[s
     """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only part."""
     parts = [runs.iloc[part_of_run == index] for index in range(part_of_run.max(initial=-1) + 1)]
     scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
-    differing = [name for name in PROTOCOL_SETTINGS if runs[name].astype(str).nunique() > 1]
+    differing = [name for name in PROTOCOL_SETTINGS if runs[name].map(str).nunique() > 1]
     names = []
     for part, scale in zip(parts, scales, strict=True):
         differences = [f"{name}={part[name].iloc[0]}" for name in differing]
@@ -188,7 +188,7 @@ def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]
 
 def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:
     """Group the runs: (encoder, method, task) -> values of the varying settings -> the runs' positions."""
-    choices = list(zip(*(runs[name].astype(str) for name in varying), strict=True)) or [()] * len(runs)
+    choices = list(zip(*(runs[name].map(str) for name in varying), strict=True)) or [()] * len(runs)
     groups: dict[tuple[str, str, str], dict[Choice, list[int]]] = {}
     names = zip(runs["encoder"], runs["method"], runs["task"], strict=True)
     for position, (key, choice) in enumerate(zip(names, choices, strict=True)):

@@ -3,6 +3,7 @@
 import re
 import statistics
 
+import pandas as pd
 import pytest
 from helpers import make_ended_run
 
@@ -12,6 +13,8 @@ from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
 from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
+from isobench.report.selection import find_varying
+from isobench.report.tables import describe_choice
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
 
@@ -264,3 +267,10 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
     assert "Reported (isobn_arxiv_v1)" in render_report(report)
     assert [sentence for sentence in report.evidence if "Avg" in sentence or "Reported" in sentence] == []
+
+
+def test_a_setting_that_some_runs_leave_unset_tells_configurations_apart():
+    runs = pd.DataFrame({"task": "t", "encoder": "e", "method": "m", "calibration.keep_norm": [None, True]})
+    names = find_varying(runs, ["calibration.keep_norm"])
+    assert names == ["calibration.keep_norm"]
+    assert [describe_choice(names, [value]) for value in runs[names[0]]] == ["keep_norm=null", "keep_norm=True"]

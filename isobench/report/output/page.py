@@ -143,10 +143,10 @@ def _name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
     The page's figures group runs by encoder, so this keeps runs apart that must not be compared.
     """
     names = ("scale", *PROTOCOL_SETTINGS, *(name for name in SOURCE_SETTINGS if name in varying))
-    differing = [name for name in names if runs[name].astype(str).nunique() > 1]
+    differing = [name for name in names if runs[name].map(str).nunique() > 1]
     if not differing:
         return list(runs["encoder"])
-    columns = [runs[name].astype(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
+    columns = [runs[name].map(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
     if "scale" in differing:
         columns[0] = runs["scale"].map(lambda scale: f"scale {scale or 'of the paper'}")
     pairs = zip(runs["encoder"], zip(*columns, strict=True), strict=True)
