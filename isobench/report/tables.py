@@ -310,10 +310,9 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
 
 def describe_choice(names: Sequence[str], values: Iterable[Any]) -> str:
     """Write the values of some settings, without those that a method lacks."""
-    pairs = [
-        (name.partition(".")[2], value) for name, value in zip(names, values, strict=True) if value != NO_SETTING
-    ]
-    return ", ".join(f"{name}={'null' if is_missing(value) else value}" for name, value in pairs)
+    pairs = zip(names, values, strict=True)
+    texts = {name: "null" if is_missing(value) else str(value) for name, value in pairs if value != NO_SETTING}
+    return ", ".join(f"{name.partition('.')[2]}={'null' if text == 'None' else text}" for name, text in texts.items())
 
 
 def set_types(table: pd.DataFrame) -> pd.DataFrame:
