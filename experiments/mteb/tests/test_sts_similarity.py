@@ -10,7 +10,6 @@ from helpers import WORDS, make_config, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
-from isobench.data.scored_pairs import SETS
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
 
@@ -194,13 +193,18 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
 
 @pytest.mark.slow
 def test_minilms_correlations_are_mtebs(sentence_pairs, cli, cache, outputs):
-    """Within .001 on all sets: by cosine, in which length plays no part, and by L1 with vectors of length 1."""
+    """Within .001: by cosine, in which length plays no part, and by L1 with vectors of length 1.
+
+    These three sets take a third of the time of all six, which the shipped results have.
+    """
+    sets = {"sts13", "sts16", "stsb"}
     code, _, err = cli(
         "+experiment=sts_similarity", "encoder=minilm", "encoder.layer=null", "calibration=none", "tracking=none",
         f"data.root={sentence_pairs}", f"data.cache={cache}", f"output_dir={outputs}", "analysis.unit_length=true",
+        f"analysis.sets=[{','.join(sorted(sets))}]",
     )  # fmt: skip
     assert code == 0, err
     rows = read(outputs, "published")
-    assert len(rows) == 6 * 2 * 2  # sets, similarities, correlations
-    assert {row["set"] for row in rows} == set(SETS)
+    assert len(rows) == 3 * 2 * 2  # sets, similarities, correlations
+    assert {row["set"] for row in rows} == sets
     assert max(abs(row["difference"]) for row in rows) < 0.1
