@@ -213,9 +213,9 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
         f"with DistilBERT (by {over['istar', 'distilbert-quire']:.1f} points) and the lower with MiniLM "
         f"(by {-over['istar', 'minilm']:.1f})",
         f"{intervals[0]} (MiniLM) and {intervals[1]} points (DistilBERT)",
-        f"loses {-lost.difference:.2f} [{-lost.high:.2f}, {-lost.low:.2f}]",
+        f"loses {-lost.difference:.2f} [{-lost.high:.2f}, {-lost.low:.2f}] points (p = {lost.p:.3f} alone, "
+        f"{lost.p_holm:.2f} after it)",
         f"up to {-most['minilm']:.0f} (MiniLM) and {-most['distilbert-quire']:.0f} points (DistilBERT)",
-        f"gain of {gained.difference:.2f} points at I-STAR's strength 1 has p = {gained.p:.4f} alone, "
-        f"and {gained.p_holm:.2f} after",
+        f"gain of {gained.difference:.2f} points (p = {gained.p:.4f} alone, {gained.p_holm:.2f} after it)",
         f"over {len(gains)} settings",
     )
