@@ -85,6 +85,7 @@ def compute(subjects: list["Subject"]) -> Rows:
         "left_out_cells": left_out,
         "verdicts": judge_statements(slopes, correlations, contrasts, left_out),
         "slopes_new_examples": measure_example_slopes(slopes, rows, subjects),
+        "code_second": list_code(list(filter(is_of_second, subjects))),
     }
     return {
         "doses": rows,
@@ -96,7 +97,6 @@ def compute(subjects: list["Subject"]) -> Rows:
         ],
         "design": list_design(subjects[0].cfg),
         "code": list_code([subject for subject in subjects if not is_of_second(subject)]),
-        **({"code_second": list_code(second)} if (second := list(filter(is_of_second, subjects))) else {}),
     }
 
 
@@ -157,7 +157,7 @@ def measure_correlations(
         for measure in MEASURES:
             names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
             for dial, one in ({} if primary else series).items():
-                pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair or (dial,)]
+                pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair] or [one]
                 found = [
                     correlate_where_defined(*(own.select_seeds(one.seeds, column) for column in (measure, "score")))
                     for own in pair

@@ -27,7 +27,7 @@ LETTERS = 12.0  # size of all letters: 9 pixels where the picture is 390 pixels 
 
 
 class Change(NamedTuple):
-    """What a dose changes, as means over the seeds that have an IsoScore there and in plain fine-tuning.
+    """Hold what a dose changes, as means over the seeds that have an IsoScore there and in plain fine-tuning.
 
     ``ratio`` says how many times as isotropic the embeddings are; ``score`` is the difference from the score of plain
     fine-tuning with the same seed.

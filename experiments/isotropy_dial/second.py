@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.statistics.dose_response import narrow_interval
 from isobench.statistics.seeds import ALPHA
 from isobench_papers.isotropy_dial.rows import (
     DIAL,
@@ -152,12 +153,8 @@ def is_equivalent(contrast: TidyRow) -> bool:
 
 def is_within(row: TidyRow, name: str, margin: float) -> bool:
     """Return True if the 90% interval of a slope or correlation is within a margin; ``name``: of its column."""
-    from scipy import special  # imported here because it is slow, and planning a sweep doesn't need it
-
     low, high = ("over_low", "over_high") if name == "over_dial" else ("low", "high")
-    freedom = max(row["seeds"] - 1, 1)
-    reach = (row[high] - row[low]) / 2 * special.stdtrit(freedom, 1 - ALPHA) / special.stdtrit(freedom, 1 - ALPHA / 2)
-    return bool(abs(row[name]) + reach < margin)
+    return bool(abs(row[name]) + narrow_interval(row[low], row[high], row["seeds"]) < margin)
 
 
 def find_decisive_cell(row: TidyRow, name: str, test: TidyRow, left_out: Iterable[TidyRow]) -> str:

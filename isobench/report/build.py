@@ -148,12 +148,12 @@ class Report:
 
     @property
     def comparisons(self) -> int:
-        """How many differences in the tables have a test: Holm's family of the marks."""
+        """Count the differences in the tables that have a test: Holm's family of the marks."""
         return len(list_comparisons(self.cells))
 
     @property
     def legend(self) -> str:
-        """What the marks of the tables mean."""
+        """Say what the marks of the tables mean."""
         count = format_count(self.comparisons, "comparison")
         return (
             f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "

@@ -20,7 +20,7 @@ MAX_T_STATISTIC = 1000  # beyond this t scipy's inverse of the noncentral t dist
 
 
 class Arm(NamedTuple):
-    """One method's scores on one task, and the seed of each; None for a seed that is not known."""
+    """Hold one method's scores on one task, and the seed of each; None for a seed that is not known."""
 
     values: Sequence[float]
     seeds: Sequence[int | None]
@@ -62,7 +62,7 @@ def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> lis
 
 
 class Comparison(NamedTuple):
-    """What a t-test says of the difference of two methods, ours less theirs.
+    """Hold what a t-test says of the difference of two methods, ours less theirs.
 
     Attributes:
         value: the difference, mean over tasks.

@@ -358,8 +358,9 @@ def _find_copies(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
             seeds = [(record.seeds.get(stream), run.record.seeds.get(stream)) for stream in STREAMS]
             differences = ["other seeds"] if all(one != two for one, two in seeds) else []
             differences += ["another learning rate"] if cfg.optimization.lr != run.cfg.optimization.lr else []
-            trained = [own.data.examples.get("train") for own in (record, run.record)]
-            differences += ["other data"] if trained[0] != trained[1] else []
+            pair = ((cfg, record), (run.cfg, run.record))
+            before, now = (own.data.examples.get(of.task.train_split) for of, own in pair)
+            differences += ["other data"] if before != now else []
             if differences:
                 problems.append(f"it has the {what} of {other} to the bit, and {', '.join(differences)}")
         outcomes.judge(run.name, "copies", problems[:1])

@@ -149,7 +149,7 @@ def test_a_collapse_is_part_of_the_verdict():
 
 
 def test_isotropy_is_averaged_over_tasks_that_rows_share():
-    """As in glue_isobn: over all its tasks plain seems more isotropic than a method that is more so on its task."""
+    """Compare on shared tasks, as in glue_isobn: over all tasks, plain seems more isotropic than it is."""
     ev1 = {("none", "a"): 0.866, ("none", "b"): 0.238, ("x", "a"): 0.757, ("y", "a"): 0.7, ("y", "b"): 0.2}
     columns = {method: {c: LOW for m, c in ev1 if m == method} for method in ("none", "x", "y")}
     cells = finish_cells(list_cells(columns))
