@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,7 +16,6 @@ from isobench.common.files import sha256_json
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, one_of
-from isobench.config.schema import split_chain
 from isobench.data.scored_pairs import SETS, load_sentence_pairs
 from isobench.data.weights import format_encoder_name
 from isobench.papers import published
@@ -26,7 +25,7 @@ if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
 
     from isobench.analyses.subject import Subject
-    from isobench.training.sentence_vectors import SentenceVectors
+    from isobench.frozen.encode import SentenceVectors
 
 PAPER = "mteb"
 PLAIN = "none"  # the method of vectors without calibration
@@ -54,7 +53,7 @@ def compute(
         UserError: sentence pairs are missing, an encoder's pooling does not fit, or a method can't be applied.
     """
     from isobench.common.progress import track_progress
-    from isobench.training.sentence_vectors import FrozenEncoder
+    from isobench.frozen.encode import FrozenEncoder
 
     check_subjects(subjects)
     names = list(dict.fromkeys([*sets, *([fit] if fit else [])]))
@@ -112,28 +111,15 @@ def show(rows: Rows, fit: str | None, unit_length: bool) -> Shown:
 
 
 def check_subjects(subjects: Sequence["Subject"]) -> None:
-    """Raise UserError for a pooler, which is made for classification, and for methods that can't be applied here.
-
-    These are methods that change no vector, or have to be trained: nothing is trained here.
-    """
-    import hydra.utils
-
-    from isobench.calibration.base import Calibration
+    """Raise UserError for a pooler, which is made for classification, and for methods that can't be applied here."""
+    from isobench.frozen.posthoc import check_post_hoc
 
     for subject in subjects:
         if subject.cfg.encoder.pooling == "pooler":
             raise UserError(
                 "encoder.pooling=pooler: a pooler is made for classification: set encoder.pooling=mean, cls or last"
             )
-        method = subject.cfg.calibration["name"]
-        classes: list[Any] = [
-            hydra.utils.get_class(part["_target_"]) for part in split_chain(subject.cfg.calibration)
-        ]
-        if any(kind.objective is not Calibration.objective for kind in classes):
-            raise UserError(f"calibration={method} has to be trained, and this analysis trains nothing: leave it out")
-        changes = any(kind.forward is not Calibration.forward for kind in classes)
-        if not changes and classes != [Calibration]:
-            raise UserError(f"calibration={method} changes no vector of a frozen encoder: leave it out")
+        check_post_hoc(subject.cfg.calibration)
 
 
 def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
@@ -167,6 +153,7 @@ def measure_methods(
     import torch
 
     from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
+    from isobench.frozen.posthoc import fit_method
     from isobench.metrics.coordinates import coordinate_share
     from isobench.metrics.correlation import SIMILARITIES
 
@@ -181,7 +168,9 @@ def measure_methods(
         file = name_cached_file(subject.cfg.data.cache, "sentence_vectors", "similarity", key)
         arrays = load_cached_arrays(file)
         if arrays is None:
-            arrays = {"correlations": compute_correlations(calibrate(subject, fitting, vectors), scores)}
+            arrays = {
+                "correlations": compute_correlations(fit_method(subject.cfg.calibration, fitting)(vectors), scores)
+            }
             save_cached_arrays(arrays, file)
         rows += [
             {
@@ -204,36 +193,9 @@ def measure_methods(
 
 def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
     """Convert vectors [N, d] to float64, each divided by its length if asked; a zero vector stays zero."""
-    import torch
+    from isobench.frozen.posthoc import divide_by_length
 
-    precise = vectors.double()
-    return torch.nn.functional.normalize(precise, eps=torch.finfo(torch.float64).tiny) if unit_length else precise
-
-
-def calibrate(subject: "Subject", fitted_on: "Tensor", vectors: "Tensor") -> "Tensor":
-    """Fit the subject's calibrations on vectors [M, d], as one batch; apply them to others, [N, d] -> [N, out_dim].
-
-    Moving averages take the batch whole (momentum 1), because there is no other batch.
-    """
-    import torch
-
-    from isobench.training.build import build_chain
-    from isobench.training.preparation import find_prepared_once, prepare_chain
-
-    cfg = replace(subject.cfg, calibration=take_batch_whole(subject.cfg.calibration))
-    with torch.no_grad():
-        chain, pooler = build_chain(cfg, vectors.shape[1]).double(), torch.nn.Identity()
-        prepare_chain(chain, find_prepared_once(chain), fitted_on.split(1024), pooler)
-        chain.train()(fitted_on, pooler)
-        return chain.eval()(vectors, pooler)[0]
-
-
-def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
-    """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
-    settings = {**calibration, **({"momentum": 1.0} if "momentum" in calibration else {})}
-    if settings.get("then"):
-        settings["then"] = take_batch_whole(settings["then"])
-    return settings
+    return divide_by_length(vectors) if unit_length else vectors.double()
 
 
 def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from isobench.analyses.rows import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
+from isobench.calibration.chain import prepare_chain
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
@@ -20,7 +21,7 @@ from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
 from isobench.training.build import build_chain, make_loaders
-from isobench.training.preparation import load_pretrained_embeddings, prepare_chain
+from isobench.training.preparation import load_pretrained_embeddings
 from isobench.training.train import configure_process
 
 

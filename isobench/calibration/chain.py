@@ -130,6 +130,24 @@ class Chain(nn.Module):
         prepared.prepare(embeddings())
 
 
+def find_prepared_once(chain: Chain) -> list[int]:
+    """Find the positions of the methods that are prepared before training, not at the start of every epoch."""
+    return [
+        position
+        for position, calibration in enumerate(chain)
+        if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
+    ]
+
+
+def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
+    """Call ``prepare`` of the methods at these positions, in the chain's order.
+
+    ``vectors``: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
+    """
+    for position in positions:
+        chain.prepare(position, vectors, pooler)
+
+
 def _select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:
     if not calibration.reads_token_states:
         return h

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from isobench.calibration.chain import Chain
+from isobench.calibration.chain import Chain, find_prepared_once, prepare_chain
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
@@ -17,7 +17,7 @@ from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed
 from isobench.runs.record import RecordedGeneration
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain, refuse_what_generation_lacks
-from isobench.training.preparation import DecoderStates, find_prepared_once, load_pretrained_embeddings, prepare_chain
+from isobench.training.preparation import DecoderStates, load_pretrained_embeddings
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 

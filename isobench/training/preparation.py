@@ -3,7 +3,7 @@
 The pretrained encoder's vectors are computed once, kept on disk, and read memory-mapped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import move_data_to_device
-from torch import Tensor, nn
+from torch import Tensor
 
-from isobench.calibration.base import Calibration, overrides_hook
-from isobench.calibration.chain import Chain
+from isobench.calibration.base import Calibration
 from isobench.common.files import (
     cache_dir,
     make_cache_error,
@@ -37,24 +36,6 @@ from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 VERSION = 3  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
-
-
-def find_prepared_once(chain: Chain) -> list[int]:
-    """Find the positions of the methods that are prepared before training, not at the start of every epoch."""
-    return [
-        position
-        for position, calibration in enumerate(chain)
-        if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
-    ]
-
-
-def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
-    """Call ``prepare`` of the methods at these positions, in the chain's order.
-
-    ``vectors``: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
-    """
-    for position in positions:
-        chain.prepare(position, vectors, pooler)
 
 
 def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder) -> Tensor:

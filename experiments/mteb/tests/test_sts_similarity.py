@@ -10,6 +10,7 @@ from helpers import WORDS, make_config, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
+from isobench.frozen.posthoc import fit_method, take_batch_whole
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
 
@@ -42,8 +43,8 @@ def test_calibrations_have_the_statistics_of_the_set_that_they_are_fitted_on(met
     fitted_on, x = rng.normal(1, [1, 2, 3, 0.5, 1], (200, 5)), rng.normal(0, 2, (12, 5))
     soft = ["calibration.shrinkage=0", "calibration.epsilon=0.3"] if method.startswith("whitening") else []
     for vectors in (fitted_on, x):
-        ours = sts_similarity.calibrate(
-            subject(f"calibration={method}", *soft), torch.tensor(fitted_on), torch.tensor(vectors)
+        ours = fit_method(make_config(f"calibration={method}", *soft).calibration, torch.tensor(fitted_on))(
+            torch.tensor(vectors)
         ).numpy()
         expected = by_numpy(method, fitted_on, vectors)
         if method == "whitening_pca":  # the signs of eigenvectors are arbitrary, and their order is the other one
@@ -55,12 +56,12 @@ def test_calibrations_have_the_statistics_of_the_set_that_they_are_fitted_on(met
 def test_moving_averages_take_the_whole_set():
     x = torch.tensor(np.random.default_rng(6).normal(0, [1, 5], (50, 2)))
     slow, whole = (
-        sts_similarity.calibrate(subject("calibration=isobn_released", f"calibration.momentum={momentum}"), x, x)
+        fit_method(make_config("calibration=isobn_released", f"calibration.momentum={momentum}").calibration, x)(x)
         for momentum in (0.05, 1.0)
     )
     assert torch.equal(slow, whole)
     chain = {"name": "a", "momentum": 0.1, "then": {"name": "b", "k": 2, "then": {"name": "c", "momentum": 0.2}}}
-    taken = sts_similarity.take_batch_whole(chain)
+    taken = take_batch_whole(chain)
     assert (taken["momentum"], taken["then"], chain["momentum"]) == (
         1.0, {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}, 0.1,
     )  # fmt: skip
@@ -78,7 +79,7 @@ def test_correlations_are_scipys_and_whitening_is_rotated_freely():
         np.testing.assert_allclose(found[row], expected)
     zca, pca = (
         sts_similarity.compute_correlations(
-            sts_similarity.calibrate(subject(f"calibration={name}"), torch.tensor(x), torch.tensor(x)), scores
+            fit_method(make_config(f"calibration={name}").calibration, torch.tensor(x))(torch.tensor(x)), scores
         )
         for name in ("whitening_zca", "whitening_pca")
     )
@@ -185,7 +186,7 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
         raise AssertionError("computed again")
 
     monkeypatch.setattr("isobench.models.encoders.load_encoder", load)
-    monkeypatch.setattr(sts_similarity, "calibrate", load)
+    monkeypatch.setattr("isobench.frozen.posthoc.fit_method", load)
     code, _, err = cli(*arguments)
     assert code == 0, err
     assert (folder / "similarity.parquet").read_bytes() == first

@@ -57,10 +57,12 @@ class FrozenEncoder:
 
     @cached_property
     def tokenizer(self) -> Any:
+        """The encoder's tokenizer."""
         return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
     def loaded(self) -> encoders.LoadedEncoder:
+        """The encoder, in evaluation mode."""
         seed = resolve_seeds(self.cfg)["init"]
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, all_tokens=True)
         if loaded.init_seed is not None:

@@ -1,0 +1,65 @@
+"""What is the matter with a set of embeddings, and what would change it: the result of a diagnosis."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Hold one measure of the vectors: its value, what is normal for well-known encoders, and one plain sentence.
+
+    ``normal`` is (lowest, highest) over the reference encoders, None where there is no reference.
+    """
+
+    measure: str
+    value: float
+    normal: tuple[float, float] | None
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Hold what one post-hoc method does, fitted on one half of the vectors and measured on the other half.
+
+    ``score`` is that of the probe (accuracy) or of the scored pairs (Spearman's correlation), as a fraction; NaN
+    without labels or scores. ``change``, ``low``, ``high``: the change from no method, with its 95% interval.
+    """
+
+    method: str
+    isoscore: float
+    ev1: float
+    average_cosine: float
+    score: float
+    change: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Hold a diagnosis of vectors [N, d]. A notebook shows it as tables; ``to_json`` gives plain values.
+
+    Attributes:
+        source: what was diagnosed, such as a file's name.
+        rows, dim: N and d.
+        findings: the measures, in the order in which they are shown.
+        variances: along the principal components, descending, as shares of their sum, [d].
+        norms: lengths of a sample of the vectors, ascending.
+        cosines, centred_cosines: of a sample of pairs of vectors, before and after the mean is subtracted.
+        coordinates: share of the variance in each coordinate, [d].
+        effects: what post-hoc methods do, that of no method first.
+        score: what ``Effect.score`` is: "accuracy", "spearman", or None.
+        notes: what a reader must know, such as a matrix without full rank.
+    """
+
+    source: str
+    rows: int
+    dim: int
+    findings: list[Finding]
+    variances: list[float]
+    norms: list[float]
+    cosines: list[float]
+    centred_cosines: list[float]
+    coordinates: list[float]
+    effects: list[Effect] = field(default_factory=list)
+    score: str | None = None
+    notes: list[str] = field(default_factory=list)

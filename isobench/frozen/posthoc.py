@@ -1,0 +1,67 @@
+"""Fit calibrations on vectors after an encoder was trained, and apply them to others: nothing is trained."""
+
+from collections.abc import Callable
+from typing import Any
+
+import hydra.utils
+import torch
+from torch import Tensor
+
+from isobench.calibration.base import Calibration
+from isobench.calibration.chain import find_prepared_once, prepare_chain
+from isobench.common.errors import UserError
+from isobench.config.schema import split_chain
+from isobench.runs.identity import seed_everything
+from isobench.training.instantiate import instantiate_chain
+
+Transform = Callable[[Tensor], Tensor]  # [N, d] -> [N, out_dim], float64
+ROWS = 1024  # in a batch of what methods are prepared with
+
+
+def check_post_hoc(calibration: dict[str, Any]) -> None:
+    """Raise UserError for the settings of a method that changes no vector, or that has to be trained."""
+    name = calibration["name"]
+    classes: list[Any] = [hydra.utils.get_class(part["_target_"]) for part in split_chain(calibration)]
+    if any(kind.objective is not Calibration.objective for kind in classes):
+        raise UserError(f"calibration={name} has to be trained, and nothing is trained here: leave it out")
+    changes = any(kind.forward is not Calibration.forward for kind in classes)
+    if not changes and classes != [Calibration]:
+        raise UserError(f"calibration={name} changes no vector of a frozen encoder: leave it out")
+
+
+@torch.no_grad()
+def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) -> Transform:
+    """Fit a chain of methods on vectors [M, d] as one batch; return the function that applies it to others.
+
+    Moving averages take the batch whole (momentum 1), because there is no other batch. Everything is float64.
+
+    Args:
+        calibration: the settings of the chain, as in a config.
+        fitted_on: the vectors.
+        seed: of weights that a method draws at random.
+    """
+    vectors, pooler = fitted_on.double(), torch.nn.Identity()
+    seed_everything(seed)
+    chain = instantiate_chain(take_batch_whole(calibration), vectors.shape[1]).double()
+    prepare_chain(chain, find_prepared_once(chain), vectors.split(ROWS), pooler)
+    chain.train()(vectors, pooler)
+    chain.eval()
+
+    @torch.no_grad()
+    def transform(h: Tensor) -> Tensor:
+        return chain(h.double(), pooler)[0]
+
+    return transform
+
+
+def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
+    """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
+    settings = {**calibration, **({"momentum": 1.0} if "momentum" in calibration else {})}
+    if settings.get("then"):
+        settings["then"] = take_batch_whole(settings["then"])
+    return settings
+
+
+def divide_by_length(vectors: Tensor) -> Tensor:
+    """Divide vectors [N, d] by their Euclidean lengths, in float64; a zero vector stays zero."""
+    return torch.nn.functional.normalize(vectors.double(), eps=torch.finfo(torch.float64).tiny)
