@@ -8,7 +8,6 @@ import itertools
 import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,41 +32,6 @@ ANALYSIS_FILES = (  # what computes and defines the study, in the checkout
 MIN_COVERAGE = 0.94  # 95% intervals that hold the true value less often are said to be too narrow
 Settings = dict[str, Any]  # dotted name -> value
 Run = tuple[tuple[tuple[str, float], ...], int]  # the (dial, dose) pairs that a run stands for, and its seed
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How much of the grid was run on one encoder and task.
-
-    Attributes:
-        grid: all runs of the experiment's own grid.
-        finished: those that ended with a score.
-        failed: those that ended without one.
-        added: the number of planned runs that the grid does not have.
-        strange: the number of planned runs that are no dose of a dial.
-    """
-
-    grid: frozenset[Run]
-    finished: frozenset[Run]
-    failed: frozenset[Run]
-    added: int
-    strange: int
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every run of the grid has ended; failed runs have, and leave out their seeds."""
-        return len(self.finished | self.failed) == len(self.grid)
-
-    def describe(self) -> TidyRow:
-        """Return the numbers of runs as columns of a row, and the seeds of which no run has ended."""
-        waiting = {seed for _, seed in self.grid} - {seed for _, seed in self.finished | self.failed}
-        numbers = {"grid": len(self.grid), "finished": len(self.finished), "failed": len(self.failed)}
-        return {
-            **numbers,
-            "added": self.added,
-            "strange": self.strange,
-            "seeds_not_begun": list_ranges(sorted(waiting)),
-        }
 
 
 def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
@@ -129,27 +93,42 @@ def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
-def measure_progress(subjects: Sequence["Subject"]) -> dict[Group, Progress]:
-    """Measure the progress of each encoder and task that has a planned run of a dial."""
+def measure_progress(subjects: Sequence["Subject"]) -> list[TidyRow]:
+    """Measure the progress of each encoder and task that has a planned run of a dial: a row for each."""
     grid = list_grid_runs(subjects[0].cfg)
     groups: dict[Group, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault((subject.encoder, subject.task), []).append(subject)
-    progress = {group: count_runs(grid, own) for group, own in groups.items()}
-    return {group: own for group, own in progress.items() if own.grid or own.added}
+    return [
+        {"encoder": encoder, "task": task, **row}
+        for (encoder, task), own in groups.items()
+        if (row := count_runs(grid, own))["grid"]
+    ]
 
 
-def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> Progress:
-    """Count the planned runs of one encoder and task; without a grid, they are the grid."""
+def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> TidyRow:
+    """Count the planned runs of one encoder and task; without a grid, they are the grid.
+
+    ``failed`` runs ended without a score, ``added`` ones are not in the grid, ``strange`` ones are no dose of a dial.
+    """
     doses = [list_doses(subject.cfg.calibration) for subject in subjects]
     runs = {(own, subject.cfg.seed): subject for own, subject in zip(doses, subjects, strict=True) if own}
-    if not runs:
-        return Progress(frozenset(), frozenset(), frozenset(), 0, len(subjects))
-    grid = grid or frozenset(runs)
-    ended = {run: subject.record.status for run, subject in runs.items() if subject.record is not None}
-    finished = frozenset(run for run, status in ended.items() if status == FINISHED)
-    failed = frozenset(ended) - finished
-    return Progress(grid, finished & grid, failed & grid, len(runs.keys() - grid), doses.count(()))
+    grid = (grid or frozenset(runs)) if runs else frozenset()
+    ended = {run: runs[run].record.status for run in grid & runs.keys() if runs[run].record is not None}
+    finished = list(ended.values()).count(FINISHED)
+    return {
+        "grid": len(grid),
+        "finished": finished,
+        "failed": len(ended) - finished,
+        "added": len(runs.keys() - grid),
+        "strange": doses.count(()),
+        "seeds_not_begun": list_ranges(sorted({seed for _, seed in grid} - {seed for _, seed in ended})),
+    }
+
+
+def list_complete(progress: Sequence[TidyRow]) -> list[Group]:
+    """List the encoders and tasks of which every run of the grid has ended; failed runs have, and leave out seeds."""
+    return [(row["encoder"], row["task"]) for row in progress if not label_progress(row)]
 
 
 def list_grid_runs(cfg: Config) -> frozenset[Run]:
@@ -171,22 +150,16 @@ def list_doses(calibration: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((name, dose) for name, dose in doses if dose is not None)
 
 
-def keep_grid_runs(rows: Sequence[TidyRow], progress: Mapping[Group, Progress]) -> list[TidyRow]:
+def keep_grid_runs(rows: Sequence[TidyRow], grid: frozenset[Run], complete: Sequence[Group]) -> list[TidyRow]:
     """Drop the rows of runs that were added to a complete grid: a study does not grow after its result.
 
     An incomplete study keeps them, because it has no result yet. Each row gets the column ``complete``.
     """
-    cells = {
-        group: {(dial, dose, seed) for doses, seed in own.grid for dial, dose in doses}
-        for group, own in progress.items()
-        if own.is_complete
-    }
-    kept = []
-    for row in rows:
-        group = row["encoder"], row["task"]
-        if group not in cells or (row["dial"], row["dose"], row["seed"]) in cells[group]:
-            kept.append({**row, "complete": group in cells})
-    return kept
+    cells = {(dial, dose, seed) for doses, seed in grid for dial, dose in doses}
+    marked = [{**row, "complete": (row["encoder"], row["task"]) in complete} for row in rows]
+    return [
+        row for row in marked if not grid or not row["complete"] or (row["dial"], row["dose"], row["seed"]) in cells
+    ]
 
 
 def list_ranges(numbers: Sequence[int]) -> str:

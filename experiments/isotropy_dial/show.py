@@ -23,7 +23,7 @@ from isobench_papers.isotropy_dial.design import (
     describe_progress,
     label_progress,
 )
-from isobench_papers.isotropy_dial.front import RULE, draw_front, measure_changes
+from isobench_papers.isotropy_dial.front import RULE, choose_changes, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIAL,
@@ -54,15 +54,15 @@ def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
-    complete = [row for row in doses if row["complete"]]
-    changes = {group: own for group in list_groups(complete) if (own := measure_changes(complete, *group))}
+    contrasts, complete = rows.get("contrasts", []), [row for row in doses if row["complete"]]
+    changes = {group: own for group in list_groups(complete) if (own := choose_changes(complete, contrasts, *group))}
     scores = {name_score(task) for _, task in changes}
     front = {"front": draw_front(changes, scores.pop() if len(scores) == 1 else "score")} if changes else {}
     tables = [
         *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
         build_correlation_table(correlations, labels),
         build_left_out_table(rows.get("left_out_cells", []), labels),
-        *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
+        *build_contrast_tables(contrasts, rows.get("verdicts", []), labels),
     ]
     return Shown(
         [table for table in tables if table.row_count],
