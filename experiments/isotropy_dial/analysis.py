@@ -330,6 +330,5 @@ def slope_examples(series: Series, dial: Dial, subjects: Sequence["Subject"]) ->
 
 
 def span_dial(slope: float, low: float, high: float, doses: Sequence[float]) -> TidyRow:
-    """Return a slope with its interval as the change from the lowest dose to the highest."""
     span = max(doses) - min(doses)
     return {"over_dial": slope * span, "over_low": low * span, "over_high": high * span}

@@ -41,30 +41,29 @@ def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
     left are settings that differ between methods, settings of a method other than the dose, and the seeds of single
     random streams.
     """
-    places: dict[tuple[Any, ...], list[Subject]] = {}
-    shared: dict[str, list[Settings]] = {}
-    own: dict[str, list[Settings]] = {}
+    compared: dict[
+        tuple[Any, ...], list[Settings]
+    ] = {}  # one dose and seed; all runs of a group, and of a dial in it
     for subject in subjects:
         group, calibration = f"{subject.encoder}, {subject.task}", subject.cfg.calibration
+        shared, own = list_settings(subject), list_method_settings(subject)
         for dial in DIALS:
             dose = dial.read_dose(calibration)
-            if dose is None:
-                continue
-            places.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(subject)
-            shared.setdefault(group, []).append(list_settings(subject))
-            if format_method_name(dict(calibration)) != PLAIN:
-                others = list_method_settings(subject)
-                others.pop(f"calibration.{dial.setting}", None)
-                own.setdefault(f"{group}, {dial.label}", []).append(others)
-    for (group, label, dose, seed), several in places.items():
-        if len(several) > 1:
-            difference = find_difference([{**list_settings(s), **list_method_settings(s)} for s in several])
+            if dose is not None:
+                compared.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(shared | own)
+                compared.setdefault((group,), []).append(shared)
+                if format_method_name(dict(calibration)) != PLAIN:
+                    others = {name: v for name, v in own.items() if name != f"calibration.{dial.setting}"}
+                    compared.setdefault((f"{group}, {dial.label}",), []).append(others)
+    for (name, *place), several in sorted(compared.items(), key=lambda item: -len(item[0])):
+        difference = find_difference(several)
+        if place and len(several) > 1:
+            label, dose, seed = place
             raise UserError(
-                f"{group}: {len(several)} runs are dose {dose:g} of {label} with seed {seed}; they differ in "
+                f"{name}: {len(several)} runs are dose {dose:g} of {label} with seed {seed}; they differ in "
                 f"{difference or 'their data or weights'}: name the settings of one on the command line"
             )
-    for name, settings in (*shared.items(), *own.items()):
-        if difference := find_difference(settings):
+        if difference:
             raise UserError(
                 f"{name}: the runs differ in {difference}, not only in the dose: name one value on the command line"
             )
@@ -197,7 +196,6 @@ def label_progress(row: TidyRow) -> str:
 
 
 def count_finished(row: TidyRow) -> str:
-    """Say how many runs finished, and how many failed."""
     failed = f", {row['failed']} failed" if row["failed"] else ""
     return f"{row['finished']} of {row['grid']} runs finished{failed}"
 
@@ -236,17 +234,20 @@ def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
         f"{file.name}: sha256 {sha256_file(file)}, first commit {first[:12]} of {format_time(written)}, last commit "
         f"{last[:12]} of {format_time(changed)}. The runs' code: {ran}."
     ]
-    commits = [row["commit"] for row in code if row["commit"] and has_commit(file.parent, row["commit"])]
-    if not all(has_ancestor(file.parent, commit, first) for commit in commits):
+    histories = {row["commit"]: list_history(file.parent, row["commit"]) for row in code if row["commit"]}
+    histories = {commit: history for commit, history in histories.items() if history}
+    if not all(first in history for history in histories.values()):
         notes.append(f"WARNING: there are runs that are older than {file.name}: they were not preregistered.")
-    elif not all(has_ancestor(file.parent, commit, last) for commit in commits):
+    elif not all(last in history for history in histories.values()):
         notes.append(f"WARNING: {file.name} was changed after the first run: its last section must say how and why.")
-    if unknown := sum(row["runs"] for row in code if row["commit"] not in commits):
+    if unknown := sum(row["runs"] for row in code if row["commit"] not in histories):
         notes.append(f"The code of {unknown} runs is in no commit here: it may be older than {file.name}.")
     if is_edited:
         notes.append(f"WARNING: {file.name} has edits that are in no commit.")
-    if commits:
-        notes.append(f"Changes of the analysis since: git log {commits[0][:12]}.. of {', '.join(ANALYSIS_FILES)}.")
+    if histories:
+        notes.append(
+            f"Changes of the analysis since: git log {next(iter(histories))[:12]}.. of {', '.join(ANALYSIS_FILES)}."
+        )
     return notes
 
 
@@ -255,26 +256,15 @@ def name_code(row: TidyRow) -> str:
     return f"{row['commit'][:12]}{' with changes' * row['changed']}" if row["commit"] else "an installed package"
 
 
-def has_commit(folder: Path, commit: str) -> bool:
-    """Return True if the checkout's history has a commit."""
-    return _succeeds(folder, "cat-file", "-e", f"{commit}^{{commit}}")
-
-
-def has_ancestor(folder: Path, commit: str, older: str) -> bool:
-    """Return True if a commit has an older one in its history."""
-    return _succeeds(folder, "merge-base", "--is-ancestor", older, commit)
-
-
-def _succeeds(folder: Path, *command: str) -> bool:
+def list_history(folder: Path, commit: str) -> set[str]:
+    """List a commit and all before it; empty for one that the checkout does not have."""
     try:
-        run_git(folder, *command)
+        return set(run_git(folder, "rev-list", "--end-of-options", commit).split())
     except (OSError, subprocess.SubprocessError):
-        return False
-    return True
+        return set()
 
 
 def format_time(seconds: str) -> str:
-    """Write git's seconds since 1970 as a time in UTC."""
     return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -307,6 +297,5 @@ def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
 
 
 def write_range(numbers: Iterable[float], form: str) -> str:
-    """Write the range of numbers."""
     low, high = (format(limit(numbers), form) for limit in (min, max))
     return f"{low} to {high}" if low != high else low

@@ -36,12 +36,10 @@ class Change(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The method with its setting."""
         return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {self.value}"
 
     @property
     def value(self) -> str:
-        """The setting's value."""
         return f"{self.dial.read_value(self.contrast['dose']):g}".replace("-", "\N{MINUS SIGN}")
 
 

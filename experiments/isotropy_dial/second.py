@@ -173,13 +173,11 @@ def find_decisive_cell(row: TidyRow, name: str, key: str, left_out: Iterable[Tid
 
 
 def write_slope(row: TidyRow) -> str:
-    """Write the change of the score over a dial."""
     change = f"{row['over_dial']:+.2f} [{row['over_low']:+.2f}, {row['over_high']:+.2f}]"
     return f"{DIAL[row['dial']].short_label}: {change} over the dial, p = {row['p_holm']:.4f}"
 
 
 def write_contrast(row: TidyRow) -> str:
-    """Write a contrast with its two p-values."""
     name, interval = DIAL[row["dial"]].name_cell(row["dose"]), f"[{row['low']:+.2f}, {row['high']:+.2f}]"
     tests = f"p = {row['p_holm']:.4f}, within the margin p = {row['p_margin_holm']:.4f}"
     return f"{name}: {row['difference']:+.2f} {interval}, {tests}"

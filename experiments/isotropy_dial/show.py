@@ -111,7 +111,6 @@ def describe_row(row: TidyRow) -> str:
 
 
 def list_by_study(rows: Iterable[TidyRow]) -> str:
-    """List slopes or correlations by encoder and task."""
     groups = group_rows(rows, "encoder", "task")
     texts = [f"{', '.join(names)}: {', '.join(map(describe_row, own))}" for names, own in groups.items()]
     return "; ".join(texts) or "none"
@@ -237,19 +236,16 @@ def write_change(row: TidyRow) -> str:
 
 
 def split_by_study(rows: Iterable[TidyRow], labels: Labels) -> dict[str, list[TidyRow]]:
-    """Split rows by encoder and task: name of the study -> its rows."""
     groups = group_rows(rows, "encoder", "task")
     return {name_study(encoder, task, labels): group for (encoder, task), group in groups.items()}
 
 
 def name_study(encoder: str, task: str, labels: Labels) -> str:
-    """Name an encoder and task, and say how incomplete their study is."""
     label = labels[encoder, task]
     return f"{encoder}, {task}{f' ({label})' if label else ''}"
 
 
 def mark_incomplete(text: str, row: TidyRow) -> str:
-    """Mark the name of a table's row if its study is not complete."""
     return text if row["complete"] else text + INCOMPLETE
 
 
@@ -266,7 +262,6 @@ def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
 
 
 def format_estimate(value: float, low: float, high: float, form: str) -> str:
-    """Write an estimate, with its interval if it has one."""
     text = format_number(value, form)
     return text if format_number(low, form) == "-" else f"{text} [{low:{form}}, {high:{form}}]"
 
