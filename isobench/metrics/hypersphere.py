@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import Array, as_vectors, row_norms, to_float64
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, Array, as_vectors, row_norms, to_float64
 
 
 def alignment(left: Array, right: Array, power: float = 2.0) -> float:

@@ -1,6 +1,6 @@
 """Define a sentence encoder, which pools the token vectors of a transformers model, and BERT's pooler."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -82,11 +82,13 @@ class SentenceEncoder(nn.Module):
         self, layers: Sequence[int | None], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
     ) -> list[Tensor]:
         """Compute the vectors of padded sentences at several layers in one pass of the model, [b, d] each."""
-        output = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **arguments
-        )
-        hidden = (output.last_hidden_state if layer is None else output.hidden_states[layer] for layer in layers)
-        return [self._pool_padded(states, attention_mask) for states in hidden]
+        states = self.compute_states(layers, input_ids=input_ids, attention_mask=attention_mask, **arguments)
+        return [self._pool_padded(hidden, attention_mask) for hidden in states]
+
+    def compute_states(self, layers: Sequence[int | None], **arguments: Tensor) -> Iterator[Tensor]:
+        """Compute the token states of padded sentences at several layers in one pass, [b, T, d] each."""
+        output = self.model(output_hidden_states=True, **arguments)
+        return (output.last_hidden_state if layer is None else output.hidden_states[layer] for layer in layers)
 
     def _pool_padded(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         if self.pooling in ("pooler", "cls"):
