@@ -41,14 +41,12 @@ def main() -> None:
 
 
 def _compare_results(paths: Sequence[Path], metric: str | None, as_json: bool) -> None:
-    from isobench.report.others import choose_scale, compare_results, describe_tests, list_notes, read_results
+    from isobench.report.others import compare_results, describe_tests, list_notes, read_results
 
     base, *others = (read_results(path, metric) for path in paths)
     outcomes = [compare_results(base, other) for other in others]
-    on_all_tasks = [pair for outcome in outcomes for pair in outcome.tasks]
-    scale = choose_scale(on_all_tasks)
-    on_tasks = iter(describe_tests(on_all_tasks, scale))
-    over_tasks = describe_tests([outcome.overall for outcome in outcomes], scale)
+    on_tasks = iter(describe_tests([pair for outcome in outcomes for pair in outcome.tasks]))
+    over_tasks = describe_tests([outcome.overall for outcome in outcomes])
     comparisons: list[dict[str, Any]] = [
         {
             "base": str(paths[0]),
@@ -61,29 +59,29 @@ def _compare_results(paths: Sequence[Path], metric: str | None, as_json: bool) -
         for path, outcome, overall in zip(paths[1:], outcomes, over_tasks, strict=True)
     ]
     if as_json:
-        print(json.dumps(replace_non_finite({"scale": scale, "comparisons": comparisons}), indent=1))
+        print(json.dumps(replace_non_finite(comparisons), indent=1))
         return
     for comparison in comparisons:
-        print_plainly(f"{comparison['other']} less {comparison['base']}{', x 100' if scale == 100 else ''}")
+        print_plainly(f"{comparison['other']} less {comparison['base']}")
         _print_rows([*comparison["tasks"], comparison["overall"]])
         for note in comparison["notes"]:
             print_plainly(f"- {note}")
 
 
 def _compare_neighbours(file: Path, as_json: bool) -> None:
-    from isobench.report.others import choose_scale, describe_tests, rank_models
+    from isobench.report.others import describe_tests, rank_models
     from isobench.statistics.seeds import ALPHA
 
     leads, left_out = rank_models(file)
-    rows = describe_tests(leads, choose_scale(leads))
-    counts = {name: sum(row[name] < ALPHA for row in rows) for name in ("p", "holm")}
+    rows = describe_tests(leads)
+    counts = {name: sum(row[name] < ALPHA for row in rows) for name in ("p", "p_holm")}
     if as_json:
         print(json.dumps(replace_non_finite({"neighbours": rows, "differ": counts, "left_out": left_out}), indent=1))
         return
     _print_rows(rows)
     pairs = f"{len(rows)} pairs of neighbours in rank"
     print(
-        f"Of {pairs}, {counts['p']} differ at p < {ALPHA}, {counts['holm']} after Holm's correction over the pairs."
+        f"Of {pairs}, {counts['p']} differ at p < {ALPHA}, {counts['p_holm']} after Holm's correction over the pairs."
     )
     if equal := sum(math.isnan(row["p"]) for row in rows):
         print(f"{equal} have no p: their difference is the same on every task.")
@@ -92,15 +90,22 @@ def _compare_neighbours(file: Path, as_json: bool) -> None:
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a table of tests: scores in points, x 100, if all of them lie within -1 and 1."""
     from isobench.report.wording import format_interval, format_number, format_p_value
 
-    table = Table(box=SIMPLE_HEAD, header_style="bold")
-    names = [name for name in rows[0] if name not in ("low", "high")]
+    scale = 100 if all(max(abs(row["base"]), abs(row["other"])) <= 1 for row in rows) else 1
+    names = ("name", "base", "other", "difference [95%]", "p", "Holm", "exact", "detectable", "test over")
+    table = Table(box=SIMPLE_HEAD, header_style="bold", caption="x 100" if scale == 100 else None)
     for name in names:
-        table.add_column(name, overflow="fold", justify="left" if isinstance(rows[0][name], str) else "right")
-    formats = dict.fromkeys(("p", "holm", "exact"), format_p_value) | {"detectable": format_number}
+        table.add_column(name, overflow="fold", justify="left" if name in ("name", "test over") else "right")
     for row in rows:
-        texts = {name: formats[name](row[name]) if name in formats else row[name] for name in names}
-        texts["difference"] = format_interval(row["difference"], row["low"], row["high"])
-        table.add_row(*(text if isinstance(text, str) else f"{text:.2f}" for text in texts.values()))
+        points = {name: row[name] * scale for name in ("base", "other", "value", "low", "high", "detectable")}
+        table.add_row(
+            row["name"],
+            *(f"{points[name]:.2f}" for name in ("base", "other")),
+            format_interval(*(points[name] for name in ("value", "low", "high"))),
+            *(format_p_value(row[name]) for name in ("p", "p_holm", "p_exact")),
+            format_number(points["detectable"]),
+            row["test_over"],
+        )
     make_console().print(table)

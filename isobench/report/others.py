@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import MEBIBYTE, read_bounded
-from isobench.common.terminal import name_some
+from isobench.common.terminal import format_count, name_some
 from isobench.statistics.seeds import Arm, Comparison, compare_by_errors, compare_runs, holm
 
 FILE_LIMIT = 64 * MEBIBYTE
@@ -37,13 +37,10 @@ BASES = {
 
 
 class Score(NamedTuple):
-    """Hold one run's score on one subset of a task.
+    """Hold one run's score on one subset of a task: the mean of its draws, if the file has them.
 
-    Attributes:
-        value: as in the file.
-        draws: the scores of single draws, of which the value is the mean; empty if the file has none.
-        error: standard error over the examples; NaN if the file has none.
-        names: the metrics of the file that have this value. The score is one of them.
+    ``error`` is its standard error over the examples, NaN if unknown; ``names`` the metrics with this value, one of
+    which it is.
     """
 
     value: float
@@ -176,7 +173,7 @@ def _read_harness_score(numbers: Mapping[str, Any], metric: str | None) -> Score
         return None
     name, comma, answers = key.partition(",")
     error = found.get(f"{name}_stderr{comma}{answers}", math.nan)
-    return Score(found[key], (), error if error > 0 else math.nan, frozenset({name}))
+    return Score(found[key], (), error if error > 0 else math.nan, frozenset({key.removesuffix(",none")}))
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
@@ -208,7 +205,7 @@ def compare_results(base: Results, other: Results) -> Outcome:
     if not pairs:
         raise UserError(f"the results share no task that can be compared: {name_some(left_out)}")
     units = [(pair.base, pair.other) for pair in pairs] if len(pairs) > 1 else pairs[0].subsets
-    return Outcome(pairs, compare_units("mean", units, "tasks" if len(pairs) > 1 else "subsets"), left_out)
+    return Outcome(pairs, compare_units("mean", units, "task" if len(pairs) > 1 else "subset"), left_out)
 
 
 def _compare_task(task: str, base: Sequence[TaskRun], other: Sequence[TaskRun]) -> Pair | str:
@@ -219,30 +216,28 @@ def _compare_task(task: str, base: Sequence[TaskRun], other: Sequence[TaskRun]) 
     places = sorted(place for place in shared if place[0] == split)
     if not places:
         return "no shared subset"
+    scores = [run.scores[place] for run in runs for place in places]
     for place in places:
         named = [names for run in runs if (names := run.scores[place].names)]
         if named and not frozenset.intersection(*named):
-            names = {" or ".join(sorted(names)) for names in named}
-            return f"main scores differ, {', '.join(sorted(names))}: choose by --metric NAME"
-    theirs, ours = ([[run.scores[place] for run in side] for place in places] for side in (base, other))
-    means = [[statistics.fmean(score.value for score in at) for at in side] for side in (theirs, ours)]
-    scores = [score for at in (*ours, *theirs) for score in at]
-    if len(runs) == 2 and scores[0].draws and len({len(score.draws) for score in scores}) == 1:
-        basis, test = (
-            "draws",
-            compare_runs([(_number(o.draws), _number(t.draws)) for [o], [t] in zip(ours, theirs, strict=True)]),
-        )
-    elif len(scores) == 2 and not math.isnan(scores[0].error + scores[1].error):
-        difference, errors = scores[0].value - scores[1].value, [score.error for score in scores]
-        basis, test = "examples", compare_by_errors(difference, errors)
-    else:
-        seeds = [run.seed for run in other], [run.seed for run in base]
-        arms = [
-            [Arm([s.value for s in at], seed) for at, seed in zip(pair, seeds, strict=True)]
-            for pair in zip(ours, theirs, strict=True)
-        ]
-        test = compare_runs([(o, t) for o, t in arms])
-        basis = "seeds" if test.seeds else "runs" if min(map(len, seeds)) > 1 else "one run"
+            found = sorted({" or ".join(sorted(names)) for names in named})
+            return f"main scores differ, {', '.join(found)}: choose by --metric NAME"
+    has_draws = len(runs) == 2 and {len(score.draws) for score in scores} == {len(scores[0].draws) or None}
+
+    def make_arm(side: Sequence[TaskRun], place: tuple[str, str]) -> Arm:
+        if has_draws:
+            return _number(side[0].scores[place].draws)
+        return Arm([run.scores[place].value for run in side], [run.seed for run in side])
+
+    test = compare_runs([(make_arm(other, place), make_arm(base, place)) for place in places])
+    basis = (
+        "draws" if has_draws else "seeds" if test.seeds else "runs" if min(len(base), len(other)) > 1 else "one run"
+    )
+    if len(scores) == 2 and not math.isnan(scores[0].error + scores[1].error):
+        basis, test = "examples", compare_by_errors(test.value, [score.error for score in scores])
+    means = [
+        [statistics.fmean(run.scores[place].value for run in side) for place in places] for side in (base, other)
+    ]
     differing = [name for name in base[0].origin if len({run.origin.get(name) for run in runs}) > 1]
     subsets = list(zip(*means, strict=True))
     return Pair(task, statistics.fmean(means[0]), statistics.fmean(means[1]), test, basis, subsets, differing)
@@ -252,39 +247,23 @@ def _number(values: Sequence[float]) -> Arm:
     return Arm(values, range(len(values)))
 
 
-def compare_units(name: str, units: Sequence[tuple[float, float]], basis: str) -> Pair:
+def compare_units(name: str, units: Sequence[tuple[float, float]], unit: str) -> Pair:
     """Compare two results by their scores on units, such as tasks, that stand for many: a test paired over them.
 
     ``units`` has the base's score and the other's for each. The exact test is beside it for up to 16 units.
     """
     base, other = zip(*units, strict=True)
     test = compare_runs([(_number(other), _number(base))])
-    return Pair(name, statistics.fmean(base), statistics.fmean(other), test, f"{len(units)} {basis}")
+    return Pair(name, statistics.fmean(base), statistics.fmean(other), test, format_count(len(units), unit))
 
 
-def choose_scale(pairs: Sequence[Pair]) -> int:
-    """Return 100, for points, if all scores lie within -1 and 1; else 1."""
-    return 100 if all(max(abs(pair.base), abs(pair.other)) <= 1 for pair in pairs) else 1
-
-
-def describe_tests(pairs: Sequence[Pair], scale: float) -> list[dict[str, Any]]:
+def describe_tests(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """Describe each pair of a family in numbers: Holm's p, and the difference found by 80% at his first step."""
     adjusted = holm([pair.test.p for pair in pairs])
     count = max(sum(not math.isnan(p) for p in adjusted), 1)
     return [
-        {
-            "name": pair.name,
-            "base": pair.base * scale,
-            "other": pair.other * scale,
-            "difference": pair.test.value * scale,
-            "low": pair.test.low * scale,
-            "high": pair.test.high * scale,
-            "p": pair.test.p,
-            "holm": p_holm,
-            "exact": pair.test.p_exact,
-            "detectable": pair.test.find_detectable(count) * scale,
-            "test over": pair.basis,
-        }
+        {"name": pair.name, "base": pair.base, "other": pair.other, **pair.test._asdict(), "p_holm": p_holm}
+        | {"detectable": pair.test.find_detectable(count), "test_over": pair.basis}
         for pair, p_holm in zip(pairs, adjusted, strict=True)
     ]
 
@@ -312,10 +291,9 @@ def rank_models(file: Path) -> tuple[list[Pair], list[str]]:
         scores, left_out = {}, []
         for model, *texts in rows:
             values = [float(text or "nan") for text in texts]
-            is_whole = len(values) == len(header) - 1 and _average(values) is not None
             if model in scores:
                 raise ValueError(f"{model} stands in two rows")
-            if is_whole:
+            if len(values) == len(header) - 1 and _average(values) is not None:
                 scores[model] = values
             else:
                 left_out.append(model)
@@ -326,7 +304,7 @@ def rank_models(file: Path) -> tuple[list[Pair], list[str]]:
         raise UserError(f"{file} must have two tasks or more, and two models with a score for each")
     order = sorted(scores, key=lambda model: statistics.fmean(scores[model]), reverse=True)
     pairs = [
-        compare_units(above, list(zip(scores[below], scores[above], strict=True)), "tasks")
+        compare_units(above, list(zip(scores[below], scores[above], strict=True)), "task")
         for above, below in itertools.pairwise(order)
     ]
     return pairs, left_out

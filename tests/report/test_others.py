@@ -72,10 +72,10 @@ def test_draws_are_paired(tmp_path):
     require_equal(pair.test, stats.ttest_rel(DRAWS, LOWER))
     assert (pair.basis, pair.base, pair.other) == ("draws", statistics.fmean(LOWER), statistics.fmean(DRAWS))
     assert pair.test.p_exact == pytest.approx(flip_all_signs(np.subtract(DRAWS, LOWER)))
-    [row] = describe_tests([pair], 100)
-    noncentrality = row["detectable"] / 100 / (np.std(np.subtract(DRAWS, LOWER), ddof=1) / np.sqrt(10))
+    [row] = describe_tests([pair])
+    noncentrality = row["detectable"] / (np.std(np.subtract(DRAWS, LOWER), ddof=1) / np.sqrt(10))
     assert stats.nct.sf(stats.t.ppf(0.975, 9), 9, noncentrality) == pytest.approx(0.8, abs=1e-5)
-    assert row["difference"] == pytest.approx(100 * (np.mean(DRAWS) - np.mean(LOWER)))
+    assert row["value"] == pytest.approx(np.mean(DRAWS) - np.mean(LOWER))
 
 
 def test_subsets_are_averaged_draw_by_draw_and_are_the_units_of_a_single_task(tmp_path):
@@ -224,10 +224,10 @@ def test_the_command_corrects_over_all_tasks_and_comparisons(tmp_path, capsys, m
     monkeypatch.setattr("sys.argv", ["isobench", *paths, "--json"])
     compare.main()
     found = json.loads(capsys.readouterr().out)
-    rows = [row for comparison in found["comparisons"] for row in comparison["tasks"]]
-    assert [row["difference"] for row in rows] == pytest.approx([5, 5, 9, 9])
+    rows = [row for comparison in found for row in comparison["tasks"]]
+    assert [row["value"] for row in rows] == pytest.approx([0.05, 0.05, 0.09, 0.09])
     p = 2 * stats.norm.sf(np.array([5, 5, 9, 9]) / (2 * math.sqrt(2)))
-    assert [row["holm"] for row in rows] == pytest.approx([2 * p[0], 2 * p[0], 4 * p[2], 4 * p[2]])
+    assert [row["p_holm"] for row in rows] == pytest.approx([2 * p[0], 2 * p[0], 4 * p[2], 4 * p[2]])
     monkeypatch.setattr("sys.argv", ["isobench", *paths])
     compare.main()
     assert capsys.readouterr().out.count("examples") >= 4
