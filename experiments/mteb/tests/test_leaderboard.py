@@ -36,9 +36,15 @@ def test_the_page_says_how_many_neighbours_differ():
     np.testing.assert_allclose(rows.p_holm[~is_same], correct_by_holm(p), rtol=1e-8)
     assert rows.p[is_same].isna().all()
 
+    draws = np.random.default_rng(0).integers(0, 41, (10_000, 41))
+    lower_ends = [np.quantile(difference[draws].mean(1), 0.025) for difference in differences]
+    assert sum(end > 0 for end in lower_ends) == 180 - 176  # as the issue finds by its own bootstrap
+
     sentence = (FOLDER / "README.md").read_text().partition("## Neighbours on the leaderboard")[2]
     numbers = re.search(
-        r"(\d+) models make (\d+) pairs .*? (\d+) pairs? ha.*? (\d+) differs? .*? (\d+) after Holm", sentence, re.DOTALL
+        r"(\d+) models make (\d+) pairs .*? (\d+) pairs? ha.*? (\d+) differs? .*? (\d+) after Holm",
+        sentence,
+        re.DOTALL,
     )
     assert [int(number) for number in numbers.groups()] == found
     medians = re.search(r"median of ([\d.]+) points.*?([\d.]+) points would be found", sentence, re.DOTALL)
