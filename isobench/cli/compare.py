@@ -25,9 +25,7 @@ def main() -> None:
     parser = CommandParser("isobench compare", __doc__, page="compare")
     parser.add_argument("results", nargs="*", type=Path, metavar="BASE OTHER", help="result files or folders of them")
     parser.add_argument("--metric", metavar="NAME", help="compare this metric instead of the main score")
-    parser.add_argument(
-        "--ranking", metavar="FILE.csv", type=Path, help="compare the neighbours in a ranking of models"
-    )
+    parser.add_argument("--ranking", metavar="FILE.csv", type=Path, help="compare the neighbours in a ranking")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     if options.ranking and (options.results or options.metric):

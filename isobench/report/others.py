@@ -32,7 +32,7 @@ BASES = {
     "seeds": "paired over the seeds that the paths name",
     "runs": "Welch's t-test over runs, not paired: paths that name seeds (seed1, seed2, ...) would pair them",
     "examples": "one run each, only the standard error over examples: a z-test, not paired and only about examples",
-    "one run": "one run each and no standard error: no test. Add runs, such as folders seed1, seed2, ...",
+    "one run": "one run of one result or both, no standard errors: no test. Add runs, such as folders seed1, seed2",
 }
 
 
@@ -96,18 +96,18 @@ def read_results(path: Path, metric: str | None = None) -> Results:
         try:
             content = json.loads(read_bounded(file, FILE_LIMIT))
         except (OSError, ValueError, RecursionError) as error:
-            raise UserError(
-                f"{file} can't be read: {extract_first_line(error)}; name a result's JSON file"
-            ) from error
+            raise UserError(f"{file} can't be read: {_explain(error)}; name a result's JSON file") from error
         seed = re.search(r"seed[-_=]?(\d{1,9})(?!\d)", str(file.relative_to(path)) if path.is_dir() else file.name)
         for task, scores, origin in _list_tasks(content, file.stem, metric):
             if scores:
                 results.setdefault(task, []).append(TaskRun(int(seed[1]) if seed else None, scores, origin))
     if not results:
-        raise UserError(
-            f"{path} has no finite {metric or 'score'} of MTEB or lm-evaluation-harness: try --metric NAME"
-        )
+        raise UserError(f"{path} has no {metric or 'score'} of MTEB or lm-evaluation-harness: try --metric NAME")
     return results
+
+
+def _explain(error: Exception) -> str:
+    return str(error.strerror) if isinstance(error, OSError) else extract_first_line(error)
 
 
 def _list_tasks(
@@ -230,14 +230,11 @@ def _compare_task(task: str, base: Sequence[TaskRun], other: Sequence[TaskRun]) 
         return Arm([run.scores[place].value for run in side], [run.seed for run in side])
 
     test = compare_runs([(make_arm(other, place), make_arm(base, place)) for place in places])
-    basis = (
-        "draws" if has_draws else "seeds" if test.seeds else "runs" if min(len(base), len(other)) > 1 else "one run"
-    )
+    unpaired = "runs" if min(len(base), len(other)) > 1 else "one run"
+    basis = "draws" if has_draws else "seeds" if test.seeds else unpaired
     if len(scores) == 2 and not math.isnan(scores[0].error + scores[1].error):
         basis, test = "examples", compare_by_errors(test.value, [score.error for score in scores])
-    means = [
-        [statistics.fmean(run.scores[place].value for run in side) for place in places] for side in (base, other)
-    ]
+    means = [[statistics.fmean(run.scores[at].value for run in side) for at in places] for side in (base, other)]
     differing = [name for name in base[0].origin if len({run.origin.get(name) for run in runs}) > 1]
     subsets = list(zip(*means, strict=True))
     return Pair(task, statistics.fmean(means[0]), statistics.fmean(means[1]), test, basis, subsets, differing)
@@ -298,8 +295,8 @@ def rank_models(file: Path) -> tuple[list[Pair], list[str]]:
             else:
                 left_out.append(model)
     except (OSError, ValueError, csv.Error) as error:
-        message = f"{file} is no ranking: {extract_first_line(error)}; give a CSV with a row a model, a column a task"
-        raise UserError(message) from error
+        reason = f"{_explain(error)}; give a CSV with a row for each model and a column for each task"
+        raise UserError(f"{file} is no ranking: {reason}") from error
     if len(scores) < 2 or len(header) < 3:
         raise UserError(f"{file} must have two tasks or more, and two models with a score for each")
     order = sorted(scores, key=lambda model: statistics.fmean(scores[model]), reverse=True)

@@ -214,7 +214,7 @@ def test_files_that_never_end_or_do_not_exist_are_one_line(tmp_path):
         with pytest.raises(UserError, match="can't be read"):
             read_results(tmp_path / name)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="has no finite score"):
+    with pytest.raises(UserError, match="has no score"):
         read_results(tmp_path / "empty")
 
 
