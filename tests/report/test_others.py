@@ -123,6 +123,7 @@ def test_main_scores_of_other_metrics_are_not_compared(tmp_path):
     new = make_mteb("A", {"accuracy": 0.66, "ap": 0.3, "main_score": 0.66, "hf_subset": "en"})
     with pytest.raises(UserError, match=r"A \(main scores differ, accuracy, ap"):
         compare_files(tmp_path, old, new)
+    old["dev"] = new["scores"]["dev"] = {"en": {"accuracy": 0.1}}  # which the test split goes before
     [pair] = compare_files(tmp_path, old, new, metric="accuracy").tasks
     assert (pair.base, pair.other) == (0.64, 0.66)
 
@@ -228,6 +229,8 @@ def test_the_command_corrects_over_all_tasks_and_comparisons(tmp_path, capsys, m
     assert [row["value"] for row in rows] == pytest.approx([0.05, 0.05, 0.09, 0.09])
     p = 2 * stats.norm.sf(np.array([5, 5, 9, 9]) / (2 * math.sqrt(2)))
     assert [row["p_holm"] for row in rows] == pytest.approx([2 * p[0], 2 * p[0], 4 * p[2], 4 * p[2]])
+    found_by_most = 0.02 * math.sqrt(2) * (stats.norm.ppf(1 - 0.05 / 4 / 2) + stats.norm.ppf(0.8))
+    assert [row["detectable"] for row in rows] == pytest.approx([found_by_most] * 4, rel=1e-5)
     monkeypatch.setattr("sys.argv", ["isobench", *paths])
     compare.main()
     assert capsys.readouterr().out.count("examples") >= 4
