@@ -15,7 +15,8 @@ def alignment(left: Array, right: Array, power: float = 2.0) -> float:
     left out.
 
     Args:
-        left, right: the first and the second vectors of the pairs, [N, d] each.
+        left: the first vectors of the pairs, [N, d].
+        right: the second vectors, [N, d].
         power: alpha of the paper, above 0.
 
     Returns:

@@ -200,7 +200,8 @@ def alpha_req(h: Array, first: int = 4, last: int = 100, weighted: bool = True) 
 
     Args:
         h: vectors, [N, d].
-        first, last: the ranks that are fitted, from 1. Ranks without variance are left out.
+        first: the first rank that is fitted; ranks count from 1.
+        last: the last one. Ranks without variance are left out.
         weighted: whether a rank weighs 1 / i; False weighs all alike.
 
     Returns:
