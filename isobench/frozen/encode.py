@@ -12,6 +12,7 @@ from torch import Tensor
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
@@ -39,6 +40,11 @@ class SentenceVectors:
     vectors: Tensor
     cut: int
     key: str
+
+    @property
+    def zero(self) -> int:
+        """How many vectors are zero, as that of a text without any word that an encoder of word vectors knows."""
+        return int((~self.vectors.any(1)).sum())
 
 
 class FrozenEncoder:
@@ -91,11 +97,16 @@ class FrozenEncoder:
             for layer, found in computed.items():
                 save_cached_arrays(found, files[layer])
             arrays |= computed
-        return {
+        vectors = {
             layer: SentenceVectors(torch.from_numpy(found["vectors"][index]), int(found["cut"][0]), keys[layer])
             for layer, found in arrays.items()
             if found is not None
         }
+        if self.cfg.encoder.word_vectors and (zero := max(layer.zero for layer in vectors.values())):
+            print_note(
+                f"{name}: {format_count(zero, 'text')} without a word that {self.cfg.encoder.name} knows: zeros"
+            )
+        return vectors
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
         encoder = self.cfg.encoder
