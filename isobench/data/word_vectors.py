@@ -25,6 +25,7 @@ VERSION = 1  # of the converted folder: raise it when its content changes
 GLOVE_FILES = ("glove_6B_index.parquet", "glove_6B_50d_emb.npy")  # words (column index) and vectors
 FILES = ("words.json", "vectors.f32")  # of the converted folder
 LONGEST_WORD = 1000  # bytes; the longest of well-known files has some hundred
+WIDEST = 10_000  # numbers of a vector; a table of many more columns takes gigabytes
 PEEK = 2 * MEBIBYTE  # bytes that tell the format
 BLOCK = 16 * MEBIBYTE  # bytes of text read at once; no line may be longer
 ROWS = 4096  # vectors of a binary file read at once
@@ -67,6 +68,10 @@ def _convert(file: Path, folder: Path) -> None:
     import numpy as np
 
     layout, rows = read_layout(file), 0
+    if layout.dim > WIDEST:
+        raise UserError(
+            f"{file} has vectors of {layout.dim:,} numbers: is it word vectors? At most {WIDEST:,} are read"
+        )
     words: dict[str, None] = {}
     with (folder / FILES[1]).open("wb") as stream:
         for names, vectors in (_read_binary if layout.binary else _read_text)(file, layout):
@@ -156,8 +161,10 @@ def _read_binary(file: Path, layout: Layout) -> Iterator[Piece]:
             end = content.find(b" ", position, position + LONGEST_WORD + 2)
             stop = end + 1 + size
             if end < 0 or stop > len(content):
-                where = f"{number:,} of the {count:,} words that its first line says"
-                raise UserError(f"{file}, a binary file, is damaged or cut short at word {where}: copy it again")
+                raise UserError(
+                    f"{file}: its second line is not a word and its numbers, so it is read as binary, and damaged or "
+                    f"cut short at word {number:,} of the {count:,} that its first line says: copy it again"
+                )
             try:
                 names.append(content[position:end].lstrip(b"\n").decode())
             except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ from isobench.common.packages import find_package_folder
 from isobench.config.schema import Encoder
 from isobench.data import weights, word_vectors
 from isobench.frozen.encode import FrozenEncoder
+from isobench.models.encoders import load_encoder
 from isobench.models.word_vectors import WordTokenizer
 from isobench.runs.identity import select_decisive
 from isobench.runs.validate import validate_config
@@ -95,6 +96,7 @@ BAD = {
     "latin-1": (with_numbers("1 2 3") + b"caf\xe9 1 2 3\n", "UTF"),
     "long word": (with_numbers("1 2 3") + b"a" * 10**6 + b" 1 2 3\n", "more than 1,000 letters"),
     "long first word": (b"a" * 10**6 + b" 1 2 3\n", "more than 1,000 letters"),
+    "wide": (b"w" + b" 1" * 10_001 + b"\n", "vectors of 10,001 numbers"),
     "binary cut short": (binary_of(WORDS, VECTORS)[:-4], f"cut short at word {len(WORDS)} of the {len(WORDS)}"),
     "binary of many words": (b"999999999 3\n" + binary_of(WORDS, VECTORS)[5:], "cut short at word 15 of"),
     "binary goes on": (binary_of(WORDS, VECTORS) + b"more", "goes on after"),
@@ -148,7 +150,7 @@ def test_the_words_of_a_text():
     found = tokenizer(list(expected), add_special_tokens=False)["input_ids"]
     assert found == [[unknown if word is None else number[word] for word in words] for words in expected.values()]
     assert tokenizer(["the film", "7"], ["do", "do"], max_length=2)["input_ids"] == [[0, 2], [12, 3]]
-    assert tokenizer.unk_token_id == tokenizer.pad_token_id == unknown
+    assert tokenizer.unk_token_id == tokenizer.pad_token_id == max(tokenizer.get_vocab().values()) == unknown
 
 
 @pytest.fixture
@@ -167,6 +169,14 @@ def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(sett
         assert torch.allclose(found.vectors.double(), torch.tensor(np.stack(exact)), atol=1e-6)
         assert (found.zero, found.cut) == (3, 0)
         assert "some: 3 texts without a word that word_vectors knows" in capsys.readouterr().err
+    cfg = make_config(*settings)
+    ids = {
+        "input_ids": torch.tensor([[0, 14, 2], [14, 0, 0]]),
+        "attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]]),
+    }
+    loaded = load_encoder(cfg.encoder, cfg.data.cache, seed=1)
+    assert torch.equal(loaded.encoder(**ids), torch.from_numpy(np.stack([VECTORS[[0, 2]].mean(0), np.zeros(3, "f")])))
+    assert np.array_equal(loaded.encoder.vocabulary(), VECTORS[:-1])
     with pytest.raises(UserError, match=r"encoder\.layer=null"):
         FrozenEncoder(make_config(*settings), [0]).encode("some", texts)
 
