@@ -136,7 +136,7 @@ def _read_text(file: Path, layout: Layout) -> Iterator[Piece]:
         csv.ConvertOptions(column_types=columns, null_values=[]),
     )
     try:
-        with csv.open_csv(file.open("rb"), *options) as batches:
+        with file.open("rb") as stream, csv.open_csv(stream, *options) as batches:
             for batch in batches:
                 if batch.num_rows:
                     numbers = [batch.column(str(i)).to_numpy() for i in range(layout.dim)]
