@@ -1,7 +1,7 @@
 """An encoder of word vectors: a sentence's vector is the mean of its known words' vectors; nothing is trained."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class WordTokenizer:
     def __init__(self, words: Sequence[str]) -> None:
         self.ids = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))  # the first of two counts
         self.unk_token_id = self.pad_token_id = len(words)
-        self.all_special_ids: list[int] = []
+        self.all_special_ids = [self.unk_token_id]
 
     def get_vocab(self) -> dict[str, int]:
         """Return the words' ids, that of unknown ones too."""
@@ -76,6 +76,12 @@ class WordVectorEncoder(SentenceEncoder):
         starts = counts.cumsum(0) - counts
         mean = nn.functional.embedding_bag(input_ids[known], self.vectors, starts, mode="mean")
         return [mean] * len(layers)
+
+    def compute_states(self, layers: Sequence[int | None], **arguments: Tensor) -> Iterator[Tensor]:
+        """Return the vectors of padded sentences' words, [b, T, d], for each layer; unknown words get zeros."""
+        known = arguments["input_ids"] < len(self.vectors)
+        states = self.vectors[arguments["input_ids"] * known] * known[..., None]
+        return (states for _ in layers)
 
     def vocabulary(self) -> Tensor:
         """Return the words' vectors, [V, d]."""

@@ -177,6 +177,9 @@ def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(sett
     loaded = load_encoder(cfg.encoder, cfg.data.cache, seed=1)
     assert torch.equal(loaded.encoder(**ids), torch.from_numpy(np.stack([VECTORS[[0, 2]].mean(0), np.zeros(3, "f")])))
     assert np.array_equal(loaded.encoder.vocabulary(), VECTORS[:-1])
+    for without, expected in (((), [*VECTORS[[3, 0]], [0, 0, 0]]), (["special"], VECTORS[[3, 0]])):
+        found = list(FrozenEncoder(cfg, [None]).iterate_tokens(["do the xyz"], without=without))
+        assert np.array_equal(torch.cat(found), expected)
     with pytest.raises(UserError, match=r"encoder\.layer=null"):
         FrozenEncoder(make_config(*settings), [0]).encode("some", texts)
 
