@@ -74,19 +74,15 @@ def find_word_vectors(encoder: Encoder) -> Path:
     """Return the file with the vectors of an encoder of word vectors; UserError if it has none, or wants layers."""
     if encoder.layer is not None or encoder.pooling != "mean":
         raise UserError(
-            f"encoder={encoder.name}: of word vectors, only encoder.pooling=mean and encoder.layer=null exist"
+            f"encoder={encoder.name}: word vectors have encoder.pooling=mean and encoder.layer=null alone"
         )
     if encoder.path:
         file = Path(encoder.path).expanduser()
-        if not file.is_file() or not file.stat().st_size:
-            what = "is empty" if file.is_file() else "is no file" if file.exists() else "does not exist"
-            raise UserError(f"encoder.path: {file} {what}; name a text or binary file of word vectors")
+        if not file.is_file():
+            raise UserError(f"encoder.path: {file} is no file: name a text or binary file of word vectors")
         return file
     if encoder.embedded != "glove":
-        raise UserError(
-            f"encoder={encoder.name}: set encoder.path=FILE to a text or binary file of word vectors, or choose "
-            "encoder=glove"
-        )
+        raise UserError(f"encoder={encoder.name}: set encoder.path=FILE, of word vectors, or choose encoder=glove")
     return encoders.find_packaged_weights(encoder)
 
 

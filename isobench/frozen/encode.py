@@ -41,11 +41,6 @@ class SentenceVectors:
     cut: int
     key: str
 
-    @property
-    def zero(self) -> int:
-        """How many vectors are zero, as that of a text without any word that an encoder of word vectors knows."""
-        return int((~self.vectors.any(1)).sum())
-
 
 class FrozenEncoder:
     """A pretrained encoder whose weights stay as they are; it is loaded only for vectors that are not in the cache.
@@ -102,10 +97,9 @@ class FrozenEncoder:
             for layer, found in arrays.items()
             if found is not None
         }
-        if self.cfg.encoder.word_vectors and (zero := max(layer.zero for layer in vectors.values())):
-            print_note(
-                f"{name}: {format_count(zero, 'text')} without a word that {self.cfg.encoder.name} knows: zeros"
-            )
+        zero = max(int((~layer.vectors.any(1)).sum()) for layer in vectors.values())
+        if zero and self.cfg.encoder.word_vectors:
+            print_note(f"{name}: no known word in {format_count(zero, 'text')}: zero vectors")
         return vectors
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:

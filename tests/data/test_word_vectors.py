@@ -78,25 +78,26 @@ def with_numbers(*rows):
 
 
 BAD = {
-    "empty": (b"", "is empty"),
-    "prose": (b"It was a dark night\nand stormy\n", "not in the word2vec or GloVe format"),
-    "pickle": (b"\x80\x04\x95\x10\x00\x00cposix\nsystem\n", "not in the word2vec or GloVe format"),
-    "words alone": (b"one\ntwo\n", "not in the word2vec or GloVe format"),
+    "empty": (b"", "not a word2vec or GloVe file"),
+    "prose": (b"It was a dark night\nand stormy\n", "not a word2vec or GloVe file"),
+    "pickle": (b"\x80\x04\x95\x10\x00\x00cposix\nsystem\n", "not a word2vec or GloVe file"),
+    "words alone": (b"one\ntwo\n", "not a word2vec or GloVe file"),
     "header alone": (b"2 3\n", "cut short"),
-    "wrong width": (b"2 4\n" + with_numbers("1 2 3", "4 5 6"), "says 2 words of 4 numbers, but the next has 3"),
+    "wrong width": (b"2 4\n" + with_numbers("1 2 3", "4 5 6"), "says 2 words of 4 numbers, but the next line has 3"),
     "too few words": (b"3 3\n" + with_numbers("1 2 3", "4 5 6"), "has 2 words, but its first line says 3"),
     "too many words": (b"1 3\n" + with_numbers("1 2 3", "4 5 6"), "has 2 words, but its first line says 1"),
     "no words": (b"0 3\n", "says 0 words"),
     "short row": (with_numbers("1 2 3", "4 5"), "Row #2"),
     "long row": (with_numbers("1 2 3", "4 5 6 7"), "Row #2"),
     "no number": (with_numbers("1 2 3", "4 5 x"), "x"),
-    "missing number": (with_numbers("1 2 3", "4  6"), "format"),
+    "missing number": (with_numbers("1 2 3", "4  6"), "not a word and 3 numbers"),
     "NaN": (with_numbers("1 2 3", "4 nan 6"), "word 2 has NaN"),
     "infinity": (with_numbers("1 2 3", "4 5 6", "7 8 1e999"), "word 3 has NaN or infinity"),
     "latin-1": (with_numbers("1 2 3") + b"caf\xe9 1 2 3\n", "UTF"),
     "long word": (with_numbers("1 2 3") + b"a" * 10**6 + b" 1 2 3\n", "more than 1,000 letters"),
     "long first word": (b"a" * 10**6 + b" 1 2 3\n", "more than 1,000 letters"),
-    "wide": (b"w" + b" 1" * 10_001 + b"\n", "vectors of 10,001 numbers"),
+    "wide": (b"w" + b" 1" * 10_001 + b"\n", "not a word2vec or GloVe file"),
+    "wide header": (b"1 10001\nw" + b" 1" * 10_001, "says 1 words of 10,001 numbers"),
     "binary cut short": (binary_of(WORDS, VECTORS)[:-4], f"cut short at word {len(WORDS)} of the {len(WORDS)}"),
     "binary of many words": (b"999999999 3\n" + binary_of(WORDS, VECTORS)[5:], "cut short at word 15 of"),
     "binary goes on": (binary_of(WORDS, VECTORS) + b"more", "goes on after"),
@@ -120,11 +121,11 @@ def test_a_faulty_file_is_one_line_and_leaves_nothing(fault, tmp_path):
 
 def test_what_names_no_vectors_is_an_error(tmp_path):
     for encoder, problem in (
-        (encoder_of(tmp_path / "none"), "does not exist"),
+        (encoder_of(tmp_path / "none"), "is no file"),
         (encoder_of(tmp_path), "is no file"),
         (Encoder(name="word_vectors", word_vectors=True, pooling="mean"), "set encoder.path=FILE"),
         (Encoder(name="minilm", embedded="minilm", word_vectors=True, pooling="mean"), "set encoder.path=FILE"),
-        (Encoder(name="glove", embedded="glove", word_vectors=True, pooling="cls"), "only encoder.pooling=mean"),
+        (Encoder(name="glove", embedded="glove", word_vectors=True, pooling="cls"), "encoder.pooling=mean"),
         (Encoder(name="glove", embedded="glove", word_vectors=True, pooling="mean", layer=0), "encoder.layer=null"),
     ):
         with pytest.raises(UserError, match=problem):
@@ -167,8 +168,8 @@ def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(sett
     for _ in range(2):  # computed, then from the cache
         found = FrozenEncoder(make_config(*settings), [None]).encode("some", texts)[None]
         assert torch.allclose(found.vectors.double(), torch.tensor(np.stack(exact)), atol=1e-6)
-        assert (found.zero, found.cut) == (3, 0)
-        assert "some: 3 texts without a word that word_vectors knows" in capsys.readouterr().err
+        assert found.cut == 0
+        assert "some: no known word in 3 texts" in capsys.readouterr().err
     cfg = make_config(*settings)
     ids = {
         "input_ids": torch.tensor([[0, 14, 2], [14, 0, 0]]),

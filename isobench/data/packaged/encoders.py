@@ -71,10 +71,7 @@ def fingerprint_package(encoder: Encoder) -> str:
 
 
 def make_package_folder(encoder: Encoder, cache: Path) -> Path:
-    """Return the folder of a packaged encoder: in the package itself, or made from it inside ``cache``.
-
-    It is one of transformers, or has word vectors.
-    """
+    """Return the folder of a packaged encoder: in the package itself, or made from it inside ``cache``."""
     file = find_packaged_weights(encoder)
     if encoder.embedded == "mpnet":
         parts = _find_mpnet_parts(f"encoder={encoder.name}")
