@@ -181,7 +181,8 @@ class Encoder(Section):
     # Parameters that the safetensors weights lack are loaded from this file of the same commit or folder.
     missing_from: Annotated[str, FILE_NAME] | None = None
     embedded: str | None = None  # weights from an installed package
-    path: str | None = None  # a transformers folder
+    path: str | None = None  # a transformers folder, or a file of word vectors
+    word_vectors: bool | None = None  # one vector for each word, from path or the package glove; never fine-tuned
     pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"  # how token vectors become one sentence vector
     layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
     token_type_ids: bool = True  # tell the model which sentence of a pair a token is of

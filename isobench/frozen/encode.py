@@ -12,6 +12,7 @@ from torch import Tensor
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
@@ -91,11 +92,15 @@ class FrozenEncoder:
             for layer, found in computed.items():
                 save_cached_arrays(found, files[layer])
             arrays |= computed
-        return {
+        vectors = {
             layer: SentenceVectors(torch.from_numpy(found["vectors"][index]), int(found["cut"][0]), keys[layer])
             for layer, found in arrays.items()
             if found is not None
         }
+        zero = max(int((~layer.vectors.any(1)).sum()) for layer in vectors.values())
+        if zero and self.cfg.encoder.word_vectors:
+            print_note(f"{name}: no known word in {format_count(zero, 'text')}: zero vectors")
+        return vectors
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
         encoder = self.cfg.encoder
