@@ -11,7 +11,7 @@ TEXTS = [" ".join(WORDS[:length]) for length in (3, 7, 1, 5)]
 
 
 @pytest.mark.parametrize("architecture", ["bert", "gpt2"])
-@pytest.mark.parametrize("layer", [None, 0, 1])
+@pytest.mark.parametrize("layer", [None, 0, 1, "first_last", "last_two"])
 def test_token_states_are_the_models(tmp_path, architecture, layer):
     save_tiny(tmp_path, architecture)
     cfg = make_config("encoder=local", f"encoder.path={tmp_path}", "encoder.pooling=mean")
@@ -24,7 +24,9 @@ def test_token_states_are_the_models(tmp_path, architecture, layer):
         inputs = tokenizer(text, return_tensors="pt")
         with torch.no_grad():
             output = model(**inputs, output_hidden_states=True)
-        expected.append((output.last_hidden_state if layer is None else output.hidden_states[layer])[0])
+        states = output.hidden_states
+        averaged = {"first_last": (states[1] + states[2]) / 2, "last_two": (states[1] + states[2]) / 2}
+        expected.append((states[layer] if isinstance(layer, int) else averaged.get(layer, output[0]))[0])
         positions.append(torch.arange(len(expected[-1])))
         special.append(torch.isin(inputs["input_ids"][0], torch.tensor(tokenizer.all_special_ids)))
     expected, positions, special = map(torch.cat, (expected, positions, special))

@@ -1,4 +1,4 @@
-"""The ledger: draws and correlations from their definitions; published scores that are hit; wrong recipes that miss."""
+"""The ledger: draws and correlations from their definitions; published scores that are hit; recipes that miss."""
 
 import numpy as np
 import pytest
