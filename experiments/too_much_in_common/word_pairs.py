@@ -1,8 +1,9 @@
-"""Word pairs with human similarity scores: the five sets of Too Much in Common, or the two in the package gensim."""
+"""Word pairs with human similarity scores: the five sets of Too Much in Common, a user's, or two in gensim."""
 
 import csv
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,28 @@ EMBEDDED_SETS = {
     "simlex999": ("simlex999.txt", "d5e0501971478a511430ee880bd0121e94ac701ba86d90544d83e6d2ba3db05d"),
     "ws353": ("wordsim353.tsv", "f92a022fc2537793a15bc3a8c162ebcd74990e033a228bb6388cb71e4c0b1e1d"),
 }
+ALL = ["all"]  # as names: every set that is there
 PARQUET_COLUMNS = ("word1", "word2", "score")
 PART_OF_SPEECH = re.compile(r"-[njv]$")  # some copies of MEN write "sun-n"
 
 
-def load_word_pairs(data: Data) -> dict[str, ScoredPairs]:
-    """Read every set, by name: the paper's five from ``data.root``, or the two in gensim if that is null.
+def load_word_pairs(data: Data, names: Sequence[str] | None = None) -> dict[str, ScoredPairs]:
+    """Read sets, by name, from ``data.root``, or from gensim if that is null.
+
+    ``names``: None for the paper's five, or gensim's two; ``[all]`` for all that are there.
 
     Raises:
         UserError: a file or the package is missing, or not what it should be.
     """
     if data.root is None:
-        return {name: read_embedded_set(name) for name in EMBEDDED_SETS}
-    return {name: read_parquet_set(find_wordsim_folder(data.root), name) for name in PAPER_SETS}
+        wanted = list(EMBEDDED_SETS) if names in (None, ALL) else names or []
+        if unknown := [name for name in wanted if name not in EMBEDDED_SETS]:
+            known = ", ".join(EMBEDDED_SETS)
+            raise UserError(f"analysis.sets: {unknown[0]} needs data.root=FOLDER; without it there are {known}")
+        return {name: read_embedded_set(name) for name in wanted}
+    folder = find_wordsim_folder(data.root)
+    wanted = sorted(file.stem for file in folder.glob("*.parquet")) if names == ALL else names or PAPER_SETS
+    return {name: read_parquet_set(folder, name) for name in wanted}
 
 
 def read_embedded_set(name: str) -> ScoredPairs:
@@ -60,7 +70,7 @@ def read_parquet_set(folder: Path, name: str) -> ScoredPairs:
     file = folder / f"{name}.parquet"
     if not file.is_file():
         hint = suggest_nearest(name, (other.stem for other in folder.glob("*.parquet")))
-        raise UserError(f"data.root: {file} does not exist; the five sets are {', '.join(PAPER_SETS)} ({hint})")
+        raise UserError(f"data.root: {file} does not exist; the paper's sets are {', '.join(PAPER_SETS)} ({hint})")
     table = read_columns(file, PARQUET_COLUMNS)
     pairs = make_scored_pairs((read_field(table, key) for key in PARQUET_COLUMNS), "word", str(file))
     if name == "men":

@@ -10,7 +10,7 @@ from rich.table import Table
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct
 from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, find_paper_column, make_table
 from isobench.common.errors import UserError
-from isobench.config.bounds import Bound, PositiveInt
+from isobench.config.bounds import NAME, NOT_EMPTY, Bound, PositiveInt
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -36,6 +36,7 @@ def compute(
     removed: Annotated[int | str, REMOVED],
     corpus: str | None = None,
     texts: PositiveInt | None = None,
+    sets: Annotated[list[Annotated[str, NAME]], NOT_EMPTY] | None = None,
 ) -> Rows:
     """Correlate human scores of word pairs with cosine and inner product, by encoder, method and set.
 
@@ -46,6 +47,7 @@ def compute(
         corpus: name of a corpus of ``corpus.py`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
             leaves these out.
         texts: read only so many texts from the corpus's start; None for all.
+        sets: names of sets of word pairs, or ``[all]``; None for the paper's five, or gensim's two without data.root.
 
     Raises:
         UserError: word pairs or the corpus are missing, D is above the encoder's width, or a calibration is set.
@@ -62,12 +64,12 @@ def compute(
             "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
             "makes it), or scale=embedded"
         )
-    sets = word_pairs.load_word_pairs(first.data)
+    pairs_of = word_pairs.load_word_pairs(first.data, sets)
     counted = open_analysis_corpus(subjects, corpus, texts)
     rows: list[TidyRow] = []
     for subject in iterate_subjects(subjects, "word similarity"):
         tokens = {
-            name: word_pairs.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in sets.items()
+            name: word_pairs.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in pairs_of.items()
         }
         matrix = to_float64(subject.vocabulary())
         count = resolve_direction_count(removed, matrix.shape[1])
@@ -76,7 +78,12 @@ def compute(
         for method in (*METHODS, *(FREQUENCY_METHODS if counted else ())):
             vectors = transform_embeddings(matrix, method, count, counts)
             for name, (ids, scores) in tokens.items():
-                names = {"encoder": subject.encoder, "method": method, "set": name, "pairs_in_set": len(sets[name])}
+                names = {
+                    "encoder": subject.encoder,
+                    "method": method,
+                    "set": name,
+                    "pairs_in_set": len(pairs_of[name]),
+                }
                 rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
     found: Rows = {"word_similarity": rows, "averages": average_over_sets(rows)}
     return found | ({"corpus": [{"corpus": counted.name, "texts": counted.text_count}]} if counted else {})
@@ -85,11 +92,13 @@ def compute(
 def describe_differences(subjects: list["Subject"], rows: Rows, removed: int | str) -> list[str]:
     """Describe how encoders, sets of word pairs and D differ from the paper's."""
     from isobench.analyses.subject import list_encoder_differences
-    from isobench_papers.too_much_in_common.word_pairs import PAPER_SETS
+    from isobench_papers.too_much_in_common.word_pairs import EMBEDDED_SETS, PAPER_SETS
 
     differences = list_encoder_differences(subjects)
-    if tuple(list_distinct(rows["word_similarity"], "set")) != PAPER_SETS:
-        differences.append("SimLex-999 and the undivided WordSim-353 instead of five sets")
+    names = list_distinct(rows["word_similarity"], "set")
+    if tuple(names) != PAPER_SETS:
+        gensims = "SimLex-999 and the undivided WordSim-353"
+        differences.append(f"{gensims if names == [*EMBEDDED_SETS] else ', '.join(names)} instead of five sets")
     if removed != PAPER_D:
         source = " as in the released code" if removed == RELEASED_CODE_D else ""
         differences.append(f"D = {removed}{source}, not {PAPER_D}(d / 100) as in Section 5.1")

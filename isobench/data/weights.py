@@ -52,6 +52,9 @@ def make_encoder_absence_error(encoder: Encoder, instead: str) -> UserError:
 
 def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     """Identify the encoder's files, for run keys: by their hashes, the package's hash, or the hub's revision."""
+    if encoder.word_vectors:
+        file = find_word_vectors(encoder)
+        return {"word_vectors" if encoder.path else "package": sha256_file(file)}
     source = find_encoder_source(encoder)
     if source == "hub":
         source_name = {"hub": f"{encoder.hub}@{encoder.revision}"}  # the commit fixes the bytes of all its files
@@ -65,6 +68,22 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
     return {file.name: sha256_file(file) for file in sorted(files)}
+
+
+def find_word_vectors(encoder: Encoder) -> Path:
+    """Return the file with the vectors of an encoder of word vectors; UserError if it has none, or wants layers."""
+    if encoder.layer is not None or encoder.pooling != "mean":
+        raise UserError(
+            f"encoder={encoder.name}: word vectors have encoder.pooling=mean and encoder.layer=null alone"
+        )
+    if encoder.path:
+        file = Path(encoder.path).expanduser()
+        if not file.is_file():
+            raise UserError(f"encoder.path: {file} is no file: name a text or binary file of word vectors")
+        return file
+    if encoder.embedded != "glove":
+        raise UserError(f"encoder={encoder.name}: set encoder.path=FILE, of word vectors, or choose encoder=glove")
+    return encoders.find_packaged_weights(encoder)
 
 
 def read_model_type(encoder: Encoder) -> str | None:

@@ -1,6 +1,6 @@
 """Compute vectors of any sentences with a frozen encoder, at several layers at once, and keep them in the cache."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,20 +12,21 @@ from torch import Tensor
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
-from isobench.data.batches.tokens import Collator, tokenise_examples
+from isobench.data.batches.tokens import Collator, Tokens, tokenise_examples
 from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
 from isobench.data.sources import Examples
+from isobench.metrics.tokens import mask_tokens
 from isobench.models import encoders, tokenization
+from isobench.models.sentence_encoder import Layer
 from isobench.runs.identity import resolve_seeds
 from isobench.training.train import configure_process
 
 VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
-
-Layer = int | None  # as encoder.layer: null is the model's output
 
 
 @dataclass
@@ -47,9 +48,8 @@ class FrozenEncoder:
     """
 
     def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
-        highest = max(
-            (layer for layer in layers if layer is not None), default=None
-        )  # its loader looks whether it exists
+        # Its loader looks whether the highest exists.
+        highest = max((layer for layer in layers if isinstance(layer, int)), default=None)
         encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)
@@ -90,11 +90,15 @@ class FrozenEncoder:
             for layer, found in computed.items():
                 save_cached_arrays(found, files[layer])
             arrays |= computed
-        return {
+        vectors = {
             layer: SentenceVectors(torch.from_numpy(found["vectors"][index]), int(found["cut"][0]), keys[layer])
             for layer, found in arrays.items()
             if found is not None
         }
+        zero = max(int((~layer.vectors.any(1)).sum()) for layer in vectors.values())
+        if zero and self.cfg.encoder.word_vectors:
+            print_note(f"{name}: no known word in {format_count(zero, 'text')}: zero vectors")
+        return vectors
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
         encoder = self.cfg.encoder
@@ -104,19 +108,55 @@ class FrozenEncoder:
 
     @torch.no_grad()
     def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:
-        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
-        examples = Examples([sentences], np.zeros(len(sentences), np.float32))
-        tokens = tokenise_examples(examples, self.tokenizer, longest)
+        tokens, batches, longest = self._make_batches(sentences)
         cut = np.array([(tokens.lengths >= longest).sum()])
-        encoder, device = self.loaded.encoder, torch.device("cuda" if uses_gpu(self.cfg) else "cpu")
-        encoder.to(device)
-        collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
-        batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
         vectors = {layer: np.empty((len(sentences), self.loaded.dim), np.float32) for layer in layers}
         bar = f"{name}, {self.cfg.encoder.name}, once"
         for batch in track_progress(batches, bar):
             (chunk,) = batch["chunks"]
-            pooled = encoder.pool_layers(layers, **{key: tensor.to(device) for key, tensor in chunk.items()})
+            pooled = self.loaded.encoder.pool_layers(layers, **self._move(chunk))
             for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)
                 vectors[layer][batch["index"].numpy()] = rows.float().cpu().numpy()[batch["restore"].numpy()]
         return {layer: {"vectors": rows, "cut": cut} for layer, rows in vectors.items()}
+
+    def iterate_tokens(
+        self, sentences: Sequence[str], layer: Layer = None, without: Collection[str] = ()
+    ) -> Iterator[Tensor]:
+        """Yield the states of all tokens at a layer, without padding, in batches [n, d].
+
+        ``without``: the tokens that are left out (`isobench.metrics.mask_tokens`). Outlying norms are judged among
+        the tokens of a batch. The sentences come sorted by their length.
+
+        Raises ValueError for a layer that the encoder was not made for.
+        """
+        if layer not in self.layers:
+            raise ValueError(f"layer must be one of {list(self.layers)}, for which the encoder was made, not {layer}")
+        _, batches, _ = self._make_batches(sentences)
+        special = torch.tensor(sorted(self.tokenizer.all_special_ids))
+        for batch in batches:
+            (chunk,) = batch["chunks"]
+            with torch.no_grad():
+                (states,) = self.loaded.encoder.compute_states([layer], **self._move(chunk))  # [b, T, d]
+            kept = chunk["attention_mask"].bool()
+            positions = (kept.cumsum(1) - 1)[kept]
+            found = states.cpu()[kept]
+            if without:
+                found = found[mask_tokens(found, positions, torch.isin(chunk["input_ids"][kept], special), without)]
+            yield found
+
+    def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, Any, int]:
+        """Tokenise sentences; return their tokens, padded batches of like length, and the longest input in tokens."""
+        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
+        examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))
+        tokens = tokenise_examples(examples, self.tokenizer, longest)
+        self.loaded.encoder.to(self._device)
+        collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
+        batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
+        return tokens, batches, longest
+
+    @property
+    def _device(self) -> torch.device:
+        return torch.device("cuda" if uses_gpu(self.cfg) else "cpu")
+
+    def _move(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {key: tensor.to(self._device) for key, tensor in chunk.items()}

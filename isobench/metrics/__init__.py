@@ -8,20 +8,26 @@ from isobench.metrics.accumulator import IsotropyAccumulator, class_summary, iso
 from isobench.metrics.clusters import local_isotropy, silhouette, silhouette_values
 from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, fisher_score, threshold_accuracies
 from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
+from isobench.metrics.hypersphere import alignment, uniformity
 from isobench.metrics.isotropy import (
+    alpha_req,
     average_cosine,
     cosine_regularization,
     effective_rank,
     explained_variance,
     isoscore,
     mean_ratio,
+    rankme,
     spectrum,
 )
 from isobench.metrics.partition import partition_isotropy
+from isobench.metrics.tokens import mask_tokens
 from isobench.metrics.weighted import weighted_isotropy
 
 __all__ = [
     "IsotropyAccumulator",
+    "alignment",
+    "alpha_req",
     "average_cosine",
     "best_threshold_accuracy",
     "block_diagonal",
@@ -36,11 +42,14 @@ __all__ = [
     "isoscore",
     "isotropy_summary",
     "local_isotropy",
+    "mask_tokens",
     "mean_ratio",
     "partition_isotropy",
+    "rankme",
     "silhouette",
     "silhouette_values",
     "spectrum",
     "threshold_accuracies",
+    "uniformity",
     "weighted_isotropy",
 ]

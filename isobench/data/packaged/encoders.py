@@ -1,7 +1,8 @@
 """Encoders inside installed packages: which packages, which bytes, and how they become transformers folders.
 
 ``minilm`` is such a folder already. ``distilbert`` is an int8 ONNX graph, converted to one. ``mpnet``
-(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. encoders.json pins all their bytes.
+(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. ``glove`` is word vectors, which are
+no model of transformers. encoders.json pins all their bytes.
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
@@ -30,6 +31,7 @@ class _EncoderPackage:
     weights: str
     sha256: str
     others: dict[str, str]
+    extra: str = "embedded"  # of isobench, which installs it
 
 
 _PINNED = json.loads(Path(__file__).with_suffix(".json").read_bytes())
@@ -58,7 +60,7 @@ def find_packaged_weights(encoder: Encoder) -> Path:
     package = ENCODER_PACKAGES[name]
     if package.weights.endswith(".onnx"):
         require_package("onnx", "embedded", needed_by)  # to read the weights
-    return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by)
+    return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by, package.extra)
 
 
 def fingerprint_package(encoder: Encoder) -> str:
@@ -69,7 +71,7 @@ def fingerprint_package(encoder: Encoder) -> str:
 
 
 def make_package_folder(encoder: Encoder, cache: Path) -> Path:
-    """Return a transformers folder of a packaged encoder: in the package itself, or made from it inside ``cache``."""
+    """Return the folder of a packaged encoder: in the package itself, or made from it inside ``cache``."""
     file = find_packaged_weights(encoder)
     if encoder.embedded == "mpnet":
         parts = _find_mpnet_parts(f"encoder={encoder.name}")
@@ -78,7 +80,7 @@ def make_package_folder(encoder: Encoder, cache: Path) -> Path:
     package = ENCODER_PACKAGES[str(encoder.embedded)]
     for path, sha256 in package.others.items():
         find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
-    if encoder.embedded == "minilm":
+    if encoder.embedded in ("minilm", "glove"):
         return file.parent
     target = cache / f"distilbert-quire-v{DISTILBERT_VERSION}"
     return make_checked_folder(target, lambda folder: _convert_distilbert(file, folder))

@@ -1,0 +1,56 @@
+"""Labelled texts for probes: ``<data.root>/probe/<name>/<split>.parquet``, with the columns text and label."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.data.labels import format_labels
+from isobench.data.sources import check_texts
+from isobench.data.tables import read_columns, read_field
+
+if TYPE_CHECKING:  # late: a command line is read without it
+    import numpy as np
+
+EVALUATED = ("test", "validation")  # the first that a set has is evaluated
+
+
+@dataclass
+class LabelledTexts:
+    """Hold N texts and the names of their classes, [N]."""
+
+    texts: list[str]
+    labels: "np.ndarray"
+
+
+def find_probe_folder(root: str | None, name: str) -> Path:
+    """Return the folder of a set; raise UserError if there is none."""
+    if root is None:
+        raise UserError(f"the set {name} needs data.root=FOLDER, a folder with probe/{name}/train.parquet")
+    parent = Path(root).expanduser() / "probe"
+    folder = parent / name
+    if not folder.is_dir():
+        known = [entry.name for entry in parent.glob("*/")]
+        hint = suggest_nearest(name, known) if known else "it has no folder probe/"
+        raise UserError(f"data.root has no set {name} in {parent}: {hint}")
+    return folder
+
+
+def read_split(folder: Path, split: str) -> LabelledTexts:
+    """Read a split of a set; its order is that of the file, on which MTEB's draws depend."""
+    import numpy as np
+
+    file = folder / f"{split}.parquet"
+    if not file.is_file():
+        has = ", ".join(sorted(other.stem for other in folder.glob("*.parquet"))) or "none"
+        raise UserError(f"data.root: {file} does not exist; the set's splits are: {has}")
+    table = read_columns(file, ("text", "label"))
+    texts = check_texts(read_field(table, "text"), "text", str(file))
+    return LabelledTexts(texts, np.array(format_labels(read_field(table, "label"), f"{file}, column label,")))
+
+
+def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:
+    """Read the training split of a set and the split that is evaluated; None if the set has one split."""
+    folder = find_probe_folder(root, name)
+    evaluated = next((split for split in EVALUATED if (folder / f"{split}.parquet").is_file()), None)
+    return read_split(folder, "train"), None if evaluated is None else read_split(folder, evaluated)

@@ -1,0 +1,156 @@
+"""RankMe, alpha-ReQ, alignment, uniformity and token masks against plain definitions in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import pdist
+
+from isobench.calibration import Uniformity
+from isobench.metrics import alignment, alpha_req, mask_tokens, rankme, uniformity
+from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics.isotropy import alpha_req_of, gram_eigenvalues, rankme_of
+
+
+def make_vectors(n=60, d=30, seed=0, mean=3.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * np.arange(1, d + 1) ** -0.7 + mean * rng.normal(size=d)
+
+
+@pytest.mark.parametrize("shape", [(60, 30), (12, 30), (30, 30)])
+def test_rankme_is_the_entropy_of_uncentred_singular_values(shape):
+    h = make_vectors(*shape)
+    sigma = np.linalg.svd(h, compute_uv=False)
+    p = sigma / sigma.sum() + 1e-7
+    assert rankme(h) == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=1e-6)
+    assert rankme(torch.tensor(h, dtype=torch.float32)) == pytest.approx(rankme(h), rel=1e-4)
+
+
+def test_rankme_of_equal_singular_values_and_of_one_direction():
+    assert rankme(np.linalg.qr(make_vectors(40, 16))[0]) == pytest.approx(16, rel=1e-4)
+    assert rankme(np.outer(np.arange(1, 9), np.ones(5))) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(("first", "last"), [(4, 100), (1, 30), (2, 9)])
+def test_alpha_req_is_a_least_squares_slope(first, last, weighted):
+    h = make_vectors(200, 40)
+    values = np.sort(np.linalg.eigvalsh(np.cov(h.T)))[::-1]
+    ranks = np.arange(first, min(last, 40) + 1)
+    weights = 1 / ranks if weighted else np.ones(len(ranks))
+    slope = np.polyfit(np.log(ranks), np.log(values[ranks - 1]), 1, w=np.sqrt(weights))[0]
+    assert alpha_req(h, first, last, weighted) == pytest.approx(-slope, rel=1e-8)
+
+
+def test_alpha_req_finds_the_exponent_of_a_power_law_and_zero_for_isotropic_vectors():
+    basis = np.linalg.qr(np.random.default_rng(1).normal(size=(64, 64)))[0]
+    h = np.concatenate([basis, -basis])  # a covariance that is a multiple of the identity, mean 0
+    assert alpha_req(h) == pytest.approx(0, abs=1e-9)
+    assert alpha_req(h * np.arange(1, 65) ** -0.6 @ basis) == pytest.approx(1.2, abs=0.15)
+    exact = torch.arange(1, 101, dtype=torch.float64) ** -1.3
+    assert alpha_req_of(exact) == pytest.approx(1.3, rel=1e-12)
+
+
+def test_streams_give_the_same_numbers():
+    h = make_vectors(100, 12)
+    accumulator = IsotropyAccumulator(12)
+    for piece in np.array_split(h, 7):
+        accumulator.update(piece)
+    assert rankme_of(gram_eigenvalues(accumulator.second_moment)) == pytest.approx(rankme(h), rel=1e-6)
+    assert alpha_req_of(gram_eigenvalues(accumulator.scatter)) == pytest.approx(alpha_req(h), rel=1e-8)
+    few = IsotropyAccumulator(30).update(make_vectors(9, 30))
+    assert rankme_of(gram_eigenvalues(few.second_moment)[: few.count]) == pytest.approx(rankme(make_vectors(9, 30)))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
+def test_alignment_is_the_mean_distance_of_unit_vectors(power):
+    a, b = make_vectors(seed=2), make_vectors(seed=3)
+    units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (a, b)]
+    expected = (np.linalg.norm(units[0] - units[1], axis=1) ** power).mean()
+    assert alignment(a, b, power) == pytest.approx(expected, rel=1e-12)
+    assert alignment(a, 7 * a) == pytest.approx(0, abs=1e-15)
+    a[0] = 0  # no direction
+    assert alignment(a, b, power) == pytest.approx((np.linalg.norm(units[0] - units[1], axis=1)[1:] ** power).mean())
+
+
+@pytest.mark.parametrize("n", [2, 50, 5000])
+def test_uniformity_is_the_papers_over_pairs(n):
+    h = make_vectors(n, 6, mean=0.2)
+    units = h / np.linalg.norm(h, axis=1, keepdims=True)
+    expected = np.log(np.exp(-2 * pdist(units, "sqeuclidean")).mean())
+    assert uniformity(h) == pytest.approx(expected, rel=1e-9)
+    if n < 100:
+        assert uniformity(h) == pytest.approx(Uniformity(6).regularize(torch.tensor(h)).item(), rel=1e-9)
+
+
+def test_uniformity_of_one_direction_of_opposites_and_of_zero_rows():
+    assert uniformity(np.ones((5, 3))) == pytest.approx(0, abs=1e-12)
+    assert uniformity(np.array([[1.0, 2.0], [-1.0, -2.0]]), t=3) == pytest.approx(-12)
+    h = make_vectors(20, 4)
+    assert uniformity(np.concatenate([h, np.zeros((3, 4))])) == pytest.approx(uniformity(h), rel=1e-12)
+    assert math.isnan(uniformity(np.array([[1.0, 0], [0, 0]])))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_directions_do_not_depend_on_the_lengths(scale):
+    a, b = make_vectors(seed=2), make_vectors(seed=3)
+    assert uniformity(scale * a) == pytest.approx(uniformity(a), rel=1e-12)
+    assert alignment(scale * a, b) == pytest.approx(alignment(a, b), rel=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_not_finite_gives_no_number(wrong):
+    h = make_vectors()
+    h[3, 4] = wrong
+    measured = (rankme(h), alpha_req(h), uniformity(h), alignment(h, make_vectors()))
+    assert all(map(math.isnan, measured)), measured
+
+
+def test_vectors_without_variance_or_without_length_give_no_number():
+    assert math.isnan(alpha_req(np.ones((10, 8))))
+    assert math.isnan(alpha_req(make_vectors(3, 8)))  # two ranks with variance, and ranks are fitted from 4 on
+    assert all(math.isnan(f(np.zeros((4, 3)))) for f in (rankme, uniformity))
+    assert math.isnan(alignment(np.zeros((4, 3)), np.ones((4, 3))))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (alignment, (np.ones((2, 3)), np.ones((3, 3)))),
+        (alignment, (np.ones((2, 3)), np.ones((2, 3)), 0)),
+        (uniformity, (np.ones((2, 3)), -1)),
+        (alpha_req, (np.ones((2, 3)), 5, 5)),
+        (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["last"])),
+        (mask_tokens, (np.ones((2, 3)), np.zeros(3), np.zeros(2))),
+        (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["outlying"], 1)),
+    ],
+)
+def test_arguments_out_of_range_are_refused(function, arguments):
+    with pytest.raises(ValueError, match=r"must|need|left out"):
+        function(*arguments)
+
+
+def test_masks_leave_out_what_is_named():
+    states = np.ones((8, 4))
+    states[5] *= 100  # a massive activation
+    positions, special = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 0, 0, 1, 0, 0, 0, 0], bool)
+    kept = {
+        (): [0, 1, 2, 3, 4, 5, 6, 7],
+        ("first",): [1, 2, 3, 5, 6, 7],
+        ("special",): [1, 2, 4, 5, 6, 7],
+        ("outlying",): [0, 1, 2, 3, 4, 6, 7],
+        ("first", "special", "outlying"): [1, 2, 6, 7],
+    }
+    for without, expected in kept.items():
+        assert mask_tokens(states, positions, special, without).nonzero()[:, 0].tolist() == expected
+
+
+def test_one_massive_token_decides_a_measure_until_it_is_left_out():
+    rng = np.random.default_rng(4)
+    states = rng.normal(size=(1000, 16))
+    clean = rankme(states)
+    states[0] = 3000 * rng.normal(size=16)
+    kept = mask_tokens(states, np.arange(1000) % 50, np.zeros(1000), ["outlying"])
+    assert rankme(states) < 2
+    assert rankme(states[kept.numpy()]) == pytest.approx(clean, rel=0.01)
