@@ -21,9 +21,13 @@ SHARE = 0.95  # of the published scores; with so many hit the recipes count as r
 
 
 def ledger_is_hit(rows: Rows) -> Outcome:
-    """Check that nearly every published score is hit by MTEB's recipe, and nearly none by a wrong one."""
+    """Check that nearly every published score is hit by MTEB's recipe, and nearly none by a wrong one.
+
+    BIOSSES is left out, because we don't have MTEB's copy of its data.
+    """
     from isobench_papers.mteb.ledger import HIT, MTEB
 
+    rows = [row for row in rows if row["task"] != "BIOSSES"]
     ours, wrong = ([row for row in rows if (row["recipe"] == MTEB) is right] for right in (True, False))
     if not ours:
         return Outcome(NOT_RUN, "no encoder with published scores")
@@ -36,7 +40,7 @@ CLAIMS = [
     Claim(
         "accuracy, f1, ap, cosine_spearman and others",
         "result files",
-        f"{SHARE:.0%} of the published scores of both encoders are hit, and {1 - SHARE:.0%} by wrong recipes at most",
+        f"{SHARE:.0%} of the published scores are hit, and {1 - SHARE:.0%} by wrong recipes at most, without BIOSSES",
         "mteb",
         ledger_is_hit,
         "it compares our scores with the published ones",
