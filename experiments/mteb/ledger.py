@@ -26,7 +26,7 @@ MTEB, OTHER_BUDGET = "MTEB's", "other number of examples"  # recipes
 NOT_NORMALISED, FIRST_TOKEN = "length kept", "first token's vector"
 REASONS = {  # of a task whose cells miss
     "BIOSSES": "the data differ: the authors' own files give other scores than MTEB's copy",
-    "AmazonCounterfactualClassification": "two of 4,660 predictions differ, as if another machine had rounded otherwise",
+    "AmazonCounterfactualClassification": "two of 4,660 predictions differ, as if a machine had rounded otherwise",
 }
 
 
