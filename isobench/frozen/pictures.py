@@ -1,5 +1,6 @@
 """Draw the pictures of a diagnosis with matplotlib, as SVG in the colours of the page around them."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from isobench.metrics.isotropy import effective_rank_of
 from isobench.report.output.figures import write_svg
 from isobench.report.wording import format_number
 
-HEIGHT, LINE_HEIGHT = 2.2, 0.19  # inches: of a picture, and of each method in the picture of effects
-LONGEST_NAME = 24  # characters of a method's name
+HEIGHT, METHOD_HEIGHT = 2.2, 0.26  # inches: of a picture, and of each method in the picture of effects
+LONGEST_LINE = 22  # characters of a method's name, which may have two lines
 BINS = 40  # of histograms
 NARROWEST = 0.02  # width of a histogram, as a share of its largest value: lengths of 1 differ by rounding alone
 SMALLEST_SHARE = 1e-10  # of the largest variance: below it is rounding, and the picture's edge
@@ -32,7 +33,7 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
             else:
                 values = np.array(getattr(diagnosis, source), float)
             if np.isfinite(values).any():
-                height = max(HEIGHT, 0.6 + LINE_HEIGHT * len(values)) if source == "effects" else HEIGHT
+                height = max(HEIGHT, 0.6 + METHOD_HEIGHT * len(values)) if source == "effects" else HEIGHT
                 figure, axes = make_panels(1, 1, height)
                 draw(axes[0, 0], values, diagnosis)
                 drawn[title] = write_svg(figure, title), about
@@ -71,6 +72,7 @@ def _draw_histogram(axis: Axes, samples: dict[str, np.ndarray], xlabel: str) -> 
         axis.stairs(counts / max(len(values), 1), edges, fill=True, color=PALETTE[index], alpha=0.5, label=name)
     if len(finite) > 1:
         axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    axis.locator_params("x", nbins=5)
     axis.set(xlabel=xlabel, ylabel="share")
 
 
@@ -86,7 +88,7 @@ def _draw_cosines(axis: Axes, cosines: np.ndarray, diagnosis: Any) -> None:
 
 def _draw_coordinates(axis: Axes, shares: np.ndarray, _: Any) -> None:
     shares = np.nan_to_num(shares)
-    axis.stairs(shares, np.arange(len(shares) + 1) - 0.5, fill=True)
+    axis.stairs(shares, np.arange(len(shares) + 1) - 0.5, fill=True, edgecolor=PALETTE[0], linewidth=0.8)
     axis.axhline(OUTLIER / len(shares), color="black", linestyle=":")
     for index in np.argsort(-shares)[:MOST_NAMED]:
         if shares[index] > OUTLIER / len(shares):
@@ -96,7 +98,8 @@ def _draw_coordinates(axis: Axes, shares: np.ndarray, _: Any) -> None:
 
 def _draw_effects(axis: Axes, values: np.ndarray, diagnosis: Any) -> None:
     """Draw the changes of the score [n, 3] with their intervals, or IsoScores [n, 1], downwards."""
-    names = [escape_math(replace_control_characters(e.method))[:LONGEST_NAME] for e in diagnosis.effects]
+    plain = [replace_control_characters(effect.method) for effect in diagnosis.effects]
+    names = [escape_math(textwrap.fill(name, LONGEST_LINE, max_lines=2, placeholder="...")) for name in plain]
     places = range(len(names))
     if diagnosis.score:
         for place, (change, low, high) in enumerate(100 * values):

@@ -14,8 +14,8 @@ from isobench.common.terminal import PlainConsole, format_count, make_console, r
 from isobench.report.output.templating import make_environment
 from isobench.report.wording import DASH, MINUS, format_number, format_share, format_signed
 
-TIMES = "\N{MULTIPLICATION SIGN}"
-ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x"})  # a terminal may have nothing else
+TIMES, NO_BREAK = "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
+ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a terminal may have nothing else
 
 
 def summarise(diagnosis: Any) -> list[str]:
@@ -107,7 +107,7 @@ def _format_score(effect: Any) -> str:
 def _format_change(effect: Any) -> str:
     """Write a change times 100, with its interval if there is one."""
     change, *ends = (format_signed(None if x is None else 100 * x) for x in (effect.change, effect.low, effect.high))
-    return change if DASH in ends else f"{change} [{ends[0]}, {ends[1]}]"
+    return change if DASH in ends else f"{change} [{ends[0]},{NO_BREAK}{ends[1]}]"
 
 
 def _lay_out(diagnosis: Any) -> dict[str, Any]:

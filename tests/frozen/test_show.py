@@ -140,7 +140,8 @@ def test_no_text_is_taken_for_markup(capsys):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_it_without_scrolling_sideways(driver, tmp_path, width):
     name = "a method with a rather long name, of one's own"
-    html = render_page(make({name: (0.02, 0.01, 0.03), "ZCA": (-0.112, -0.151, -0.1)}, source="v" * 300))
+    changes = {name: (0.02, 0.01, 0.03), "ZCA": (-0.112, -0.151, -0.1)}
+    html = render_page(make(changes, score="spearman", source="v" * 300))
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
