@@ -63,3 +63,8 @@ class Diagnosis:
     effects: list[Effect] = field(default_factory=list)
     score: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    def _repr_html_(self) -> str:
+        from isobench.frozen.show import render_tables
+
+        return render_tables(self)
