@@ -12,7 +12,7 @@ from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_ro
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
-from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of
+from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
 from isobench.data.probe_sets import read_probe_set
 from isobench.data.sources import describe_source, read_examples
 from isobench.data.weights import format_encoder_name
@@ -29,6 +29,13 @@ FOLDS = 10  # of a set with one split that all its examples are trained on, as i
 HELD_OUT = 5  # a set with one split keeps one part in so many for testing where a budget is trained on
 CLASSIFIERS = ("logistic", "neighbours", "mteb")
 SETTING = ("encoder", "layer", "pooling", "classifier", "budget", "unit_length")
+Fit = Annotated[
+    Any,
+    Bound(
+        lambda fit: fit in ("train", "drawn") or (type(fit) is int and fit > 0),
+        "must be train, drawn or a number of texts",
+    ),
+]
 Length = Annotated[str, one_of("none", "before", "after")]
 Classifier = Annotated[str, one_of(*CLASSIFIERS)]
 
@@ -76,7 +83,7 @@ def compute(
     draws: PositiveInt,
     classifiers: Annotated[list[Classifier], NOT_EMPTY],
     unit_length: Annotated[list[Length], NOT_EMPTY],
-    fit: PositiveInt | Annotated[str, one_of("train", "drawn")],
+    fit: Fit,
 ) -> Rows:
     """Probe every encoder under every method: a row of scores a draw, its predictions, and what each method changes.
 
@@ -240,7 +247,7 @@ def probe(
     for pool, draws in groups.items():
         if pool not in calibrated:
             calibrated.clear()
-            calibrated[pool] = transform(np.frombuffer(pool, np.int64))
+            calibrated[pool] = transform(np.frombuffer(pool, np.int64).copy())
         x, y = calibrated[pool], own.labels
         if plan.classifier == "logistic":
             trains, numbers = np.stack([draw.train for draw in draws]), [draw.number for draw in draws]

@@ -30,8 +30,8 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
     """Fit M problems on each of D sets of vectors, one strength after the other; each starts from the one before.
 
     A problem minimises C * (sum over examples of weight * cross-entropy) + |W|^2 / 2, with free intercepts: the
-    objective of scikit-learn's LogisticRegression. Its solver is L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) with a
-    backtracking line search. L-BFGS begins with a diagonal that stands for the inverse Hessian, which is exact where
+    objective of scikit-learn's LogisticRegression (with two classes it has one vector, and its C is twice ours). The
+    solver is L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) with a backtracking line search. It begins with a diagonal that stands for the inverse Hessian, which is exact where
     ``x`` is in the basis of its principal components and all classes have the probability 1 / K.
 
     Args:
