@@ -1,8 +1,7 @@
 """The probe experiment: what calibrations are fitted on, draws, comparisons, its rows, and a user's mistakes."""
 
-from types import SimpleNamespace
-
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -128,7 +127,7 @@ def sets(tmp_path_factory):
 
     def columns(n, classes=("down", "up")):
         labels = [classes[i % len(classes)] for i in range(n)]
-        marks = {name: word for name, word in zip(classes, WORDS, strict=False)}
+        marks = dict(zip(classes, WORDS, strict=False))
         return {"text": [f"{marks[y]} {' '.join(rng.choice(WORDS, 3))}" for y in labels], "label": labels}
 
     write_parquet(root / "probe/split/train.parquet", columns(60))
