@@ -6,14 +6,12 @@ into pandas tables. ``isobench.metrics`` and ``isobench.calibration`` are the me
 imported when it is first used.
 """
 
-import sys
 from typing import Any
 
 __version__ = "0.1.0"
 FUNCTIONS = ("load_epochs", "load_runs", "report_table", "run")
 MODULES = ("calibration", "metrics", "monitor")
 __all__ = ["__version__", *FUNCTIONS, *MODULES]
-FORMER_SCRIPTS = ("dashboard", "prune", "report", "status", "wordsim")  # python -m isobench.status was a command
 
 
 def __getattr__(name: str) -> Any:
@@ -30,10 +28,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the names of the public interface."""
     return sorted([*globals(), *FUNCTIONS, *MODULES])
-
-
-if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m` names
-    _, _, _word = sys.orig_argv[-len(sys.argv)].rpartition("isobench.")
-    if _word in FORMER_SCRIPTS:
-        print(f"isobench: python -m isobench.{_word} is isobench {_word} now", file=sys.stderr)
-        raise SystemExit(2)

@@ -234,7 +234,8 @@ def write_sts(root, count=24, **changed):
     for name, own in sts.SETS.items():
         first, second = ([" ".join(rng.choice(WORDS, rng.integers(2, 12))) for _ in range(count)] for _ in range(2))
         columns = {"sentence1": first, "sentence2": second, "score": rng.uniform(0, 5, count).round(1).tolist()}
-        write_parquet(root / "sts" / own.file, changed.get(name, columns))
+        for file in own.files:
+            write_parquet(root / file, changed.get(name, columns))
     return root
 
 

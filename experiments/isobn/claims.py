@@ -80,7 +80,6 @@ def top_components_are_exaggerated(rows: Rows) -> Outcome:
 
 
 def average_by_epoch(rows: Rows, column: str) -> dict[int, float]:
-    """Average a column over the runs of each epoch."""
     groups = group_rows(rows, "epoch")
     return {epoch: statistics.fmean(row[column] for row in found) for (epoch,), found in groups.items()}
 

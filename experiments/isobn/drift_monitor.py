@@ -44,11 +44,9 @@ class ClassifierDrift(Callback):
         self.start: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the initial classifier and the measures before training, for a checkpoint."""
         return {"initial": self.initial, "start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what ``state_dict`` returned."""
         self.initial, self.start = state["initial"], state["start"]
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
@@ -71,7 +69,6 @@ class ClassifierDrift(Callback):
                 part.training = training
 
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
-        """Measure and store the drift in the module."""
         if self.initial is not None:
             module.observed["drift"] = {"start": self.start, "now": self.measure(trainer, module)}
 
@@ -95,7 +92,6 @@ class ClassifierDrift(Callback):
 
 
 def is_positive_int(value: Any) -> bool:
-    """True if a value is a whole number above 0."""
     return type(value) is int and value >= 1
 
 

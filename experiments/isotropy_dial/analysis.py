@@ -28,7 +28,9 @@ from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial.design import (
     keep_grid_runs,
     list_code,
+    list_complete,
     list_design,
+    list_grid_runs,
     measure_progress,
     refuse_mixed_settings,
 )
@@ -73,10 +75,10 @@ def compute(subjects: list["Subject"]) -> Rows:
     """
     refuse_mixed_settings(subjects)
     progress = measure_progress(subjects)
-    rows = keep_grid_runs(build_rows(subjects), progress)
+    complete = list_complete(progress)
+    rows = keep_grid_runs(build_rows(subjects), list_grid_runs(subjects[0].cfg), complete)
     if not any(row["state"] == FINISHED for row in rows):
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
-    complete = [group for group, own in progress.items() if own.is_complete]
     slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
     contrasts = measure_contrasts(rows, complete)
     left_out = leave_one_cell_out(rows, complete) if complete else []
@@ -92,9 +94,7 @@ def compute(subjects: list["Subject"]) -> Rows:
         "slopes": slopes,
         "correlations": correlations,
         **{name: own for name, own in optional.items() if own},
-        "progress": [
-            {"encoder": encoder, "task": task, **own.describe()} for (encoder, task), own in progress.items()
-        ],
+        "progress": progress,
         "design": list_design(subjects[0].cfg),
         "code": list_code([subject for subject in subjects if not is_of_second(subject)]),
     }
@@ -330,6 +330,5 @@ def slope_examples(series: Series, dial: Dial, subjects: Sequence["Subject"]) ->
 
 
 def span_dial(slope: float, low: float, high: float, doses: Sequence[float]) -> TidyRow:
-    """Return a slope with its interval as the change from the lowest dose to the highest."""
     span = max(doses) - min(doses)
     return {"over_dial": slope * span, "over_low": low * span, "over_high": high * span}

@@ -8,7 +8,6 @@ import itertools
 import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,41 +34,6 @@ Settings = dict[str, Any]  # dotted name -> value
 Run = tuple[tuple[tuple[str, float], ...], int]  # the (dial, dose) pairs that a run stands for, and its seed
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How much of the grid was run on one encoder and task.
-
-    Attributes:
-        grid: all runs of the experiment's own grid.
-        finished: those that ended with a score.
-        failed: those that ended without one.
-        added: the number of planned runs that the grid does not have.
-        strange: the number of planned runs that are no dose of a dial.
-    """
-
-    grid: frozenset[Run]
-    finished: frozenset[Run]
-    failed: frozenset[Run]
-    added: int
-    strange: int
-
-    @property
-    def is_complete(self) -> bool:
-        """True if every run of the grid has ended; failed runs have, and leave out their seeds."""
-        return len(self.finished | self.failed) == len(self.grid)
-
-    def describe(self) -> TidyRow:
-        """Return the numbers of runs as columns of a row, and the seeds of which no run has ended."""
-        waiting = {seed for _, seed in self.grid} - {seed for _, seed in self.finished | self.failed}
-        numbers = {"grid": len(self.grid), "finished": len(self.finished), "failed": len(self.failed)}
-        return {
-            **numbers,
-            "added": self.added,
-            "strange": self.strange,
-            "seeds_not_begun": list_ranges(sorted(waiting)),
-        }
-
-
 def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
     """Raise UserError if a dose and a seed are not all that tells apart the runs of an encoder and task.
 
@@ -77,30 +41,29 @@ def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
     left are settings that differ between methods, settings of a method other than the dose, and the seeds of single
     random streams.
     """
-    places: dict[tuple[Any, ...], list[Subject]] = {}
-    shared: dict[str, list[Settings]] = {}
-    own: dict[str, list[Settings]] = {}
+    compared: dict[
+        tuple[Any, ...], list[Settings]
+    ] = {}  # one dose and seed; all runs of a group, and of a dial in it
     for subject in subjects:
         group, calibration = f"{subject.encoder}, {subject.task}", subject.cfg.calibration
+        shared, own = list_settings(subject), list_method_settings(subject)
         for dial in DIALS:
             dose = dial.read_dose(calibration)
-            if dose is None:
-                continue
-            places.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(subject)
-            shared.setdefault(group, []).append(list_settings(subject))
-            if format_method_name(dict(calibration)) != PLAIN:
-                others = list_method_settings(subject)
-                others.pop(f"calibration.{dial.setting}", None)
-                own.setdefault(f"{group}, {dial.label}", []).append(others)
-    for (group, label, dose, seed), several in places.items():
-        if len(several) > 1:
-            difference = find_difference([{**list_settings(s), **list_method_settings(s)} for s in several])
+            if dose is not None:
+                compared.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(shared | own)
+                compared.setdefault((group,), []).append(shared)
+                if format_method_name(dict(calibration)) != PLAIN:
+                    others = {name: v for name, v in own.items() if name != f"calibration.{dial.setting}"}
+                    compared.setdefault((f"{group}, {dial.label}",), []).append(others)
+    for (name, *place), several in sorted(compared.items(), key=lambda item: -len(item[0])):
+        difference = find_difference(several)
+        if place and len(several) > 1:
+            label, dose, seed = place
             raise UserError(
-                f"{group}: {len(several)} runs are dose {dose:g} of {label} with seed {seed}; they differ in "
+                f"{name}: {len(several)} runs are dose {dose:g} of {label} with seed {seed}; they differ in "
                 f"{difference or 'their data or weights'}: name the settings of one on the command line"
             )
-    for name, settings in (*shared.items(), *own.items()):
-        if difference := find_difference(settings):
+        if difference:
             raise UserError(
                 f"{name}: the runs differ in {difference}, not only in the dose: name one value on the command line"
             )
@@ -129,27 +92,42 @@ def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
     return ""
 
 
-def measure_progress(subjects: Sequence["Subject"]) -> dict[Group, Progress]:
-    """Measure the progress of each encoder and task that has a planned run of a dial."""
+def measure_progress(subjects: Sequence["Subject"]) -> list[TidyRow]:
+    """Measure the progress of each encoder and task that has a planned run of a dial: a row for each."""
     grid = list_grid_runs(subjects[0].cfg)
     groups: dict[Group, list[Subject]] = {}
     for subject in subjects:
         groups.setdefault((subject.encoder, subject.task), []).append(subject)
-    progress = {group: count_runs(grid, own) for group, own in groups.items()}
-    return {group: own for group, own in progress.items() if own.grid or own.added}
+    return [
+        {"encoder": encoder, "task": task, **row}
+        for (encoder, task), own in groups.items()
+        if (row := count_runs(grid, own))["grid"]
+    ]
 
 
-def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> Progress:
-    """Count the planned runs of one encoder and task; without a grid, they are the grid."""
+def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> TidyRow:
+    """Count the planned runs of one encoder and task; without a grid, they are the grid.
+
+    ``failed`` runs ended without a score, ``added`` ones are not in the grid, ``strange`` ones are no dose of a dial.
+    """
     doses = [list_doses(subject.cfg.calibration) for subject in subjects]
     runs = {(own, subject.cfg.seed): subject for own, subject in zip(doses, subjects, strict=True) if own}
-    if not runs:
-        return Progress(frozenset(), frozenset(), frozenset(), 0, len(subjects))
-    grid = grid or frozenset(runs)
-    ended = {run: subject.record.status for run, subject in runs.items() if subject.record is not None}
-    finished = frozenset(run for run, status in ended.items() if status == FINISHED)
-    failed = frozenset(ended) - finished
-    return Progress(grid, finished & grid, failed & grid, len(runs.keys() - grid), doses.count(()))
+    grid = (grid or frozenset(runs)) if runs else frozenset()
+    ended = {run: runs[run].record.status for run in grid & runs.keys() if runs[run].record is not None}
+    finished = list(ended.values()).count(FINISHED)
+    return {
+        "grid": len(grid),
+        "finished": finished,
+        "failed": len(ended) - finished,
+        "added": len(runs.keys() - grid),
+        "strange": doses.count(()),
+        "seeds_not_begun": list_ranges(sorted({seed for _, seed in grid} - {seed for _, seed in ended})),
+    }
+
+
+def list_complete(progress: Sequence[TidyRow]) -> list[Group]:
+    """List the encoders and tasks of which every run of the grid has ended; failed runs have, and leave out seeds."""
+    return [(row["encoder"], row["task"]) for row in progress if not label_progress(row)]
 
 
 def list_grid_runs(cfg: Config) -> frozenset[Run]:
@@ -171,22 +149,16 @@ def list_doses(calibration: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((name, dose) for name, dose in doses if dose is not None)
 
 
-def keep_grid_runs(rows: Sequence[TidyRow], progress: Mapping[Group, Progress]) -> list[TidyRow]:
+def keep_grid_runs(rows: Sequence[TidyRow], grid: frozenset[Run], complete: Sequence[Group]) -> list[TidyRow]:
     """Drop the rows of runs that were added to a complete grid: a study does not grow after its result.
 
     An incomplete study keeps them, because it has no result yet. Each row gets the column ``complete``.
     """
-    cells = {
-        group: {(dial, dose, seed) for doses, seed in own.grid for dial, dose in doses}
-        for group, own in progress.items()
-        if own.is_complete
-    }
-    kept = []
-    for row in rows:
-        group = row["encoder"], row["task"]
-        if group not in cells or (row["dial"], row["dose"], row["seed"]) in cells[group]:
-            kept.append({**row, "complete": group in cells})
-    return kept
+    cells = {(dial, dose, seed) for doses, seed in grid for dial, dose in doses}
+    marked = [{**row, "complete": (row["encoder"], row["task"]) in complete} for row in rows]
+    return [
+        row for row in marked if not grid or not row["complete"] or (row["dial"], row["dose"], row["seed"]) in cells
+    ]
 
 
 def list_ranges(numbers: Sequence[int]) -> str:
@@ -224,7 +196,6 @@ def label_progress(row: TidyRow) -> str:
 
 
 def count_finished(row: TidyRow) -> str:
-    """Say how many runs finished, and how many failed."""
     failed = f", {row['failed']} failed" if row["failed"] else ""
     return f"{row['finished']} of {row['grid']} runs finished{failed}"
 
@@ -263,17 +234,20 @@ def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
         f"{file.name}: sha256 {sha256_file(file)}, first commit {first[:12]} of {format_time(written)}, last commit "
         f"{last[:12]} of {format_time(changed)}. The runs' code: {ran}."
     ]
-    commits = [row["commit"] for row in code if row["commit"] and has_commit(file.parent, row["commit"])]
-    if not all(has_ancestor(file.parent, commit, first) for commit in commits):
+    histories = {row["commit"]: list_history(file.parent, row["commit"]) for row in code if row["commit"]}
+    histories = {commit: history for commit, history in histories.items() if history}
+    if not all(first in history for history in histories.values()):
         notes.append(f"WARNING: there are runs that are older than {file.name}: they were not preregistered.")
-    elif not all(has_ancestor(file.parent, commit, last) for commit in commits):
+    elif not all(last in history for history in histories.values()):
         notes.append(f"WARNING: {file.name} was changed after the first run: its last section must say how and why.")
-    if unknown := sum(row["runs"] for row in code if row["commit"] not in commits):
+    if unknown := sum(row["runs"] for row in code if row["commit"] not in histories):
         notes.append(f"The code of {unknown} runs is in no commit here: it may be older than {file.name}.")
     if is_edited:
         notes.append(f"WARNING: {file.name} has edits that are in no commit.")
-    if commits:
-        notes.append(f"Changes of the analysis since: git log {commits[0][:12]}.. of {', '.join(ANALYSIS_FILES)}.")
+    if histories:
+        notes.append(
+            f"Changes of the analysis since: git log {next(iter(histories))[:12]}.. of {', '.join(ANALYSIS_FILES)}."
+        )
     return notes
 
 
@@ -282,26 +256,15 @@ def name_code(row: TidyRow) -> str:
     return f"{row['commit'][:12]}{' with changes' * row['changed']}" if row["commit"] else "an installed package"
 
 
-def has_commit(folder: Path, commit: str) -> bool:
-    """Return True if the checkout's history has a commit."""
-    return _succeeds(folder, "cat-file", "-e", f"{commit}^{{commit}}")
-
-
-def has_ancestor(folder: Path, commit: str, older: str) -> bool:
-    """Return True if a commit has an older one in its history."""
-    return _succeeds(folder, "merge-base", "--is-ancestor", older, commit)
-
-
-def _succeeds(folder: Path, *command: str) -> bool:
+def list_history(folder: Path, commit: str) -> set[str]:
+    """List a commit and all before it; empty for one that the checkout does not have."""
     try:
-        run_git(folder, *command)
+        return set(run_git(folder, "rev-list", "--end-of-options", commit).split())
     except (OSError, subprocess.SubprocessError):
-        return False
-    return True
+        return set()
 
 
 def format_time(seconds: str) -> str:
-    """Write git's seconds since 1970 as a time in UTC."""
     return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -334,6 +297,5 @@ def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
 
 
 def write_range(numbers: Iterable[float], form: str) -> str:
-    """Write the range of numbers."""
     low, high = (format(limit(numbers), form) for limit in (min, max))
     return f"{low} to {high}" if low != high else low

@@ -13,7 +13,6 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.common.plots import PALETTE, escape_math, make_panels
-from isobench.statistics.dose_response import SeedMean, average_over_seeds
 from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, PLAIN, Dial, Group
 
 RULE = (
@@ -27,51 +26,48 @@ LETTERS = 12.0  # size of all letters: 9 pixels where the picture is 390 pixels 
 
 
 class Change(NamedTuple):
-    """Hold what a dose changes, as means over the seeds that have an IsoScore there and in plain fine-tuning.
-
-    ``ratio`` says how many times as isotropic the embeddings are; ``score`` is the difference from the score of plain
-    fine-tuning with the same seed.
-    """
+    """Hold what a dose changes: IsoScore from ``before`` to ``after``, and the score by its row of the contrasts."""
 
     dial: Dial
-    dose: float
-    plain_isoscore: float
-    ratio: float
+    before: float
+    after: float
     plain_score: float
-    score: SeedMean
+    contrast: TidyRow
 
     @property
     def name(self) -> str:
-        """The method with its setting."""
         return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {self.value}"
 
     @property
     def value(self) -> str:
-        """The setting's value."""
-        return f"{self.dial.read_value(self.dose):g}".replace("-", "\N{MINUS SIGN}")
+        return f"{self.dial.read_value(self.contrast['dose']):g}".replace("-", "\N{MINUS SIGN}")
 
 
-def measure_changes(rows: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
-    """Measure what the doses that ``RULE`` chooses change on one encoder and task; whitening's come first."""
+def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
+    """Choose the contrasts of one encoder and task that ``RULE`` names; whitening's come first."""
     finished = select_rows(rows, {"encoder": encoder, "task": task, "state": FINISHED})
     own = [row for row in finished if not math.isnan(row[ISOSCORE])]
-    plain = {row["seed"]: row for row in own if row["method"] == PLAIN}
+    isoscores = {  # rounding can give 0 or less, which has no logarithm
+        place: max(np.mean([row[ISOSCORE] for row in runs]), 1e-6)
+        for place, runs in group_rows(own, "dial", "dose", "method").items()
+    }
+    before = next((isoscore for (*_, method), isoscore in isoscores.items() if method == PLAIN), math.nan)
+    scores = {row["seed"]: row["score"] for row in own if row["method"] == PLAIN}
+    level = np.mean(list(scores.values())) if scores else math.nan
+    with_plain = select_rows(contrasts, {"encoder": encoder, "task": task, "against": PLAIN})
     chosen: list[Change] = []
     for dial in reversed(DIALS):
-        changes = []
-        for (dose,), runs in sorted(group_rows(select_rows(own, {"dial": dial.name}), "dose").items()):
-            if pairs := [(plain[row["seed"]], row) for row in runs if row["seed"] in plain]:
-                scores, isoscores = (
-                    np.array([[row[name] for row in pair] for pair in pairs]).T for name in ("score", ISOSCORE)
-                )  # each [2, S]
-                before, after = isoscores.mean(1).clip(1e-6)  # rounding can give 0 or less, which has no logarithm
-                score = average_over_seeds(scores[1] - scores[0])
-                changes.append(Change(dial, dose, before, after / before, scores[0].mean(), score))
+        changes = [
+            Change(dial, before, isoscores[dial.name, row["dose"], dial.method], level, row)
+            for row in select_rows(with_plain, {"dial": dial.name})
+            if scores and (dial.name, row["dose"], dial.method) in isoscores
+        ]
         if dial.starts_plain:
-            chosen += [change for change in changes[:1] + changes[-1:] if change.dose]
+            doses = [0, *(change.contrast["dose"] for change in changes)]
+            chosen += [change for change in changes if change.contrast["dose"] in (min(doses), max(doses))]
         elif changes:
             full, *others = changes
-            chosen += [*sorted(others, key=lambda other: abs(math.log(other.ratio / full.ratio)))[:1], full]
+            chosen += [*sorted(others, key=lambda other: abs(math.log(other.after / full.after)))[:1], full]
     return chosen
 
 
@@ -115,28 +111,29 @@ def draw_front(found: Mapping[Group, Sequence[Change]], score: str) -> Figure:
 
 def draw_changes(left: Axes, right: Axes, changes: Sequence[Change], place: int) -> None:
     """Draw the changes of one encoder and task in the rows below ``place``."""
-    plain, rows = changes[0].plain_isoscore, range(place + 1, place + 1 + len(changes))
+    plain, rows = changes[0].before, range(place + 1, place + 1 + len(changes))
     left.text(plain, place, "plain", ha="left", va="center", size=LETTERS)
     for axis, origin in ((left, plain), (right, 0)):
         axis.vlines(origin, place + 0.5, rows[-1] + 0.4, "0.4", linewidth=1)
         axis.hlines(rows, 0, 1, "0.9", transform=axis.get_yaxis_transform())
     for row, change in zip(rows, changes, strict=True):
-        colour, (value, low, high, *_) = PALETTE[DIALS.index(change.dial)], change.score
-        end = change.plain_isoscore * change.ratio
-        line = [change.plain_isoscore, end * (0.95 if change.ratio > 1 else 1.05)]  # the arrow's tip is narrower
+        colour, ratio = PALETTE[DIALS.index(change.dial)], change.after / change.before
+        value, low, high = (change.contrast[name] for name in ("difference", "low", "high"))
+        line = [change.before, change.after * (0.95 if ratio > 1 else 1.05)]  # the arrow's tip is narrower
         left.plot(line, [row, row], color=colour, linewidth=2.5, solid_capstyle="butt")
-        tip = markers.CARETRIGHT if change.ratio > 1.05 else markers.CARETLEFT if change.ratio < 0.95 else "o"
-        left.plot(end, row, marker=tip, color=colour, markersize=8)
+        tip = markers.CARETRIGHT if ratio > 1.05 else markers.CARETLEFT if ratio < 0.95 else "o"
+        left.plot(change.after, row, marker=tip, color=colour, markersize=8)
         right.errorbar(value, row, xerr=[[value - low], [high - value]], color=colour, marker="o", linewidth=2.5)
 
 
 def write_finding(changes: Sequence[Change], score: str) -> str:
     """Write in a sentence that full whitening costs and mild whitening does not, if all encoders show it."""
-    full = [change.score for change in changes if not change.dial.starts_plain and not change.dose]
-    mild = [change for change in changes if not change.dial.starts_plain and change.dose]
+    whitened = [change for change in changes if not change.dial.starts_plain]
+    full = [change.contrast for change in whitened if not change.contrast["dose"]]
+    mild = [change for change in whitened if change.contrast["dose"]]
     values = {change.value for change in mild}
-    is_costly = bool(full) and all(cost.high < 0 for cost in full)
-    if is_costly and len(values) == 1 and all(change.score.low < 0 < change.score.high for change in mild):
+    is_costly = bool(full) and all(cost["high"] < 0 for cost in full)
+    if is_costly and len(values) == 1 and all(one.contrast["low"] < 0 < one.contrast["high"] for one in mild):
         return (
             f"Full whitening (epsilon 0) costs {score}. At epsilon {values.pop()}, embeddings are nearly as "
             f"isotropic by IsoScore, and no change of {score} is seen."

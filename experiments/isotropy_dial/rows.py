@@ -75,15 +75,12 @@ class Dial:
 
     @property
     def short_label(self) -> str:
-        """Its name without the setting."""
         return self.label.partition(" (")[0]
 
     def read_value(self, dose: float) -> float:
-        """Return the setting's value at a dose."""
         return math.copysign(self.steps[int(abs(dose)) - 1], dose) if self.steps and dose else dose
 
     def name_cell(self, dose: float) -> str:
-        """Name the grid's cell of a dose."""
         if self.starts_plain and dose == 0:
             return "plain fine-tuning"
         return f"{self.short_label} {self.setting}={self.read_value(dose):g}"
@@ -235,5 +232,4 @@ def is_primary(row: TidyRow) -> bool:
 
 
 def list_groups(rows: Sequence[TidyRow]) -> list[Group]:
-    """List the pairs of encoder and task, in their order."""
     return list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))

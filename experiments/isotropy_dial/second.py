@@ -65,15 +65,12 @@ def judge_replication(
         ),
     }  # fmt: skip
     for row in select_rows(correlations, {"kind": GIVEN_DIAL}):
-        measure, value = row["measure"], row["correlation"]
-        cell = find_decisive_cell(row, "correlation", {"measure": measure}, left_out)
-        is_small = is_within(row, "correlation", SMALL_CORRELATION) and not cell
-        follows = value * MORE_ISOTROPIC[measure] > 0
-        verdict = choose(
-            is_found(row) and follows and not cell, (is_found(row) and not follows and not cell) or is_small
+        cell = find_decisive_cell(row, "correlation", "measure", left_out)
+        verdict = judge_sign(
+            row, "correlation", MORE_ISOTROPIC[row["measure"]], is_within(row, "correlation", SMALL_CORRELATION), cell
         )
-        because = f"{value:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}], p = {row['p_holm']:.4f}{cell}"
-        judged[f"the score follows {MEASURES[measure]}"] = verdict, because
+        because = f"{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}], p = {row['p_holm']:.4f}{cell}"
+        judged[f"the score follows {MEASURES[row['measure']]}"] = verdict, because
     return judged
 
 
@@ -83,17 +80,15 @@ def judge_norm(
     """Judge the statements of part B."""
     (full,) = select_rows(contrasts, {"dial": "whitening_norm", "dose": 0, "against": PLAIN})
     (effect,) = select_rows(slopes, {"dial": "norm_effect", "quantity": "score", "doses": WHOLE})
-    cell = find_decisive_cell(effect, "slope", {"dial": "norm_effect"}, left_out)
+    cell = find_decisive_cell(effect, "slope", "dial", left_out)
     is_smaller = is_found(effect) and effect["slope"] < 0 and not cell
-    is_larger = is_found(effect) and effect["slope"] > 0 and not cell
     costs, is_free = is_different(full, -1), is_equivalent(full)
     because = f"{write_contrast(full)}; {write_slope(effect)}{cell}"
-    is_small = is_within(effect, "over_dial", MARGIN) and not cell
     judged = {
         "whitening costs because of the norm alone": (choose(is_smaller and is_free, costs), because),
         "whitening costs because of the directions": (choose(costs, is_free or is_different(full, 1)), because),
         "the norm is a part of the cost": (
-            choose(is_smaller, is_larger or is_small), because,
+            judge_sign(effect, "slope", -1, is_within(effect, "over_dial", MARGIN), cell), because,
         ),
     }  # fmt: skip
     if not turns_isotropy("whitening_norm", slopes):
@@ -104,13 +99,18 @@ def judge_norm(
 def judge_slope(dial: str, sign: int, slopes: Sequence[TidyRow], left_out: Sequence[TidyRow]) -> tuple[str, str]:
     """Judge whether the slope of the score in a dial's dose has a sign, if the dial turns isotropy."""
     (row,) = select_rows(slopes, {"dial": dial, "doses": WHOLE, "quantity": "score"})
-    cell = find_decisive_cell(row, "slope", {"dial": dial}, left_out)
     if not turns_isotropy(dial, slopes):
         return NOT_ANSWERABLE, f"the dose changes neither EV1 nor IsoScore; {write_slope(row)}"
-    is_so = is_found(row) and row["slope"] * sign > 0 and not cell
-    is_opposite = is_found(row) and row["slope"] * sign < 0 and not cell
-    is_small = is_within(row, "over_dial", MARGIN) and not cell
-    return choose(is_so, is_opposite or is_small), write_slope(row) + cell
+    cell = find_decisive_cell(row, "slope", "dial", left_out)
+    return judge_sign(row, "slope", sign, is_within(row, "over_dial", MARGIN), cell), write_slope(row) + cell
+
+
+def judge_sign(row: TidyRow, name: str, sign: int, is_small: bool, cell: str) -> str:
+    """Judge the sign of a slope or correlation, in column ``name``; one that rests on a cell judges nothing."""
+    if cell:
+        return OPEN
+    is_so, is_opposite = (is_found(row) and row[name] * way > 0 for way in (sign, -sign))
+    return choose(is_so, is_opposite or is_small)
 
 
 def turns_isotropy(dial: str, slopes: Sequence[TidyRow]) -> bool:
@@ -157,31 +157,27 @@ def is_within(row: TidyRow, name: str, margin: float) -> bool:
     return bool(abs(row[name]) + narrow_interval(row[low], row[high], row["seeds"]) < margin)
 
 
-def find_decisive_cell(row: TidyRow, name: str, test: TidyRow, left_out: Iterable[TidyRow]) -> str:
+def find_decisive_cell(row: TidyRow, name: str, key: str, left_out: Iterable[TidyRow]) -> str:
     """Name the cells of the grid without which a result changes its sign or is lost before any correction.
 
-    ``name``: the column of its value. ``test``: what names it among its repetitions. Empty for a result that is none.
+    ``name``: the column of its value. ``key``: the column that tells it from others. Empty for a result that is none.
     """
     if not is_found(row):
         return ""
     cells = [
         other["left_out"]
         for other in left_out
-        if other["left_out"]
-        and all(other[column] == value for column, value in test.items())
-        and (other[name] * row[name] <= 0 or not other["p"] < ALPHA)
+        if other["left_out"] and other[key] == row[key] and (other[name] * row[name] <= 0 or not other["p"] < ALPHA)
     ]
     return f"; rests on {', '.join(cells)}" if cells else ""
 
 
 def write_slope(row: TidyRow) -> str:
-    """Write the change of the score over a dial."""
     change = f"{row['over_dial']:+.2f} [{row['over_low']:+.2f}, {row['over_high']:+.2f}]"
     return f"{DIAL[row['dial']].short_label}: {change} over the dial, p = {row['p_holm']:.4f}"
 
 
 def write_contrast(row: TidyRow) -> str:
-    """Write a contrast with its two p-values."""
     name, interval = DIAL[row["dial"]].name_cell(row["dose"]), f"[{row['low']:+.2f}, {row['high']:+.2f}]"
     tests = f"p = {row['p_holm']:.4f}, within the margin p = {row['p_margin_holm']:.4f}"
     return f"{name}: {row['difference']:+.2f} {interval}, {tests}"

@@ -23,7 +23,7 @@ from isobench_papers.isotropy_dial.design import (
     describe_progress,
     label_progress,
 )
-from isobench_papers.isotropy_dial.front import RULE, draw_front, measure_changes
+from isobench_papers.isotropy_dial.front import RULE, choose_changes, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIAL,
@@ -54,15 +54,15 @@ def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
     labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
-    complete = [row for row in doses if row["complete"]]
-    changes = {group: own for group in list_groups(complete) if (own := measure_changes(complete, *group))}
+    contrasts, complete = rows.get("contrasts", []), [row for row in doses if row["complete"]]
+    changes = {group: own for group in list_groups(complete) if (own := choose_changes(complete, contrasts, *group))}
     scores = {name_score(task) for _, task in changes}
     front = {"front": draw_front(changes, scores.pop() if len(scores) == 1 else "score")} if changes else {}
     tables = [
         *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
         build_correlation_table(correlations, labels),
         build_left_out_table(rows.get("left_out_cells", []), labels),
-        *build_contrast_tables(rows.get("contrasts", []), rows.get("verdicts", []), labels),
+        *build_contrast_tables(contrasts, rows.get("verdicts", []), labels),
     ]
     return Shown(
         [table for table in tables if table.row_count],
@@ -111,7 +111,6 @@ def describe_row(row: TidyRow) -> str:
 
 
 def list_by_study(rows: Iterable[TidyRow]) -> str:
-    """List slopes or correlations by encoder and task."""
     groups = group_rows(rows, "encoder", "task")
     texts = [f"{', '.join(names)}: {', '.join(map(describe_row, own))}" for names, own in groups.items()]
     return "; ".join(texts) or "none"
@@ -237,19 +236,16 @@ def write_change(row: TidyRow) -> str:
 
 
 def split_by_study(rows: Iterable[TidyRow], labels: Labels) -> dict[str, list[TidyRow]]:
-    """Split rows by encoder and task: name of the study -> its rows."""
     groups = group_rows(rows, "encoder", "task")
     return {name_study(encoder, task, labels): group for (encoder, task), group in groups.items()}
 
 
 def name_study(encoder: str, task: str, labels: Labels) -> str:
-    """Name an encoder and task, and say how incomplete their study is."""
     label = labels[encoder, task]
     return f"{encoder}, {task}{f' ({label})' if label else ''}"
 
 
 def mark_incomplete(text: str, row: TidyRow) -> str:
-    """Mark the name of a table's row if its study is not complete."""
     return text if row["complete"] else text + INCOMPLETE
 
 
@@ -266,7 +262,6 @@ def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
 
 
 def format_estimate(value: float, low: float, high: float, form: str) -> str:
-    """Write an estimate, with its interval if it has one."""
     text = format_number(value, form)
     return text if format_number(low, form) == "-" else f"{text} [{low:{form}}, {high:{form}}]"
 

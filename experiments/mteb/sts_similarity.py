@@ -29,17 +29,26 @@ if TYPE_CHECKING:  # importing them takes seconds
 
 PAPER = "mteb"
 PLAIN = "none"  # the method of vectors without calibration
-HEADINGS = {"cosine": "cosine", "inner": "inner", "spearman": "ranks", "l1": "-L1"}  # of the similarities
+# Of the similarities, by their names in `isobench.metrics.correlation.SIMILARITIES`.
+HEADINGS = {"cosine": "cosine", "inner": "inner", "spearman": "ranks", "l1": "-L1", "l2": "-L2"}
+USUAL = ["cosine", "inner", "spearman", "l1"]
 SetName = Annotated[str, one_of(*SETS)]
+Similarity = Annotated[str, one_of(*HEADINGS)]
+Aggregate = Annotated[str, one_of("all", "wmean")]
 CORRELATIONS = ("spearman", "pearson")
-VERSION = 2  # of the cached correlations, part of their name: raise it when they are computed otherwise
+VERSION = 3  # of the cached correlations, part of their name: raise it when they are computed otherwise
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the layers
 TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the logarithmic axis
 SAME = 0.05  # points; rounding orders pairs of equal cosine at random, so that equal methods differ this little
 
 
 def compute(
-    subjects: list["Subject"], sets: Annotated[list[SetName], NOT_EMPTY], fit: SetName | None, unit_length: bool
+    subjects: list["Subject"],
+    sets: Annotated[list[SetName], NOT_EMPTY],
+    fit: SetName | None,
+    unit_length: bool,
+    similarities: Annotated[list[Similarity], NOT_EMPTY] = USUAL,
+    aggregate: Aggregate = "all",
 ) -> Rows:
     """Correlate human scores of sentence pairs with similarities of their vectors, by encoder, layer, method and set.
 
@@ -48,6 +57,9 @@ def compute(
         sets: names of the sets.
         fit: the set on whose sentences calibrations are fitted; None for each set's own.
         unit_length: divide each vector by its length before it is calibrated.
+        similarities: of two vectors.
+        aggregate: ``all`` correlates all pairs of a set. ``wmean`` is SimCSE's: the mean of the correlations within
+            the set's sub-sets, weighted by their pairs; a set without sub-sets is one.
 
     Raises:
         UserError: sentence pairs are missing, an encoder's pooling does not fit, or a method can't be applied.
@@ -70,7 +82,8 @@ def compute(
         for name, layer in track_progress(steps, "sentence similarity"):
             here = [subject for subject in group if subject.cfg.encoder.layer == layer]
             own, fitted_on = vectors[name][layer], vectors[fit or name][layer]
-            rows += measure_methods(here, name, pairs[name].scores, own, fitted_on, unit_length)
+            parts = pairs[name].parts if aggregate == "wmean" else None
+            rows += measure_methods(here, name, pairs[name].scores, own, fitted_on, unit_length, similarities, parts)
     return {
         "similarity": rows,
         "means": average_over_sets(rows),
@@ -93,7 +106,7 @@ def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
     ]
 
 
-def show(rows: Rows, fit: str | None, unit_length: bool) -> Shown:
+def show(rows: Rows, fit: str | None, unit_length: bool, aggregate: str = "all") -> Shown:
     """Show the correlations beside MTEB's, by method and set, and what each method adds."""
     own, means, compared = rows["similarity"], rows["means"], rows["published"]
     by_cosine, sets = select_rows(own, {"similarity": "cosine"}), list_distinct(own, "set")
@@ -106,7 +119,7 @@ def show(rows: Rows, fit: str | None, unit_length: bool) -> Shown:
             build_method_table("Spearman x 100, mean over sets, by similarity", headings, means, write_gain),
         ],
         {"gains": draw_gains(own)},
-        list_notes(own, rows["encoders"], fit, unit_length),
+        list_notes(own, rows["encoders"], fit, unit_length, aggregate),
     )
 
 
@@ -120,6 +133,11 @@ def check_subjects(subjects: Sequence["Subject"]) -> None:
                 "encoder.pooling=pooler: a pooler is made for classification: set encoder.pooling=mean, cls or last"
             )
         check_post_hoc(subject.cfg.calibration)
+    kinds = {type(subject.cfg.encoder.layer) for subject in subjects}
+    if {int, str} <= kinds:
+        raise UserError(
+            "encoder.layer: give numbers and averages of layers a command (and an output_dir) of their own"
+        )
 
 
 def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
@@ -137,6 +155,8 @@ def measure_methods(
     own: "SentenceVectors",
     fitted_on: "SentenceVectors",
     unit_length: bool,
+    names: Sequence[str],
+    parts: Sequence[str] | None,
 ) -> list[TidyRow]:
     """Measure methods on a set of N sentence pairs: a row a method and similarity, with correlations x 100.
 
@@ -149,27 +169,30 @@ def measure_methods(
         own: the vectors of the 2N sentences, the first ones before the second ones.
         fitted_on: the vectors that calibrations are fitted on.
         unit_length: divide each vector by its length first.
+        names: of the similarities.
+        parts: the sub-set of each pair, [N], if correlations are those within sub-sets.
     """
     import torch
 
     from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
     from isobench.frozen.posthoc import fit_method
     from isobench.metrics.coordinates import coordinate_share
-    from isobench.metrics.correlation import SIMILARITIES
 
     vectors = prepare_vectors(own.vectors, unit_length)
     fitting = vectors if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
-    uncalibrated, top_share = compute_correlations(vectors, scores), coordinate_share(vectors)
+    uncalibrated, top_share = compute_correlations(vectors, scores, names, parts), coordinate_share(vectors)
     rows: list[TidyRow] = []
     for subject in subjects:
         encoder, method = subject.cfg.encoder, drop_targets_of_chain(subject.cfg.calibration)
-        inputs = [own.key, fitted_on.key, unit_length, scores.tolist()]
+        inputs = [own.key, fitted_on.key, unit_length, scores.tolist(), list(names), parts]
         key = sha256_json([VERSION, torch.__version__, inputs, method])
         file = name_cached_file(subject.cfg.data.cache, "sentence_vectors", "similarity", key)
         arrays = load_cached_arrays(file)
         if arrays is None:
             arrays = {
-                "correlations": compute_correlations(fit_method(subject.cfg.calibration, fitting)(vectors), scores)
+                "correlations": compute_correlations(
+                    fit_method(subject.cfg.calibration, fitting)(vectors), scores, names, parts
+                )
             }
             save_cached_arrays(arrays, file)
         rows += [
@@ -186,7 +209,7 @@ def measure_methods(
                 "gain": float(values[0] - raw[0]),
                 "top_share": top_share,
             }
-            for similarity, values, raw in zip(SIMILARITIES, arrays["correlations"], uncalibrated, strict=True)
+            for similarity, values, raw in zip(names, arrays["correlations"], uncalibrated, strict=True)
         ]
     return rows
 
@@ -198,19 +221,32 @@ def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
     return divide_by_length(vectors) if unit_length else vectors.double()
 
 
-def compute_correlations(vectors: "Tensor", scores: np.ndarray) -> np.ndarray:
-    """Correlate human scores [N] with each of ``SIMILARITIES`` of the N first and N second vectors, [2N, d].
+def compute_correlations(
+    vectors: "Tensor", scores: np.ndarray, names: Sequence[str] = USUAL, parts: Sequence[str] | None = None
+) -> np.ndarray:
+    """Correlate human scores [N] with similarities of the N first and N second vectors, [2N, d].
 
     Returns:
-        Spearman's and Pearson's correlation x 100 of each similarity, [4, 2]; NaN where one is undefined.
+        Spearman's and Pearson's correlation x 100 of each similarity, [similarities, 2]; NaN where one is undefined.
+        With ``parts`` [N], the mean of the correlations within the parts, weighted by their pairs.
     """
     from isobench.metrics.correlation import SIMILARITIES
     from isobench.metrics.task import METRIC_FUNCTIONS
 
     left, right = vectors.chunk(2)
-    similarities = [function(left, right).numpy() for function in SIMILARITIES.values()]
+    groups = [np.arange(len(scores))]
+    if parts is not None:
+        groups = [np.flatnonzero(np.array(parts) == part) for part in dict.fromkeys(parts)]
+    weights = np.array([len(group) for group in groups]) / len(scores)
+    similarities = [SIMILARITIES[name](left, right).numpy() for name in names]
     return np.array(
-        [[100 * METRIC_FUNCTIONS[kind](scores, values) for kind in CORRELATIONS] for values in similarities]
+        [
+            [
+                weights @ [100 * METRIC_FUNCTIONS[kind](scores[group], values[group]) for group in groups]
+                for kind in CORRELATIONS
+            ]
+            for values in similarities
+        ]
     )
 
 
@@ -314,13 +350,17 @@ def find_set_name(name: str) -> str:
     return find_paper_column(PAPER, "cosine", name, "spearman")
 
 
-def list_notes(rows: Sequence[TidyRow], encoders: Sequence[TidyRow], fit: str | None, unit_length: bool) -> list[str]:
+def list_notes(
+    rows: Sequence[TidyRow], encoders: Sequence[TidyRow], fit: str | None, unit_length: bool, aggregate: str
+) -> list[str]:
     """Write what calibrations were fitted on, how vectors were made, and which sentences are long."""
     where = f"of {find_set_name(fit)}" if fit else "of the set that is evaluated (transductive; scores are not read)"
     notes = [
         f"Calibrations are fitted on the sentences {where}, as one batch: calibration.momentum plays no part.",
         "inner: inner product; ranks: Spearman's correlation of the vectors' coordinates; -L1: minus L1 distance.",
     ]
+    if aggregate == "wmean":
+        notes.append("Correlations are means of those within a set's sub-sets, weighted by their pairs (wmean).")
     if unit_length:
         notes.append("Every vector is divided by its length before it is calibrated.")
     if any(row["layer"] is not None for row in rows) and any(row["layer"] is None for row in rows):
@@ -349,7 +389,7 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
     figure, axes = make_panel_grid(
         [", ".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
     )
-    layers = sorted(list_distinct(rows, "layer"), key=lambda layer: math.inf if layer is None else layer)
+    layers = sorted(list_distinct(rows, "layer"), key=lambda layer: (layer is None, layer or 0))
     all_shares = [row["top_share"] for row in rows]
     ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]
     for methods, axis in zip(panels, axes, strict=False):

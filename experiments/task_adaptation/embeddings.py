@@ -70,7 +70,6 @@ def compute(
 
 
 def list_class_names(subject: "Subject") -> list[str]:
-    """List the names of a task's classes; an empty list for a regression."""
     task = subject.cfg.task
     return list(task.labels or map(str, range(task.as_classes or 0)))
 

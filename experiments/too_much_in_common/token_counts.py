@@ -20,7 +20,6 @@ def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int
 
 
 def track_batches(corpus: Corpus, what: str) -> Iterable[list[str]]:
-    """Iterate over a corpus's batches of texts, with a progress bar labelled ``what``."""
     return track_progress(corpus.iter_batches(), what, total=-(-corpus.text_count // TEXTS_PER_BATCH))
 
 

@@ -28,8 +28,7 @@ from isobench.runs.record import BUNDLE_FILE, Part, Time
 
 BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, "plan.json", "analysis"
-FORMER_FILE = "manifest.json"  # of bundles of format 1
-FORMER_CONFIG_FILE = "config.yaml"  # in bundles of an earlier version, beside the record, which has the same config
+FORMER_CONFIG_FILE = "config.yaml"  # in bundles of an earlier version; nothing reads it: the record has the config
 RUN_FILES = (FORMER_CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
 TABLE_LIMIT = 1024 * MEBIBYTE  # bytes of a Parquet file
@@ -67,7 +66,6 @@ class Manifest(Part):
 
 
 def format_manifest(manifest: Manifest) -> bytes:
-    """Return the text of a manifest, with a checksum of it."""
     content = add_json_checksum(manifest.model_dump())
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
@@ -76,7 +74,6 @@ def read_manifest(bundle: Path) -> Manifest:
     """Read a bundle's manifest, and check its checksum, its shape, and that its runs and files agree."""
     if not bundle.is_dir():
         raise UserError(f"{bundle} is no folder: name the folder of a bundle")
-    refuse_former_bundle(bundle)
     if not os.path.lexists(bundle / MANIFEST_FILE):
         raise UserError(f"{bundle} is no bundle: it has no {MANIFEST_FILE}")
     try:
@@ -96,22 +93,11 @@ def read_manifest(bundle: Path) -> Manifest:
     raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason}")
 
 
-def refuse_former_bundle(folder: Path) -> None:
-    """Raise UserError if a folder is a bundle of format 1, which held pages and commands beside the runs."""
-    if os.path.lexists(folder / FORMER_FILE) and not os.path.lexists(folder / MANIFEST_FILE):
-        raise UserError(
-            f"{folder} is a bundle of the former format: copy its folder runs/ into an output folder, and export "
-            "that again: isobench export +experiment=NAME output_dir=FOLDER --to BUNDLE"
-        )
-
-
 def _check_paths(manifest: Manifest) -> None:
     """Raise ValueError unless the files are those of the runs, a plan, and of at most one analysis."""
     for path in manifest.files:
         if not BUNDLE_PATH.fullmatch(path):
             raise ValueError(f"it lists the file {path!r}, and a bundle has no such file")
-    if len({path.casefold() for path in manifest.files}) < len(manifest.files):
-        raise ValueError("it lists two files whose names differ in case only")
     needed = {PLAN_FILE, *([] if manifest.runs else [f"{ANALYSIS_FOLDER}/{ABOUT_FILE}"])}
     for key in manifest.runs:
         needed.add(f"runs/{run_folder_name(key)}/{RECORD_FILE}")

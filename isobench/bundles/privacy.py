@@ -144,7 +144,6 @@ def anonymise_record(content: Mapping[str, Any]) -> bytes:
 
 
 def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of an analysis's about.json without names of users and folders."""
     hidden: dict[str, Any] = _map_texts(about, hide_paths)
     hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
     return hidden

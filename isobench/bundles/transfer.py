@@ -148,7 +148,8 @@ def _fill_bundle(
 
     def put(path: str, content: bytes) -> None:
         privacy.require_no_secret(path, content)
-        privacy.require_anonymous(path, content, names)
+        if anonymous:
+            privacy.require_anonymous(path, content, names)
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
         files[path] = hashlib.sha256(content).hexdigest()

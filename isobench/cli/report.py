@@ -28,6 +28,8 @@ from isobench.common.errors import NoGridError, StorageError, UserError, extract
 from isobench.common.files import make_storage_error, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
+from isobench.papers.folders import find_papers
+from isobench.papers.published import count_numbers
 from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
@@ -220,6 +222,9 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
     accepted, undecided = len(decidable) - len(rejected), len(judged) - len(decidable)
     print(f"{accepted} of {len(decidable)} checks accept the paper's own numbers; ", end="")
     print(f"{undecided} claims can't be decided from print.")
+    counts = {name: count_numbers(name) for name in ([paper] if paper else find_papers())}
+    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    print(f"Published numbers that reports show beside ours: {listed or 'none'}.")
     if rejected:
         print_note(f"correct the checks of {'; '.join(rejected)}")
         raise SystemExit(1)

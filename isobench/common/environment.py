@@ -52,7 +52,6 @@ def read_command_start() -> float:
 
 
 def read_papers() -> list[str]:
-    """Return the folders that ``--paper`` named."""
     return [folder for folder in os.environ.get(PAPERS, "").split(os.pathsep) if folder]
 
 
@@ -144,7 +143,6 @@ def run_git(folder: Path, *arguments: str) -> str:
 
 
 def read_package_version(package: str) -> str | None:
-    """Return the installed version of a package, None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -134,7 +134,6 @@ def write_whole(path: Path, flush: bool = True) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, flush: bool = True) -> None:
-    """Write a text in UTF-8, whole or not at all."""
     with write_whole(path, flush) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -213,7 +212,6 @@ def name_system_error(error: OSError) -> str:
 
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
-    """Make the error that tells the user why results can't be written to ``path``."""
     return StorageError(
         f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
         "(earlier results are intact)"
@@ -221,7 +219,6 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
 
 
 def make_cache_error(error: OSError, folder: Path) -> StorageError:
-    """Make the error that tells the user why a folder of the cache, which all runs need, can't be written."""
     reason = name_system_error(error)
     return StorageError(f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
 
@@ -255,7 +252,6 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write strict JSON (without NaN), whole or not at all."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
@@ -340,5 +336,4 @@ def _compute_checksum(path: Path, name: str, size: int) -> bytes:
 
 
 def print_remaking(path: Path) -> None:
-    """Tell the user that a cached file is made again, because it can't be used."""
     print(f"isobench: {path} is damaged or can't be read: it is made again", file=sys.stderr)

@@ -111,12 +111,10 @@ class SignalWatch:
             self.signum = _noted[0]
 
     def stop(self) -> None:
-        """Restore the handlers that the signals had before ``start``."""
         while self._previous:
             signal.signal(*self._previous.popitem())
 
     def raise_if_signalled(self) -> None:
-        """Raise Interrupted if a signal has been noted."""
         if self.signum is not None:
             raise Interrupted(self.signum)
 

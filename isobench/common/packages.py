@@ -9,12 +9,10 @@ from isobench.common.files import sha256_file
 
 
 def conf_dir() -> str:
-    """Return the folder with Hydra's config groups."""
     return _find_folder("conf")
 
 
 def experiments_dir() -> str:
-    """Return the folder that holds one folder for each paper."""
     return _find_folder("experiments")
 
 

@@ -33,7 +33,6 @@ class PlainConsole(Console):
 
 
 def make_console() -> PlainConsole:
-    """Make a console for standard output, 140 characters wide if that is a file or a pipe."""
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=140)
 
@@ -49,7 +48,6 @@ def print_plainly(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a line on standard error, after the program's name."""
     print(f"isobench: {replace_control_characters(text)}", file=sys.stderr, flush=True)
 
 
@@ -65,7 +63,6 @@ def format_count(number: int, noun: str) -> str:
 
 
 def name_some(names: Sequence[str], separator: str = ", ", limit: int = 5) -> str:
-    """Write the first names of a list, and how many more there are."""
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
     return separator.join(names[:limit]) + more
 

@@ -74,6 +74,11 @@ SPLITS = Bound(bool, "must name at least one split")
 SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
 
 POOLINGS = ("pooler", "cls", "mean", "last")
+LAYER_AVERAGES = ("first_last", "last_two")  # averages of two layers' outputs, token by token
+LAYER = Bound(
+    lambda layer: layer in LAYER_AVERAGES or (type(layer) is int and layer >= 0),
+    f"must be the number of a layer, from 0, or {' or '.join(LAYER_AVERAGES)}",
+)
 FILE_NAME = Bound(
     lambda name: re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None,
     "names a file in the model's folder, such as pytorch_model.bin",
@@ -184,7 +189,9 @@ class Encoder(Section):
     path: str | None = None  # a transformers folder, or a file of word vectors
     word_vectors: bool | None = None  # one vector for each word, from path or the package glove; never fine-tuned
     pooling: Annotated[str, one_of(*POOLINGS)] = "pooler"  # how token vectors become one sentence vector
-    layer: NonNegativeInt | None = None  # pool this layer's output, 0 the embeddings'; null is the model's own output
+    # Pool this layer's output, 0 the embeddings'; null is the model's own output. first_last and last_two average two
+    # layers' outputs.
+    layer: Annotated[Any, LAYER] | None = None
     token_type_ids: bool = True  # tell the model which sentence of a pair a token is of
     trust_remote_code: bool = False  # run Python code that comes with the model
     # A transformers config (model_type, ...) to initialise at random.

@@ -21,13 +21,12 @@ from isobench.data.cache import load_cached_arrays, name_cached_file, save_cache
 from isobench.data.sources import Examples
 from isobench.metrics.tokens import mask_tokens
 from isobench.models import encoders, tokenization
+from isobench.models.sentence_encoder import Layer
 from isobench.runs.identity import resolve_seeds
 from isobench.training.train import configure_process
 
 VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
-
-Layer = int | None  # as encoder.layer: null is the model's output
 
 
 @dataclass
@@ -49,9 +48,8 @@ class FrozenEncoder:
     """
 
     def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
-        highest = max(
-            (layer for layer in layers if layer is not None), default=None
-        )  # its loader looks whether it exists
+        # Its loader looks whether the highest exists.
+        highest = max((layer for layer in layers if isinstance(layer, int)), default=None)
         encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)
@@ -128,7 +126,11 @@ class FrozenEncoder:
 
         ``without``: the tokens that are left out (`isobench.metrics.mask_tokens`). Outlying norms are judged among
         the tokens of a batch. The sentences come sorted by their length.
+
+        Raises ValueError for a layer that the encoder was not made for.
         """
+        if layer not in self.layers:
+            raise ValueError(f"layer must be one of {list(self.layers)}, for which the encoder was made, not {layer}")
         _, batches, _ = self._make_batches(sentences)
         special = torch.tensor(sorted(self.tokenizer.all_special_ids))
         for batch in batches:

@@ -92,11 +92,18 @@ def negative_l1(left: Tensor, right: Tensor) -> Tensor:
     return -(left - right).abs().sum(1)
 
 
+def negative_l2(left: Tensor, right: Tensor) -> Tensor:
+    """Compute the Euclidean distance of two vectors, with a minus: [N, d] and [N, d] -> [N]."""
+    distances: Tensor = torch.linalg.vector_norm(left - right, dim=1)
+    return -distances
+
+
 SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cosine": cosine,
     "inner": inner_product,
     "spearman": rank_correlation,
     "l1": negative_l1,
+    "l2": negative_l2,
 }
 
 

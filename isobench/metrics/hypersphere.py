@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import GRAM_ROWS_ON_CPU, Array, as_vectors, row_norms, to_float64
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, Array, as_vectors, to_float64
 
 
 def alignment(left: Array, right: Array, power: float = 2.0) -> float:
@@ -27,7 +27,7 @@ def alignment(left: Array, right: Array, power: float = 2.0) -> float:
         raise ValueError(f"pairs need as many first as second vectors, not {tuple(a.shape)} and {tuple(b.shape)}")
     if not power > 0:
         raise ValueError(f"power must be above 0, not {power}")
-    kept = (row_norms(a) != 0) & (row_norms(b) != 0)  # NaN stays
+    kept = (a != 0).any(1) & (b != 0).any(1)  # a row with NaN stays; a norm may underflow
     if not kept.any():
         return math.nan
     distances: Tensor = torch.linalg.vector_norm(_to_units(a[kept]) - _to_units(b[kept]), dim=1)
@@ -48,7 +48,7 @@ def uniformity(h: Array, t: float = 2.0) -> float:
     vectors = as_vectors(h)
     if not t > 0:
         raise ValueError(f"t must be above 0, not {t}")
-    units = _to_units(vectors[row_norms(vectors) != 0])
+    units = _to_units(vectors[(vectors != 0).any(1)])
     count = len(units)
     if count < 2:
         return math.nan

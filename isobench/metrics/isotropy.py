@@ -183,7 +183,10 @@ def rankme(h: Array, epsilon: float = 1e-7) -> float:
 
 
 def rankme_of(values: Tensor, epsilon: float = 1e-7) -> float:
-    """Compute RankMe from the squared singular values of vectors that are not centred, [min(N, d)]."""
+    """Compute RankMe from the squared singular values of vectors that are not centred, [min(N, d)].
+
+    Of a stream they are ``gram_eigenvalues(accumulator.second_moment)[: accumulator.count]``.
+    """
     singular = values.sqrt()
     total = singular.sum()
     shares = singular / total + epsilon
@@ -195,8 +198,9 @@ def alpha_req(h: Array, first: int = 4, last: int = 100, weighted: bool = True) 
 
     The i-th largest eigenvalue of the covariance is taken for proportional to i^-alpha (Agrawal et al. 2022). alpha
     is the slope of a straight line through the logarithms, by least squares. Isotropic vectors have 0. The paper does
-    not say which ranks i are fitted, nor with which weights. The authors' code fits ranks 4 to 50 or 4 to 100, and
-    weighs each by 1 / i: that is the default here.
+    not say which ranks i are fitted, nor with which weights. The authors' code (fastssl) weighs each rank by 1 / i.
+    It fits ranks 4 to 100 of a trained network, which is the default here, but 6 to 80 while it trains and 6 to 50 of
+    single batches; their later library (reptrix) fits 6 to 100.
 
     Args:
         h: vectors, [N, d].

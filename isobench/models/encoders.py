@@ -100,7 +100,7 @@ def _assemble_encoder(
     config = model.config
     dim = int(config.hidden_size)
     layers = int(config.num_hidden_layers)
-    if cfg.layer is not None and not 0 <= cfg.layer <= layers:
+    if isinstance(cfg.layer, int) and cfg.layer > layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from isobench.data.batches.tokens import Packing
 from isobench.models import attention
 
+Layer = int | str | None  # as encoder.layer
+
 
 class SentenceEncoder(nn.Module):
     """Turn token ids into one vector per sentence, before any pooler.
@@ -25,7 +27,7 @@ class SentenceEncoder(nn.Module):
         self,
         model: nn.Module,
         pooling: str,
-        layer: int | None = None,
+        layer: Layer = None,
         first_token_only: bool = False,
         first_position: int | None = None,
     ) -> None:
@@ -72,23 +74,23 @@ class SentenceEncoder(nn.Module):
         return self.model(**inputs, **({"output_hidden_states": True} if all_layers else {}))
 
     def _pool(self, output: Any, attention_mask: Tensor | None, packing: Packing | None) -> Tensor:
-        hidden = output.last_hidden_state if self.layer is None else output.hidden_states[self.layer]
+        hidden = select_layer(output, self.layer)
         if packing is not None:
             return self._pool_row(hidden[0], packing)
         assert attention_mask is not None
         return self._pool_padded(hidden, attention_mask)
 
     def pool_layers(
-        self, layers: Sequence[int | None], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
+        self, layers: Sequence[Layer], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
     ) -> list[Tensor]:
         """Compute the vectors of padded sentences at several layers in one pass of the model, [b, d] each."""
         states = self.compute_states(layers, input_ids=input_ids, attention_mask=attention_mask, **arguments)
         return [self._pool_padded(hidden, attention_mask) for hidden in states]
 
-    def compute_states(self, layers: Sequence[int | None], **arguments: Tensor) -> Iterator[Tensor]:
+    def compute_states(self, layers: Sequence[Layer], **arguments: Tensor) -> Iterator[Tensor]:
         """Compute the token states of padded sentences at several layers in one pass, [b, T, d] each."""
         output = self.model(output_hidden_states=True, **arguments)
-        return (output.last_hidden_state if layer is None else output.hidden_states[layer] for layer in layers)
+        return (select_layer(output, layer) for layer in layers)
 
     def _pool_padded(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         if self.pooling in ("pooler", "cls"):
@@ -107,6 +109,21 @@ class SentenceEncoder(nn.Module):
     def vocabulary(self) -> Tensor:
         """Return the input embedding matrix, [V, d]."""
         return self.model.get_input_embeddings().weight  # type: ignore[operator]
+
+
+def select_layer(output: Any, layer: Layer) -> Tensor:
+    """Return the token states of a layer, or an average of two, from a transformers output with hidden states.
+
+    ``first_last`` is that of SimCSE and BERT-whitening: layer 1, the first above the embeddings, and the last.
+    ``last_two`` averages the last two. BERT-flow's option avg-last-2 names the second and computes the first
+    (experiments/mteb/errata.md).
+    """
+    if layer is None:
+        return output.last_hidden_state
+    states = output.hidden_states
+    if isinstance(layer, str):
+        return (states[{"first_last": 1, "last_two": -2}[layer]] + states[-1]) / 2
+    return states[layer]
 
 
 class Pooler(nn.Module):

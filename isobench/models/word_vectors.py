@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isobench.models.sentence_encoder import SentenceEncoder
+from isobench.models.sentence_encoder import Layer, SentenceEncoder
 
 # Of what the vocabulary lacks as a whole: "don't" is do + n't and "cat's" cat + 's, as where GloVe was trained.
 PARTS = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]", re.IGNORECASE)
@@ -68,7 +68,7 @@ class WordVectorEncoder(SentenceEncoder):
         return self.pool_layers([None], **inputs)[0]
 
     def pool_layers(
-        self, layers: Sequence[int | None], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
+        self, layers: Sequence[Layer], input_ids: Tensor, attention_mask: Tensor, **arguments: Tensor
     ) -> list[Tensor]:
         """Compute the sentences' vectors, [b, d]: the same for each layer, as there is only one."""
         known = attention_mask.bool() & (input_ids < len(self.vectors))
@@ -77,7 +77,7 @@ class WordVectorEncoder(SentenceEncoder):
         mean = nn.functional.embedding_bag(input_ids[known], self.vectors, starts, mode="mean")
         return [mean] * len(layers)
 
-    def compute_states(self, layers: Sequence[int | None], **arguments: Tensor) -> Iterator[Tensor]:
+    def compute_states(self, layers: Sequence[Layer], **arguments: Tensor) -> Iterator[Tensor]:
         """Return the vectors of padded sentences' words, [b, T, d], for each layer; unknown words get zeros."""
         known = arguments["input_ids"] < len(self.vectors)
         states = self.vectors[arguments["input_ids"] * known] * known[..., None]

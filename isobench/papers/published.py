@@ -175,6 +175,14 @@ def list_misspellings(
                     yield f"published.yaml of {paper}, {table}, has a {column} {unknown}: did you mean {meant}?"
 
 
+def count_numbers(paper: str) -> int:
+    """Count the published numbers that a paper's folder has: in published.yaml, and as rows of published.csv."""
+    rows = [row for table in load_tables(paper).values() for rows in table.cells.values() for row in rows.values()]
+    scores = find_papers()[paper] / "published.csv"
+    lines = scores.read_text(encoding="utf-8").splitlines()[1:] if scores.is_file() else []
+    return sum(number is not None for row in rows for cell in row.values() for number in cell) + len(lines)
+
+
 @cache
 def load_tables(paper: str) -> dict[str, PublishedTable]:
     """Load all tables of a paper, by name; none if it has no published.yaml."""

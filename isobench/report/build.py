@@ -25,7 +25,7 @@ from isobench.report.tables import (
     build_runs,
     list_scale_differences,
 )
-from isobench.report.wording import describe_epoch_rule, describe_generation, list_warnings
+from isobench.report.wording import describe_epoch_rule, describe_generation
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
 from isobench.statistics.seeds import ALPHA
@@ -77,22 +77,18 @@ class TableView:
 
     @property
     def has_other_methods(self) -> bool:
-        """True if it has a method besides plain fine-tuning."""
         return any(line.method != BASE_METHOD for line in self.own_lines)
 
     @property
     def own_lines(self) -> list[Line]:
-        """The lines of our runs."""
         return [line for line in self.lines if not line.is_reported]
 
     @property
     def own_cells(self) -> list[Any]:
-        """The cells of our runs."""
         return [cell for line in self.own_lines for cell in line.cells.values()]
 
     @property
     def has_marks(self) -> bool:
-        """True if a difference is marked."""
         return any(cell.mark for cell in self.own_cells)
 
 
@@ -122,7 +118,6 @@ class Report:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
         return self.experiment.name or "runs"
 
     @property
@@ -132,7 +127,6 @@ class Report:
 
     @property
     def has_choices(self) -> bool:
-        """True if a method was run in several configurations."""
         columns = ["group", "task", "method"]
         return not self.configurations.empty and bool(self.configurations.duplicated(columns).any())
 
@@ -172,7 +166,6 @@ class Report:
 
     @cached_property
     def evidence(self) -> list[str]:
-        """Sentences on what the runs support and what they can't support."""
         return describe_evidence(self.cells, self.methods)
 
     @cached_property
@@ -212,6 +205,7 @@ def build_report(
     """
     runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
     varying = find_varying_settings(runs)
+    warnings = [warning for run in runs if run.record for warning in run.record.warnings]
     run_table = build_runs(runs, varying)
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
@@ -227,7 +221,7 @@ def build_report(
         varying=varying,
         rule=rule,
         epoch_rule=describe_epoch_rule(runs),
-        notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *list_warnings(runs), *notes],
+        notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *dict.fromkeys(warnings), *notes],
     )
 
 

@@ -92,7 +92,6 @@ class Table:
 
     @property
     def paper_columns(self) -> list[Column]:
-        """The shown columns that the paper has too."""
         return [column for column in self.columns if column.printed]
 
     @property

@@ -5,12 +5,8 @@ must accept the paper's own numbers: `judge_print`. This module reads neither ru
 claim passes it what was found.
 """
 
-import difflib
 import importlib
-import re
 import shlex
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -72,7 +68,6 @@ class Claim:
 
     @property
     def text(self) -> str:
-        """The quote with its place."""
         return f'"{self.quote}" ({self.source})'
 
     @property
@@ -83,7 +78,6 @@ class Claim:
 
 
 def describe_multiplicity(count: int) -> str:
-    """Say how many claims there are, and that none is corrected for the others."""
     return (
         f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
     )
@@ -102,30 +96,13 @@ def load_claims(paper: str | None = None) -> list[Claim]:
         try:
             found = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
         except Exception as error:  # whatever the file's own code raises
-            remedy = _suggest_name(error) or "correct the file"
-            raise UserError(f"{file}: {extract_first_line(error)}: {remedy}") from error
+            raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
         if not isinstance(found, list) or not all(isinstance(claim, Claim) for claim in found):
             raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
         if long := next((claim for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS), None):
             raise UserError(f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long.quote}")
         claims += [replace(claim, paper=name) for claim in found]
     return claims
-
-
-def _suggest_name(error: Exception) -> str:
-    """Return a hint on a name that a paper's code misspells, such as that of a check; empty if there is none."""
-    quoted = re.search(r"(?:import name|name|attribute) '(\w+)'", str(error))
-    if quoted is None:
-        return ""
-    if isinstance(error, ImportError):
-        choices = dir(sys.modules.get(error.name or ""))
-    elif isinstance(error, AttributeError):
-        choices = dir(error.obj)
-    else:
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        choices = list(frame.f_globals)
-    nearest = difflib.get_close_matches(quoted[1], choices, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else ""
 
 
 def judge_claim(

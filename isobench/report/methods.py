@@ -163,12 +163,10 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
 
 
 def count_seeds(pair: Arms) -> int:
-    """Return how many seeds the method with the fewer ones has."""
     return min(len(arm.values) for arm in pair)
 
 
 def _count_candidates(runs: pd.DataFrame, cells: Sequence[Any]) -> int:
-    """Return from how many configurations a method's selected runs were chosen."""
     on_tasks = runs[runs["task"].isin({cell.task for cell in cells})]
     return int(on_tasks["candidates"].max()) if len(on_tasks) else 1
 

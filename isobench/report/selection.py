@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from isobench.common.errors import UserError
-from isobench.config.schema import SELECTION_RULES, Selection
+from isobench.config.schema import Selection
 from isobench.papers.folders import find_config
 from isobench.report.tables import (
     BASE_METHOD,
@@ -77,10 +77,6 @@ def select_runs(
         The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
         rule in words.
     """
-    if selection.rule not in SELECTION_RULES:
-        raise UserError(
-            f"experiment.selection.rule={selection.rule} is not known: choose one of {', '.join(SELECTION_RULES)}"
-        )
     part_of_run = _number_parts(runs)
     parts = _name_parts(runs, part_of_run, varying)
     runs = runs.assign(part=[parts[index] for index in part_of_run])

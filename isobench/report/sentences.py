@@ -116,10 +116,11 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
         verdict = "no difference shown"
         if row.is_shown:
             verdict = f"{'higher' if row.difference > 0 else 'lower'} than chance explains"
+        test = f"t-test paired over {row.test_seeds} seeds" if row.test_seeds else "Welch's t-test, not paired"
         yield (
             f"{name_method(methods, row)} on {format_columns(row.compared)}: {verdict}. "
             f"{'Mean difference' if len(row.compared) > 1 else 'Difference'} "
-            f"{format_interval(row.difference, row.low, row.high)} points, {_describe_test(row)}: {describe_p(row.p)}"
+            f"{format_interval(row.difference, row.low, row.high)} points, {test}: {describe_p(row.p)}"
             f"{f'; {adjusted}' if (adjusted := _describe_adjusted_p(methods, row)) != describe_p(row.p) else ''}."
         )
     for row in _list_others(methods):
@@ -134,10 +135,6 @@ def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
             f"{name_method(methods, row)} on {format_columns(list(row.single_seeds))}: it or {BASELINE} has a "
             f"single seed, so no test is possible; its {mean}difference of {difference} points may be chance."
         )
-
-
-def _describe_test(row: Any) -> str:
-    return f"t-test paired over {row.test_seeds} seeds" if row.test_seeds else "Welch's t-test, not paired"
 
 
 def _describe_adjusted_p(methods: pd.DataFrame, row: Any) -> str:

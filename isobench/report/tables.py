@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from isobench.common.files import sha256_json, shorten_digest
+from isobench.data.scale import find_scale_differences
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
     format_value,
     read_fingerprints,
     read_run_names,
-    read_scale_differences,
     read_settings,
 )
 from isobench.runs.run import Run, find_failure
@@ -146,7 +146,12 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
     """
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     records = [
-        {**_read_names(run), **values, **read_outcome(run), **_read_origin(run)}
+        {
+            **dict(zip(NAMES, (run.folder.path.name, *read_run_names(run.cfg), run.cfg.seed), strict=True)),
+            **values,
+            **read_outcome(run),
+            **_read_origin(run),
+        }
         for run, values in zip(runs, read_settings(runs, settings), strict=True)
     ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
@@ -168,12 +173,6 @@ def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence
     table[measures] = numbers.reshape(len(epochs), len(measures))
     names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS])]
     return run_table[names].merge(table, on="key")
-
-
-def _read_names(run: Run) -> dict[str, Any]:
-    """Return what names a run: key, task, encoder, method, seed."""
-    task, encoder, method = read_run_names(run.cfg)
-    return {"key": run.folder.path.name, "task": task, "encoder": encoder, "method": method, "seed": run.cfg.seed}
 
 
 def read_outcome(run: Run) -> dict[str, Any]:
@@ -221,7 +220,7 @@ def _read_origin(run: Run) -> dict[str, Any]:
     git = provenance.git if provenance else None
     data, weights = read_fingerprints(run)
     return {
-        "scale": "; ".join(read_scale_differences(run)),
+        "scale": "; ".join(find_scale_differences(run.cfg, record.scale.differs if record else None)),
         "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),
         "weights": shorten_fingerprint(weights or (record.encoder.fingerprint if record else {})),
         "commit": git.commit if git else None,
@@ -239,7 +238,6 @@ def shorten_fingerprint(hashes: dict[str, str]) -> str | None:
 
 
 def _to_percent(value: Any) -> float | None:
-    """Return a score x 100; None if there is none."""
     return None if value is None else 100 * float(value)
 
 
@@ -260,12 +258,10 @@ def list_outcomes(runs: pd.DataFrame) -> list[str | None]:
 
 
 def find_troubles(runs: pd.DataFrame) -> list[str]:
-    """List what went wrong: an entry for each run that failed or has not ended."""
     return [trouble for trouble in list_outcomes(runs) if trouble]
 
 
 def is_scored(runs: pd.DataFrame) -> pd.Series:
-    """Return True for each run that finished and has a reported epoch."""
     return (runs["status"] == "finished") & runs["score"].notna()
 
 

@@ -23,12 +23,10 @@ def format_interval(value: float, low: float, high: float, form: str = "points")
 
 
 def describe_p(p: float) -> str:
-    """Write a p-value with two significant digits, or two decimals from 0.1 on."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
 
 
 def format_columns(columns: Sequence[str]) -> str:
-    """Name up to three columns; of more, give the number."""
     return ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} tasks"
 
 
@@ -48,7 +46,6 @@ def format_signed(value: float | None, digits: int = 2) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Write a time in seconds with about three digits."""
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f} s"
 
 
@@ -72,11 +69,6 @@ def describe_epoch_rule(runs: Sequence[Run]) -> str:
     if any(run.cfg.task.held_out is not None for run in runs):
         rules["best"] = f"{best} on examples held out of the training set, reported on the dev set"
     return " or ".join(rules[rule] for rule in dict.fromkeys(run.cfg.optimization.report for run in runs))
-
-
-def list_warnings(runs: Sequence[Run]) -> list[str]:
-    """List the warnings that the runs recorded, each once."""
-    return list(dict.fromkeys(warning for run in runs if run.record for warning in run.record.warnings))
 
 
 def describe_training(runs: Sequence[Run]) -> str:

@@ -45,17 +45,14 @@ EARLIER_FOLDERS = ("commands", "imports")  # in an output folder of an earlier v
 
 
 def marker_file(output_dir: str | Path) -> Path:
-    """Return the file that marks an output folder as isobench's."""
     return Path(output_dir) / MARKER_FILE
 
 
 def runs_folder(output_dir: str | Path) -> Path:
-    """Return the folder with one folder a run."""
     return Path(output_dir) / "runs"
 
 
 def run_folder_name(key: str) -> str:
-    """Return the name of a run's folder, from the run's key."""
     return shorten_digest(key)
 
 
@@ -65,12 +62,10 @@ def find_export_folder(export: str, key: str) -> Path:
 
 
 def is_run_folder_name(name: str) -> bool:
-    """Return True if a folder's name can be a run's: 16 hex digits."""
     return re.fullmatch("[0-9a-f]{16}", name) is not None
 
 
 def reports_folder(output_dir: str | Path) -> Path:
-    """Return the folder with the reports and analyses, and with the papers' claims."""
     return Path(output_dir) / "reports"
 
 
@@ -80,12 +75,10 @@ def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
 
 
 def jobs_folder(output_dir: str | Path) -> Path:
-    """Return the folder with the submissions, and with the logs of their jobs."""
     return Path(output_dir) / "jobs"
 
 
 def plans_folder(output_dir: str | Path) -> Path:
-    """Return the folder with the plans of sweeps and imported bundles."""
     return Path(output_dir) / "plans"
 
 
@@ -183,7 +176,6 @@ class RunFolder:
             lock.release()
 
     def is_locked(self) -> bool:
-        """Return True if another process holds the run's lock."""
         with self.lock() as is_free:
             return not is_free
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
-from isobench.data.scale import find_scale_differences
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
@@ -31,7 +30,6 @@ VARYING_SECTIONS = (  # sections whose settings may vary among runs
 
 
 def read_run_names(cfg: Config) -> tuple[str, str, str]:
-    """Read the names of task, encoder and method, which a line of a table has."""
     return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
@@ -99,11 +97,6 @@ def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     for run, values in zip(runs, read_settings(runs, varying), strict=True):
         groups.setdefault((*read_run_names(run.cfg), *map(str, values.values())), []).append(run)
     return list(groups.values())
-
-
-def read_scale_differences(run: Run) -> list[str]:
-    """Return how a run differs from the paper's setting, as the printed tables have it now."""
-    return find_scale_differences(run.cfg, run.record.scale.differs if run.record else None)
 
 
 def read_fingerprints(run: Run) -> tuple[dict[str, str], dict[str, str]]:

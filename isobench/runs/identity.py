@@ -51,7 +51,6 @@ class Identifier:
         self.arguments: list[Any] = []  # kept, because an id is one object's only while that object exists
 
     def identify(self, cfg: Config) -> Identity:
-        """Compute a run's identity."""
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
         key = compute_key(cfg, data, encoder, partial(self._call_once, select_decisive))

@@ -269,7 +269,6 @@ def list_run_folders(output_dir: str) -> list[Path]:
 
 
 def read_ended_runs(output_dir: str) -> list[Run]:
-    """Read every run in an output folder that has ended."""
     folders = (folder for folder in list_run_folders(output_dir) if os.path.lexists(folder / RECORD_FILE))
     return [read_ended_run(output_dir, folder) for folder in folders]
 

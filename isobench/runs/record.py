@@ -256,20 +256,17 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
 
 
 def _make_damage_error(file: Path, error: Exception) -> UserError:
-    return UserError(f"{file} is damaged; {name_remedy(file)} ({_describe_damage(error)})")
+    reason = f"it lacks {error}" if isinstance(error, KeyError) else extract_first_line(error)
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return UserError(f"{file} is damaged; {name_remedy(file)} ({reason})")
 
 
 def name_remedy(file: Path, remove: str = "it") -> str:
     """Say what to do about a run's damaged file: run again, unless it is in a bundle, whose runs are others'."""
     is_in_bundle = (file.parent.parent.parent / BUNDLE_FILE).exists()
     return "get the bundle again from where it came from" if is_in_bundle else f"remove {remove} to run again"
-
-
-def _describe_damage(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"it lacks {error}" if isinstance(error, KeyError) else extract_first_line(error)
 
 
 def _require_checksum(text: bytes) -> None:

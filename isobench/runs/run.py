@@ -33,7 +33,6 @@ class Run:
 
     @classmethod
     def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
-        """Make the run with this key, and read its record."""
         run = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         run.read_record()
         return run

@@ -81,7 +81,6 @@ class Heartbeat:
             self.write()
 
     def report_evaluating(self) -> None:
-        """Write that the run is evaluating on the dev set."""
         self.beat = self.beat.model_copy(update={"state": "evaluating"})
         self.write()
 
@@ -169,7 +168,6 @@ class Submission:
     submitted: float  # when, in seconds since 1970
 
     def save(self, output_dir: str | Path) -> None:
-        """Write the submission to ``jobs/slurm-<job>.json``."""
         folder = jobs_folder(output_dir)
         write_json(folder / f"slurm-{self.job}.json", add_json_checksum(asdict(self)))
 

@@ -83,7 +83,6 @@ def _make_title(output_dir: str, experiment: str | None) -> str:
 
 
 def read_selection(arguments: Sequence[str]) -> Selection:
-    """Read the experiment's selection rule with the command line's changes."""
     with compose_sweep(arguments) as (_, base, _):
         selection = to_config(base).experiment.selection
     check_value("experiment.selection", selection, Selection)

@@ -100,7 +100,6 @@ class MemoryForecast:
         self.formulas: dict[RunShape, float | None] = {}
 
     def add(self, cfg: Config, peak: float) -> None:
-        """Note the peak of a run that has ended, in bytes."""
         shape = _build_run_shape(cfg)
         self.peaks[shape] = max(peak, self.peaks.get(shape, 0.0))
 

@@ -38,7 +38,6 @@ class InProcessLauncher(Launcher):
     """Carries out one run after another in this process (``hydra/launcher=sequential``)."""
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`."""
         positions = [f"[{position}/{len(todo)}] " if len(runs) > 1 else "" for position in range(1, len(todo) + 1)]
         return [execute_run(run.cfg, position)[0] for run, position in zip(todo, positions, strict=True)]
 
@@ -133,7 +132,6 @@ def list_gpus() -> list[str]:
 
 
 def has_apple_gpu() -> bool:
-    """True if torch can use the GPU of an Apple computer."""
     import torch
 
     return bool(torch.backends.mps.is_available())

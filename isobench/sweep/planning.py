@@ -154,7 +154,6 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
 
 
 def make_plan(runs: Sequence[Run], arguments: Sequence[str]) -> Plan:
-    """Make the plan of the runs that a command with these arguments has."""
     planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
     command = shlex.join(["python", "-m", "isobench", *format_paper_flags(), *drop_launch_arguments(list(arguments))])
     return Plan(runs[0].cfg.experiment.name, [command], planned)

@@ -14,7 +14,6 @@ from isobench.bundles.manifest import (
     PLAN_FILE,
     TABLE_LIMIT,
     Manifest,
-    refuse_former_bundle,
 )
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded
@@ -58,7 +57,6 @@ class VerifiedFolder:
         self._digests: dict[str, str] = {}
         if not root.is_dir():
             raise UserError(f"{root} is no folder: name a bundle or an output folder")
-        refuse_former_bundle(root)
         self.is_bundle = any(os.path.lexists(root / name) for name in BUNDLE_NAMES)
         if not (self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()):
             raise UserError(
@@ -90,14 +88,12 @@ class VerifiedFolder:
         return path.parts[0] in CHECKED_FOLDERS and len(path.parts) <= MAX_DEPTH and path.name != CHECKPOINTS_FOLDER
 
     def list_runs(self) -> list[str]:
-        """List the names of the runs' folders, those of empty folders left out."""
         paths = (Path(name).parts for name in self.sizes)
         return sorted(
             {path[1] for path in paths if path[0] == "runs" and len(path) == 3 and is_run_folder_name(path[1])}
         )
 
     def list_analyses(self) -> list[str]:
-        """List the paths of the folders with an analysis's about.json."""
         return sorted(name.rpartition("/")[0] for name in self.sizes if name.endswith(f"/{ABOUT_FILE}"))
 
     def read(self, name: str, limit: int = RECORD_LIMIT) -> bytes:
@@ -132,7 +128,6 @@ class Outcomes:
         self.manifest: Manifest | None = None
 
     def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
-        """Note one outcome."""
         self.entries.append(_Entry(subject, check, outcome, text))
 
     def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:
@@ -144,12 +139,10 @@ class Outcomes:
             self.note(subject, check, HOLDS)
 
     def list_entries(self, outcome: str) -> list[_Entry]:
-        """Return the entries with an outcome."""
         return [entry for entry in self.entries if entry.outcome == outcome]
 
     @property
     def has_failed(self) -> bool:
-        """Whether a check failed."""
         return bool(self.list_entries(FAILS))
 
     def find_untrained(self) -> str | None:

@@ -7,7 +7,6 @@ the columns that isobench.runs.folder writes: ``split`` and ``index``, then ``la
 
 import hashlib
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
 import yaml
 
-from isobench.bundles.manifest import FORMER_CONFIG_FILE, TABLE_LIMIT
+from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.errors import extract_first_line
 from isobench.common.files import MEBIBYTE, sha256_json
 from isobench.config.bounds import check_value
@@ -91,7 +89,7 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
         record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), folder.root / path / RECORD_FILE)
         run.cfg = _read_config(name, record, outcomes)
         if run.cfg is not None:
-            _check_contents(folder, name, run.cfg, record, outcomes)
+            _check_contents(name, run.cfg, record, outcomes)
             run.record = record
             _check_predictions(folder, run, outcomes)
     except FileNotFoundError as error:
@@ -115,7 +113,7 @@ def _read_config(name: str, record: RunRecord, outcomes: Outcomes) -> Config | N
         return None
 
 
-def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
+def _check_contents(name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
     outcomes.judge(name, "config", list(find_other_classes(cfg)))
     problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
@@ -124,7 +122,7 @@ def _check_contents(folder: VerifiedFolder, name: str, cfg: Config, record: RunR
         problems.append(f"its scale {record.scale.name!r} is not that of its config")
     problems += [*check_schedule(cfg, record), *_check_scale(cfg, record), *_check_counts(cfg, record)]
     problems += [problem for epoch in record.history for problem in _check_epoch(cfg, epoch)]
-    outcomes.judge(name, "record", [*problems, *_check_former_config(folder, name, record)])
+    outcomes.judge(name, "record", problems)
     key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
     is_same = key == record.key
     outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
@@ -243,22 +241,6 @@ def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
         curve, place = curves.get(matrix), measure.removeprefix("ev")
         if isinstance(curve, list) and place.isdecimal() and curve[int(place) - 1 : int(place)] != [value]:
             yield f"{name} {where} is not that of its curve of explained variance"
-
-
-def _check_former_config(folder: VerifiedFolder, name: str, record: RunRecord) -> Iterator[str]:
-    """Yield whether the config that earlier versions wrote beside a record is another than the record's."""
-    path = f"runs/{name}/{FORMER_CONFIG_FILE}"
-    if folder.is_bundle and path in folder.sizes:
-        expected = "".join(_format_section(name, orjson.dumps(value)) for name, value in record.config.items())
-        content = folder.read(path).decode()
-        rest = content.removeprefix(expected)
-        if rest == content or not re.fullmatch("# checksum: [0-9a-f]{64}\n", rest):
-            yield f"its {FORMER_CONFIG_FILE} is not the config of its record"
-
-
-@cache
-def _format_section(name: str, value: bytes) -> str:
-    return yaml.safe_dump({name: orjson.loads(value)}, sort_keys=False)
 
 
 def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcomes) -> None:

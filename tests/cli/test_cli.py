@@ -31,16 +31,6 @@ def test_a_commands_help_has_its_usage_an_example_and_a_page(command, word):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("word", ["dashboard", "prune", "report", "status", "wordsim"])
-def test_a_former_module_says_what_to_type_now(word):
-    done = subprocess.run(
-        [sys.executable, "-m", f"isobench.{word}", "x=1"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert f"isobench {word}" in done.stderr
-
-
-@pytest.mark.slow
 def test_a_bundles_report_goes_where_output_dir_says(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bundle = str(ROOT / "experiments" / "isobn" / "results" / "isobn_ev")

@@ -23,8 +23,8 @@ def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):
 def test_all_missing_files_are_named_in_one_line(tmp_path):
     write_sts(tmp_path)
     for name in ("sts12", "stsb"):
-        (tmp_path / "sts" / sts.SETS[name].file).unlink()
-    with pytest.raises(UserError, match=r"sts lacks sts12\.parquet, stsb_test_labelled\.parquet \(columns") as error:
+        (tmp_path / sts.SETS[name].files[0]).unlink()
+    with pytest.raises(UserError, match=r"lacks sts/sts12\.parquet, sts/stsb_test_labelled\.parquet \(col") as error:
         sts.load_sentence_pairs(Data(root=str(tmp_path)), sts.SETS)
     assert "\n" not in str(error.value)
     assert list(sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts16"])) == [
@@ -62,5 +62,5 @@ def test_without_a_folder_the_hub_gives_the_pinned_test_sets(monkeypatch):
     monkeypatch.setattr(hub, "load_hub_dataset", load)
     pairs = sts.load_sentence_pairs(Data(), sts.SETS)
     assert all((own.first, own.second, own.scores.tolist()) == (["a"], ["b"], [3.0]) for own in pairs.values())
-    assert asked == [(own.hub, None, own.revision, "test") for own in sts.SETS.values()]
+    assert asked == [(own.hub, None, own.revision, own.split) for own in sts.SETS.values()]
     assert all(len(revision) == 40 for _, _, revision, _ in asked)

@@ -46,6 +46,13 @@ MEASURES = {
     "silhouette_values": lambda h: metrics.silhouette_values(h, as_kind(LABELS, h)).tolist(),
     "threshold_accuracies": lambda h: metrics.threshold_accuracies(h, as_kind(LABELS, h)).tolist(),
     "weighted_isotropy": lambda h: list(metrics.weighted_isotropy(h, as_kind(LABELS + 1, h)).values()),
+    "rankme": metrics.rankme,
+    "alpha_req": lambda h: metrics.alpha_req(h, 1),
+    "alignment": lambda h: metrics.alignment(h[:20], h[20:]),
+    "uniformity": metrics.uniformity,
+    "mask_tokens": lambda h: metrics.mask_tokens(
+        h, as_kind(LABELS, h), as_kind(LABELS == 1, h), norm_limit=1.2
+    ).tolist(),
     "isotropy_summary": lambda h: list(metrics.isotropy_summary(lambda: [h[:10], h[10:]]).values()),
 }
 
@@ -89,7 +96,10 @@ NO_VECTORS = {
     "one dimension": H[0], "three dimensions": H[None], "no rows": H[:0], "no columns": H[:, :0],
     "complex": H.astype(complex),
 }  # fmt: skip
-OF_VECTORS = "explained_variance isoscore average_cosine effective_rank mean_ratio partition_isotropy".split()
+OF_VECTORS = (
+    "explained_variance isoscore average_cosine effective_rank mean_ratio partition_isotropy "
+    "rankme alpha_req uniformity"
+).split()
 
 
 @pytest.mark.parametrize("name", [*OF_VECTORS, "local_isotropy", "spectrum", "cosine_regularization"])

@@ -59,6 +59,8 @@ def test_streams_give_the_same_numbers():
         accumulator.update(piece)
     assert rankme_of(gram_eigenvalues(accumulator.second_moment)) == pytest.approx(rankme(h), rel=1e-6)
     assert alpha_req_of(gram_eigenvalues(accumulator.scatter)) == pytest.approx(alpha_req(h), rel=1e-8)
+    few = IsotropyAccumulator(30).update(make_vectors(9, 30))
+    assert rankme_of(gram_eigenvalues(few.second_moment)[: few.count]) == pytest.approx(rankme(make_vectors(9, 30)))
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
@@ -88,6 +90,13 @@ def test_uniformity_of_one_direction_of_opposites_and_of_zero_rows():
     h = make_vectors(20, 4)
     assert uniformity(np.concatenate([h, np.zeros((3, 4))])) == pytest.approx(uniformity(h), rel=1e-12)
     assert math.isnan(uniformity(np.array([[1.0, 0], [0, 0]])))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_directions_do_not_depend_on_the_lengths(scale):
+    a, b = make_vectors(seed=2), make_vectors(seed=3)
+    assert uniformity(scale * a) == pytest.approx(uniformity(a), rel=1e-12)
+    assert alignment(scale * a, b) == pytest.approx(alignment(a, b), rel=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])

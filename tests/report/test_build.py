@@ -193,7 +193,6 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
-        (Selection("best"), "experiment.selection.rule=best is not known"),
         (Selection("none"), "several configurations (optimization.lr) and no rule"),
         (Selection("seeds", [1, 2, 3, 4]), "must be some, not all, of the seeds that were run: 1, 2, 3, 4"),
         (Selection("seeds", []), "must be some"),

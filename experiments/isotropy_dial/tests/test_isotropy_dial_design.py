@@ -13,6 +13,8 @@ from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.design import (
     describe_progress,
     keep_grid_runs,
+    list_complete,
+    list_grid_runs,
     measure_progress,
     refuse_mixed_settings,
 )
@@ -98,19 +100,22 @@ def test_other_tasks_are_asked_for_on_the_command_line(glue, tmp_path):
 
 def describe(subjects):
     """Describe the progress of one encoder and task."""
-    progress = measure_progress(subjects)
-    rows = [{"encoder": encoder, "task": task, **own.describe()} for (encoder, task), own in progress.items()]
-    return describe_progress(rows)
+    return describe_progress(measure_progress(subjects))
+
+
+def keep(subjects):
+    grid = list_grid_runs(subjects[0].cfg)
+    return keep_grid_runs(build_rows(subjects), grid, list_complete(measure_progress(subjects)))
 
 
 def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(whole):
-    assert measure_progress(whole.subjects)[GROUP].is_complete
+    assert list_complete(measure_progress(whole.subjects)) == [GROUP]
     assert describe(whole.subjects) == ["E, T: 300 of 300 runs finished."]
     whole.find("istar", 4, 5).record.status = "failed"
-    assert measure_progress(whole.subjects)[GROUP].is_complete
+    assert list_complete(measure_progress(whole.subjects)) == [GROUP]
     assert describe(whole.subjects) == ["E, T: 299 of 300 runs finished, 1 failed."]
     whole.find("istar", 4, 6).record = None
-    assert not measure_progress(whole.subjects)[GROUP].is_complete
+    assert list_complete(measure_progress(whole.subjects)) == []
     assert describe(whole.subjects) == ["E, T: INCOMPLETE: 298 of 300 runs finished, 1 failed."]
 
 
@@ -139,14 +144,13 @@ def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
 def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     added = copy.deepcopy(whole.find("isobn", 1.0, 3))
     added.cfg.calibration["beta"] = 0.9
-    progress = measure_progress([*whole.subjects, added])
-    rows = keep_grid_runs(build_rows([*whole.subjects, added]), progress)
+    rows = keep([*whole.subjects, added])
     assert [collect_series(rows, *GROUP, DIAL[name]).doses for name in DOSES] == list(DOSES.values())
     assert describe([*whole.subjects, added]) == [
         "E, T: 300 of 300 runs finished; 1 runs are not in the grid and are left out."
     ]
     whole.find("istar", 4, 6).record = None
-    rows = keep_grid_runs(build_rows([*whole.subjects, added]), measure_progress([*whole.subjects, added]))
+    rows = keep([*whole.subjects, added])
     assert 0.9 in {row["dose"] for row in rows}
 
 

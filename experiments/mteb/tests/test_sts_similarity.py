@@ -145,7 +145,7 @@ def embed(folder, sentences, layer):
         (["encoder.layer=9"], "layers 0 (the embeddings) to 2"),
         (["calibration=cosine"], "calibration=cosine"),  # changes no vector of a frozen encoder
         (["calibration=flow"], "calibration=flow"),  # has to be trained
-        (["data.root=."], "lacks sts12.parquet, sts13.parquet"),
+        (["data.root=."], "lacks sts/sts12.parquet, sts/sts13.parquet"),
     ],
 )
 def test_mistakes_are_one_line(experiment, cli, monkeypatch, tmp_path, overrides, named):
@@ -209,3 +209,15 @@ def test_minilms_correlations_are_mtebs(sentence_pairs, cli, cache, outputs):
     assert len(rows) == 3 * 2 * 2  # sets, similarities, correlations
     assert {row["set"] for row in rows} == sets
     assert max(abs(row["difference"]) for row in rows) < 0.1
+
+
+def test_wmean_is_the_weighted_mean_of_the_subsets_correlations():
+    rng = np.random.default_rng(8)
+    vectors, scores = torch.tensor(rng.normal(size=(80, 5))), rng.uniform(0, 5, 40)
+    parts = ["a"] * 25 + ["b"] * 10 + ["a"] * 5
+    [[spearman, pearson]] = sts_similarity.compute_correlations(vectors, scores, ["l2"], parts)
+    values = -np.linalg.norm((vectors[:40] - vectors[40:]).numpy(), axis=1)
+    inside = np.array(parts) == "a"
+    for found, function in ((spearman, stats.spearmanr), (pearson, stats.pearsonr)):
+        expected = [function(values[kept], scores[kept]).statistic for kept in (inside, ~inside)]
+        assert found == pytest.approx(100 * np.average(expected, weights=[30, 10]), abs=1e-9)

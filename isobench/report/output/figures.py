@@ -182,7 +182,6 @@ def _write_svg(figure: Figure, title: str) -> Markup:
 
 
 def _subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most ``most`` of the items, evenly spaced."""
     if len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

@@ -324,7 +324,6 @@ def _make_breakable(name: str) -> Markup:
 
 
 def format_interval(low: float, high: float) -> str:
-    """Write a 95% interval in brackets; empty if there is none."""
     return "" if math.isnan(low) or math.isnan(high) else f"[{format_signed(low)}, {format_signed(high)}]"
 
 

@@ -24,7 +24,6 @@ LATEX_ESCAPES = {
 
 
 def make_markdown_environment() -> Environment:
-    """Make the environment of the Markdown files."""
     return make_environment(finalize=_finalize_with(escape_markdown))
 
 

@@ -26,7 +26,6 @@ def format_markdown(report: Report) -> str:
 
 
 def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
-    """Write the papers' claims with their outcomes as a Markdown table."""
     rows = [[claim[name] for name in CLAIM_COLUMNS] for claim in claims]
     return render_paragraphs(make_markdown_environment(), "claims.md.j2", head=CLAIM_COLUMNS, rows=rows)
 
@@ -119,7 +118,6 @@ def _list_labels(report: Report, views: list[TableView]) -> list[str]:
 
 
 def _list_remarks(report: Report, view: TableView) -> list[str]:
-    """List the sentences below a LaTeX table: what its marks mean, how runs were selected, whose setting it is."""
     sentences = [report.legend] if view.has_marks else []
     sentences += [f"Selection: {report.selection}", *_describe_scale(report)]
     return [f"{sentence.rstrip('.')}." for sentence in sentences]

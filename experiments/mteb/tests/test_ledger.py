@@ -1,0 +1,106 @@
+"""The ledger: draws and correlations from their definitions; published scores that are hit; recipes that miss."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import make_config
+from scipy import stats
+
+from isobench.analyses.rows import select_rows
+from isobench.frozen.probe import draw_examples, score_few_shot
+from isobench_papers.mteb import ledger
+
+
+def test_draws_go_on_from_the_order_of_the_draw_before():
+    labels = np.array(list("abcabcabcaab"))
+    order = np.arange(12)
+    for drawn in draw_examples(labels, 2, draws=3):
+        np.random.RandomState(42).shuffle(order)
+        expected = []
+        for index in order:
+            if sum(labels[other] == labels[index] for other in expected) < 2:
+                expected.append(index)
+        assert drawn.tolist() == expected
+
+
+def test_scores_are_those_of_the_definitions():
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(40, 5)), rng.normal(size=(300, 5))
+    labels, expected = (train[:, 0] > 0).astype(int), (test[:, 0] + 0.7 * rng.normal(size=300) > 0).astype(int)
+    scores = score_few_shot(train, labels, test, expected)
+
+    from sklearn.linear_model import LogisticRegression
+
+    predicted = LogisticRegression(random_state=42, max_iter=100).fit(train, labels).predict(test)
+    confusion = np.array([[((expected == i) & (predicted == j)).sum() for j in (0, 1)] for i in (0, 1)])
+    f1 = 2 * confusion.diagonal() / (confusion.sum(0) + confusion.sum(1))
+    precision, recall = confusion[1, 1] / confusion[:, 1].sum(), confusion[1, 1] / confusion[1].sum()
+    assert scores["accuracy"] == pytest.approx((predicted == expected).mean(), abs=1e-15)
+    assert scores["f1"] == pytest.approx(f1.mean(), abs=1e-15)
+    assert scores["f1_weighted"] == pytest.approx(np.average(f1, weights=confusion.sum(1)), abs=1e-15)
+    # Of predicted labels the curve has two points: recall at this precision, then all at the base rate.
+    assert scores["ap"] == pytest.approx(recall * precision + (1 - recall) * expected.mean(), abs=1e-12)
+
+
+def test_correlations_are_scipys():
+    rng = np.random.default_rng(1)
+    vectors, scores = rng.normal(1, 1, (60, 7)), rng.uniform(0, 5, 30)
+    found = ledger.correlate(torch.tensor(vectors), scores)
+    left, right = vectors[:30], vectors[30:]
+    expected = {
+        "cosine": (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1),
+        "euclidean": -np.linalg.norm(left - right, axis=1),
+        "manhattan": -np.abs(left - right).sum(1),
+    }
+    for name, values in expected.items():
+        assert found[f"{name}_spearman"] == pytest.approx(stats.spearmanr(values, scores).statistic, abs=1e-12)
+        assert found[f"{name}_pearson"] == pytest.approx(stats.pearsonr(values, scores).statistic, abs=1e-9)
+
+
+def test_a_score_is_hit_within_1e_4_and_a_miss_says_why():
+    row = {"task": "STS12", "published": 0.5}
+    assert [ledger.compare(row, ledger.MTEB, 0.5 + off)["hit"] for off in (9e-5, -9e-5, 2e-4)] == [True, True, False]
+    assert ledger.compare(row, ledger.MTEB, 0.5)["reason"] == ""
+    missed = ledger.compare(row | {"task": "BIOSSES"}, ledger.MTEB, 0.6)
+    assert missed["reason"] == ledger.REASONS["BIOSSES"]
+    assert missed["difference"] == pytest.approx(0.1)
+
+
+def test_every_published_score_has_a_place_where_its_data_are():
+    cells = ledger.read_published()
+    assert len(cells) == len(
+        {tuple(row[key] for key in ("encoder", "task", "subset", "split", "metric")) for row in cells}
+    )
+    assert {(row["task"], row["subset"]) for row in cells} == set(ledger.TASKS)
+    assert all(-1 <= row["published"] <= 1 for row in cells)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "subset", "split"),
+    [("STS16", "default", "test"), ("AmazonCounterfactualClassification", "en", "validation")],
+)
+def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, task, subset, split):
+    cfg = make_config("encoder=minilm", "encoder.pooling=mean", f"data.root={sentence_pairs}", f"data.cache={cache}")
+    names = {"encoder": "minilm", "task": task, "subset": subset, "split": split}
+    published = select_rows(ledger.read_published(), names)
+    found = dict(ledger.score_task(cfg, ledger.TASKS[task, subset], task, split, controls=True))
+    for recipe, scores in found.items():
+        rows = [ledger.compare(row, recipe, scores[row["metric"]]) for row in published if row["metric"] in scores]
+        assert len(rows) >= 4
+        hits = sum(row["hit"] for row in rows)
+        assert hits == (len(rows) if recipe == ledger.MTEB else 0), (recipe, rows)
+    assert len(found) == (2 if task == "STS16" else 3)
+
+
+def test_what_the_ledger_does_not_take(cli, tmp_path):
+    for settings, said in (
+        (["encoder=minilm", "data.root=null"], "data.root"),
+        (["encoder=minilm", "encoder.pooling=cls", f"data.root={tmp_path}"], "means over tokens"),
+        (["encoder=distilbert-quire", f"data.root={tmp_path}"], "no published score"),
+        (["encoder=minilm", f"data.root={tmp_path}"], "probe"),
+    ):
+        code, _, err = cli("+experiment=mteb", f"output_dir={tmp_path / 'outputs'}", "tracking=none", *settings)
+        assert code == 2
+        assert err.count("\n") == 1, err
+        assert said in err
