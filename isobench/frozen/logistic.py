@@ -31,8 +31,9 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
 
     A problem minimises C * (sum over examples of weight * cross-entropy) + |W|^2 / 2, with free intercepts: the
     objective of scikit-learn's LogisticRegression (with two classes it has one vector, and its C is twice ours). The
-    solver is L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) with a backtracking line search. It begins with a diagonal that stands for the inverse Hessian, which is exact where
-    ``x`` is in the basis of its principal components and all classes have the probability 1 / K.
+    solver is L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) with a backtracking line search. It begins with a diagonal
+    that stands for the inverse Hessian, and is exact where ``x`` is in the basis of its principal components and all
+    classes have the probability 1 / K.
 
     Args:
         x: vectors whose mean is 0 or nearly so, [D, n, r] float64, best in the basis of their principal components.
