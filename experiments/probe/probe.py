@@ -36,7 +36,7 @@ Fit = Annotated[
         "must be train, drawn or a number of texts",
     ),
 ]
-Length = Annotated[str, one_of("none", "before", "after")]
+Length = Annotated[str, one_of("none", "before", "after", "both")]
 Classifier = Annotated[str, one_of(*CLASSIFIERS)]
 
 
@@ -94,7 +94,7 @@ def compute(
         draws: random draws of the training examples for each budget; all examples are drawn once.
         classifiers: ``logistic`` is tuned inside the training examples, ``neighbours`` takes the nearest by cosine,
             and ``mteb`` is MTEB's untuned one, with MTEB's draws of a budget.
-        unit_length: divide vectors by their lengths before or after the calibration, or not at all.
+        unit_length: divide vectors by their lengths before or after the calibration, both, or not at all.
         fit: the texts that calibrations are fitted on, without their labels: those of the training split
             (``train``), so many of these at random, or those that the classifier is trained on (``drawn``).
 
@@ -134,8 +134,11 @@ def compute(
                     for subject in group
                     if subject.cfg.encoder.layer == layer and (sets or subject.task == name)
                 }
-                names = {"encoder": format_encoder_name(group[0].cfg.encoder), "layer": layer}
-                names |= {"pooling": group[0].cfg.encoder.pooling, "task": name}
+                names = {
+                    "encoder": format_encoder_name(group[0].cfg.encoder),
+                    "pooling": group[0].cfg.encoder.pooling,
+                }
+                names |= {"layer": None if layer is None else str(layer), "task": name}  # averages have names
                 found: dict[tuple[Any, ...], list[np.ndarray]] = {}
                 steps = [(method, length) for length in unit_length for method in methods]
                 for method, length in track_progress(steps, f"probe, {names['encoder']}, {name}"):
@@ -278,12 +281,12 @@ def calibrate(subject: "Subject", vectors: "Tensor", length: str, fit: int | str
 
     from isobench.frozen.posthoc import divide_by_length, fit_method
 
-    given = divide_by_length(vectors) if length == "before" else vectors.double()
+    given = divide_by_length(vectors) if length in ("before", "both") else vectors.double()
     if isinstance(fit, int):
         pool = np.random.default_rng(0).permutation(pool)[:fit]
     method = fit_method(subject.cfg.calibration, given[:, pool].flatten(0, 1))
     columns = [method(column) for column in given]
-    if length == "after":
+    if length in ("after", "both"):
         columns = [divide_by_length(column) for column in columns]
     if len(columns) == 1:
         return columns[0].numpy()
@@ -420,5 +423,6 @@ def describe_setting(names: TidyRow) -> str:
     """Write a table's title."""
     layer = "" if names["layer"] is None else f" layer {names['layer']}"
     budget = "all labels" if names["budget"] is None else f"{names['budget']} labels a class"
-    length = {"none": "", "before": ", unit length first", "after": ", unit length last"}[names["unit_length"]]
+    words = {"none": "", "before": ", unit length before", "after": ", unit length after"}
+    length = words.get(names["unit_length"], ", unit length before and after")
     return f"{names['encoder']}{layer} ({names['pooling']}), {names['classifier']}, {budget}{length}"

@@ -22,18 +22,18 @@ def divide(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("length", ["none", "before", "after"])
+@pytest.mark.parametrize("length", ["none", "before", "after", "both"])
 @pytest.mark.parametrize("fit", ["train", 4])
 def test_methods_are_fitted_on_the_pool_alone(length, fit):
     vectors = np.random.default_rng(0).normal(3, [1, 4, 2], (1, 20, 3))
     subject = SimpleNamespace(cfg=make_config("calibration=center"))
     pool = np.arange(5, 15)
     found = probe.calibrate(subject, torch.tensor(vectors), length, fit, pool)
-    given = divide(vectors[0]) if length == "before" else vectors[0]
+    given = divide(vectors[0]) if length in ("before", "both") else vectors[0]
     if fit == "train":
         expected = given - given[5:15].mean(0)
-        np.testing.assert_allclose(found, divide(expected) if length == "after" else expected, atol=1e-6)
-    elif length != "after":
+        np.testing.assert_allclose(found, divide(expected) if length in ("after", "both") else expected, atol=1e-6)
+    elif length in ("none", "before"):
         mean = (given - found)[0]
         sizes = [given[list(own)].mean(0) for own in combinations(range(5, 15), 4)]
         assert np.abs(np.array(sizes) - mean).max(1).min() < 1e-6  # the mean of four vectors of the pool
