@@ -1,8 +1,9 @@
 """Frozen probes: how well classifiers of frozen vectors do under calibrations, by budget of labels."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
-from isobench.config.bounds import PositiveInt, one_of
-from isobench.data.probe_sets import LabelledTexts, read_probe_set
-from isobench.data.sources import read_examples
+from isobench.common.terminal import format_count
+from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
+from isobench.data.probe_sets import read_probe_set
+from isobench.data.sources import describe_source, read_examples
 from isobench.data.weights import format_encoder_name
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -20,34 +22,70 @@ if TYPE_CHECKING:  # importing them takes seconds
 
     from isobench.analyses.subject import Subject
     from isobench.config.schema import Config
+    from isobench.frozen.encode import Layer
 
 PLAIN = "none"
-FOLDS = 10  # of a set with one split, as in SentEval
-LENGTHS = ("kept", "before", "after")
+FOLDS = 10  # of a set with one split that all its examples are trained on, as in SentEval
+HELD_OUT = 5  # a set with one split keeps one part in so many for testing where a budget is trained on
 CLASSIFIERS = ("logistic", "neighbours", "mteb")
-Length = Annotated[str, one_of(*LENGTHS)]
+SETTING = ("encoder", "layer", "pooling", "classifier", "budget", "unit_length")
+Fit = Annotated[
+    Any,
+    Bound(
+        lambda fit: fit in ("train", "drawn") or (type(fit) is int and fit > 0),
+        "must be train, drawn or a number of texts",
+    ),
+]
+Length = Annotated[str, one_of("none", "before", "after", "both")]
 Classifier = Annotated[str, one_of(*CLASSIFIERS)]
 
 
 @dataclass(frozen=True)
+class LabelledSet:
+    """Hold N texts, or pairs of texts in two columns, and the numbers of their classes, [N].
+
+    The first ``trained`` examples are for training, the others for testing; if there are no others, the set has one
+    split.
+    """
+
+    columns: list[list[str]]
+    labels: np.ndarray
+    classes: list[str]
+    trained: int
+
+
+@dataclass(frozen=True)
 class Draw:
-    """Hold one classifier's task: indices of the training examples and of the examples that it is scored on."""
+    """Hold one classifier's task: indices of the examples that it is trained on, and of those that it is scored on.
+
+    ``pool``: the training texts that it was drawn from.
+    """
 
     number: int
     train: np.ndarray
     test: np.ndarray
+    pool: np.ndarray
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Hold a classifier, its budget of labels a class (None is all), and its draws."""
+
+    classifier: str
+    budget: int | None
+    draws: list[Draw]
 
 
 def compute(
     subjects: list["Subject"],
     sets: list[str],
-    budgets: list[PositiveInt | None],
+    budgets: Annotated[list[PositiveInt | None], NOT_EMPTY],
     draws: PositiveInt,
-    classifiers: list[Classifier],
-    unit_length: list[Length],
-    unlabelled: PositiveInt | None = None,
+    classifiers: Annotated[list[Classifier], NOT_EMPTY],
+    unit_length: Annotated[list[Length], NOT_EMPTY],
+    fit: Fit,
 ) -> Rows:
-    """Probe every encoder under every method: a row of scores a draw, and what each method changes.
+    """Probe every encoder under every method: a row of scores a draw, its predictions, and what each method changes.
 
     Args:
         subjects: encoders x layers x calibrations x tasks.
@@ -55,13 +93,14 @@ def compute(
         budgets: examples a class that a classifier is trained on; None for all.
         draws: random draws of the training examples for each budget; all examples are drawn once.
         classifiers: ``logistic`` is tuned inside the training examples, ``neighbours`` takes the nearest by cosine,
-            and ``mteb`` is MTEB's, with its ten draws.
-        unit_length: divide vectors by their lengths before or after the calibration, or keep the lengths.
-        unlabelled: how many training texts, the first in random order, calibrations are fitted on; None for all.
+            and ``mteb`` is MTEB's untuned one, with MTEB's draws of a budget.
+        unit_length: divide vectors by their lengths before or after the calibration, both, or not at all.
+        fit: the texts that calibrations are fitted on, without their labels: those of the training split
+            (``train``), so many of these at random, or those that the classifier is trained on (``drawn``).
 
     Raises:
-        UserError: a set is missing, a task has no classes, a class has fewer examples than a budget, or a method
-            can't be applied.
+        UserError: a set is missing, a task has no classes or one, a class has fewer examples than a budget, or a
+            method can't be applied.
     """
     from isobench.common.progress import track_progress
     from isobench.frozen.encode import FrozenEncoder
@@ -72,219 +111,318 @@ def compute(
         if subject.cfg.encoder.pooling == "pooler":
             raise UserError("encoder.pooling=pooler is made for fine-tuning: set encoder.pooling=mean, cls or last")
     rows: list[TidyRow] = []
+    predictions: list[TidyRow] = []
     contrasts: list[TidyRow] = []
-    for group in group_by_vectors(subjects, by_task=not sets):
-        cfg = group[0].cfg
-        encoder = FrozenEncoder(cfg, [cfg.encoder.layer])
-        for name in sets or [cfg.task.name]:
-            train, test = read_probe_set(cfg.data.root, name) if sets else read_task(cfg)
-            texts = [*train.texts, *(test.texts if test else ())]
-            vectors = encoder.encode(name, texts)[cfg.encoder.layer].vectors
-            labels = np.concatenate([train.labels, *([test.labels] if test else [])])
-            plans = [
-                (classifier, budget, list(plan_draws(labels, len(train.texts), budget, draws, classifier, name)))
-                for classifier in classifiers
-                for budget in budgets
-            ]
-            own = {"encoder": format_encoder_name(cfg.encoder), "layer": cfg.encoder.layer, "task": name}
-            own["pooling"] = cfg.encoder.pooling
-            steps = [(subject, length) for subject in group for length in unit_length]
-            predicted: dict[tuple[Any, ...], np.ndarray] = {}
-            for subject, length in track_progress(steps, f"probe, {own['encoder']}, {name}"):
-                calibrated = calibrate(subject, vectors, len(train.texts), length, unlabelled)
-                for classifier, budget, plan in plans:
-                    names = {**own, "classifier": classifier, "budget": budget, "unit_length": length}
-                    outcome, found = probe(calibrated, labels, plan, classifier)
-                    predicted[subject.method, length, classifier, budget] = found
-                    rows += [{**names, "method": subject.method, **scores} for scores in outcome]
-            contrasts += compare_methods(own, plans, labels, predicted)
-    return {"scores": rows, "contrasts": contrasts}
+    read = {name: read_set(subjects[0].cfg, name) for name in sets}
+    read = read or {subject.task: read_task(subject.cfg) for subject in subjects}
+    plans = {
+        name: [
+            Plan(classifier, budget, plan_draws(own, budget, draws, classifier, name))
+            for classifier in classifiers
+            for budget in budgets
+        ]
+        for name, own in read.items()
+    }
+    for group in group_by_encoder(subjects):
+        layers = list(dict.fromkeys(subject.cfg.encoder.layer for subject in group))
+        encoder = FrozenEncoder(group[0].cfg, layers)
+        for name, own in read.items():
+            vectors = encode(encoder, name, own)
+            for layer in layers:
+                methods = {
+                    subject.method: subject
+                    for subject in group
+                    if subject.cfg.encoder.layer == layer and (sets or subject.task == name)
+                }
+                names = {
+                    "encoder": format_encoder_name(group[0].cfg.encoder),
+                    "pooling": group[0].cfg.encoder.pooling,
+                }
+                names |= {"layer": None if layer is None else str(layer), "task": name}  # averages have names
+                found: dict[tuple[Any, ...], list[np.ndarray]] = {}
+                steps = [(method, length) for length in unit_length for method in methods]
+                for method, length in track_progress(steps, f"probe, {names['encoder']}, {name}"):
+                    transform = partial(calibrate, methods[method], vectors[layer], length, fit)
+                    calibrated: dict[bytes, np.ndarray] = {}
+                    for plan in plans[name]:
+                        chosen = probe(transform, calibrated, own, plan, fit == "drawn")
+                        key = names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
+                        found[plan.classifier, plan.budget, length, method] = [predicted for predicted, _ in chosen]
+                        for draw, (predicted, strength) in zip(plan.draws, chosen, strict=True):
+                            row = key | {"method": method, "draw": draw.number}
+                            rows.append(row | score(own.labels[draw.test], predicted, len(draw.train), strength))
+                            predictions.append(
+                                row | {"example": draw.test.tolist(), "true": own.labels[draw.test].tolist()}
+                                | {"predicted": predicted.tolist()}
+                            )  # fmt: skip
+                contrasts += compare_methods(names, plans[name], own.labels, found)
+    return {"scores": rows, "contrasts": add_holm(contrasts), "predictions": predictions}
 
 
-def group_by_vectors(subjects: Sequence["Subject"], by_task: bool) -> list[list["Subject"]]:
-    """Group the subjects that differ in their calibration alone (``by_task``: also in their task)."""
+def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
+    """Group the subjects whose vectors one encoder computes: they differ in layer, calibration and task only."""
     groups: dict[str, list[Subject]] = {}
     for subject in subjects:
-        key = [subject.cfg.encoder, subject.cfg.task if by_task else None]
-        groups.setdefault(repr(key), []).append(subject)
+        groups.setdefault(repr(replace(subject.cfg.encoder, layer=None)), []).append(subject)
     return list(groups.values())
 
 
-def read_task(cfg: "Config") -> tuple[LabelledTexts, LabelledTexts]:
-    """Read the training set and the first dev split of the config's task: single texts in classes."""
+def read_set(cfg: "Config", name: str) -> LabelledSet:
+    """Read a set below data.root."""
+    train, test = read_probe_set(cfg.data.root, name)
+    labels = [*train.labels, *(test.labels if test else ())]
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise UserError(f"the set {name} has a single class, {classes[0]}: there is nothing to probe")
+    texts = [*train.texts, *(test.texts if test else ())]
+    return LabelledSet([texts], numbers, classes.tolist(), len(train.texts))
+
+
+def read_task(cfg: "Config") -> LabelledSet:
+    """Read the training set and the first dev split of the config's task."""
     task = cfg.task
-    if task.generation or task.labels is None or len(task.text) != 1:
-        raise UserError(f"task={task.name}: a probe needs single texts in classes, such as task=rotten_tomatoes")
+    if task.generation or task.labels is None:
+        raise UserError(f"task={task.name} has no classes, which a probe needs: choose task=rotten_tomatoes")
     limits = {task.train_split: task.train_samples, task.dev_splits[0]: task.dev_samples}
-    splits = [read_examples(task, cfg.data, split, limit) for split, limit in limits.items()]
-    train, test = (LabelledTexts(split.texts[0], np.array(task.labels)[split.labels]) for split in splits)
-    return train, test
+    train, test = (read_examples(task, cfg.data, split, limit) for split, limit in limits.items())
+    columns = [[*own, *other] for own, other in zip(train.texts, test.texts, strict=True)]
+    return LabelledSet(columns, np.concatenate([train.labels, test.labels]), list(task.labels), len(train))
 
 
-def plan_draws(
-    labels: np.ndarray, trained: int, budget: int | None, draws: int, classifier: str, name: str
-) -> Iterator[Draw]:
-    """Plan the draws of a budget: the first ``trained`` examples are for training, the others for testing.
+def encode(encoder: Any, name: str, own: LabelledSet) -> dict["Layer", "Tensor"]:
+    """Compute the vectors of a set's columns at each layer: [columns, N, d]."""
+    texts = [text for column in own.columns for text in column]
+    return {
+        layer: found.vectors.view(len(own.columns), len(own.labels), -1)
+        for layer, found in encoder.encode(name, texts).items()
+    }
 
-    Without others, each draw tests on a tenth of the examples, chosen at random with the classes' shares, and trains
-    on the rest. Then all examples make ten draws, one for each tenth, as SentEval does.
+
+def plan_draws(own: LabelledSet, budget: int | None, draws: int, classifier: str, name: str) -> list[Draw]:
+    """Plan the draws of a budget.
+
+    A set with one split is tested on a part of it, the same in every draw, that is chosen at random with the
+    classes' shares. Trained on all labels it is tested whole: each of ``FOLDS`` parts in turn, as in SentEval.
     """
     from isobench.frozen.probe import DRAWS, draw_budget, draw_examples, split_folds
 
-    everything = np.arange(len(labels))
-    test = everything[trained:]
+    everything = np.arange(len(own.labels))
+    parts = [(everything[: own.trained], everything[own.trained :])]
+    if own.trained == len(everything):
+        count = FOLDS if budget is None else HELD_OUT
+        rarest = int(np.bincount(own.labels).argmin())
+        if (has := int((own.labels == rarest).sum())) < count:
+            raise UserError(
+                f"{name} has one split, and {format_count(has, 'example')} of {own.classes[rarest]}: too few"
+            )
+        parts = split_folds(own.labels, count, seed=0)
+    if budget is None:
+        return [Draw(number, pool, test, pool) for number, (pool, test) in enumerate(parts)]
+    pool, test = parts[0]
+    counts = np.bincount(own.labels[pool], minlength=len(own.classes))
+    if counts.min() < budget:
+        short = f"{own.classes[counts.argmin()]} has {format_count(int(counts.min()), 'training example')}"
+        raise UserError(f"analysis.budgets: {name}, {short}, fewer than {budget}: choose a smaller budget")
     if classifier == "mteb":
-        if budget is None or not len(test):
-            raise UserError(f"MTEB's recipe needs analysis.budgets=[N], examples a class, and a test split ({name})")
-        for number, drawn in enumerate(draw_examples(labels[:trained], budget, DRAWS)):
-            yield Draw(number, drawn, test)
-        return
-    if not len(test):
-        folds = split_folds(labels, FOLDS, seed=0)
-    for number in range((1 if len(test) else FOLDS) if budget is None else draws):
-        pool, scored = (everything[:trained], test) if len(test) else folds[number % FOLDS]
-        if budget is None:
-            yield Draw(number, pool, scored)
-            continue
-        try:
-            yield Draw(number, pool[draw_budget(labels[pool], budget, seed=number)], scored)
-        except ValueError as error:
-            raise UserError(f"analysis.budgets: {name}, {error}: choose a smaller budget") from error
-
-
-def calibrate(subject: "Subject", vectors: "Tensor", trained: int, length: str, unlabelled: int | None) -> np.ndarray:
-    """Fit the subject's calibration on training vectors, and apply it to all: [N, d] -> [N, out_dim] float64."""
-    from isobench.frozen.posthoc import divide_by_length, fit_method
-
-    given = divide_by_length(vectors) if length == "before" else vectors.double()
-    fitted_on = given[:trained]
-    if unlabelled is not None:
-        fitted_on = fitted_on[np.random.default_rng(0).permutation(trained)[:unlabelled]]
-    calibrated = fit_method(subject.cfg.calibration, fitted_on)(given)
-    return (divide_by_length(calibrated) if length == "after" else calibrated).numpy()
+        drawn = draw_examples(own.labels[pool], budget, DRAWS)
+    else:
+        drawn = [draw_budget(own.labels[pool], budget, seed) for seed in range(draws)]
+    return [Draw(number, pool[chosen], test, pool) for number, chosen in enumerate(drawn)]
 
 
 def probe(
-    vectors: np.ndarray, labels: np.ndarray, plan: Sequence[Draw], classifier: str
-) -> tuple[list[TidyRow], np.ndarray]:
-    """Train and test a classifier on each draw; return its scores and its predictions, [draws, M]."""
+    transform: Callable[[np.ndarray], np.ndarray],
+    calibrated: dict[bytes, np.ndarray],
+    own: LabelledSet,
+    plan: Plan,
+    fit_drawn: bool,
+) -> list[tuple[np.ndarray, float]]:
+    """Return each draw's predictions and strength C; the draws that share their calibration are fitted together.
+
+    ``transform`` makes a set's features by a pool of texts; ``calibrated`` keeps the newest, for the next plan.
+    """
+    from isobench.frozen.probe import predict_draws, predict_nearest
+
+    outcomes: dict[int, tuple[np.ndarray, float]] = {}
+    groups: dict[bytes, list[Draw]] = {}
+    for draw in plan.draws:
+        groups.setdefault((draw.train if fit_drawn else draw.pool).tobytes(), []).append(draw)
+    for pool, draws in groups.items():
+        if pool not in calibrated:
+            calibrated.clear()
+            calibrated[pool] = transform(np.frombuffer(pool, np.int64).copy())
+        x, y = calibrated[pool], own.labels
+        if plan.classifier == "logistic":
+            trains, numbers = np.stack([draw.train for draw in draws]), [draw.number for draw in draws]
+            found, strengths = predict_draws(x[trains], y[trains], x[draws[0].test], len(own.classes), numbers)
+            outcomes |= zip(numbers, zip(found, map(float, strengths), strict=True), strict=True)
+            continue
+        for draw in draws:
+            predict = predict_nearest if plan.classifier == "neighbours" else predict_as_mteb
+            outcomes[draw.number] = predict(x[draw.train], y[draw.train], x[draw.test]), math.nan
+    return [outcomes[draw.number] for draw in plan.draws]
+
+
+def predict_as_mteb(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict by MTEB's classifier, whose C is 1 whatever the vectors' scale is."""
     from sklearn.linear_model import LogisticRegression
+
+    from isobench.frozen.probe import SEED
+
+    return LogisticRegression(random_state=SEED, max_iter=100).fit(train, labels).predict(test)
+
+
+def calibrate(subject: "Subject", vectors: "Tensor", length: str, fit: int | str, pool: np.ndarray) -> np.ndarray:
+    """Fit the calibration on the texts of a pool, and apply it to all: [columns, N, d] -> features [N, ...], float64.
+
+    The features of a pair of texts u and v are |u - v| and u * v (Conneau & Kiela 2018).
+    """
+    import torch
+
+    from isobench.frozen.posthoc import divide_by_length, fit_method
+
+    given = divide_by_length(vectors) if length in ("before", "both") else vectors.double()
+    if isinstance(fit, int):
+        pool = np.random.default_rng(0).permutation(pool)[:fit]
+    method = fit_method(subject.cfg.calibration, given[:, pool].flatten(0, 1))
+    columns = [method(column) for column in given]
+    if length in ("after", "both"):
+        columns = [divide_by_length(column) for column in columns]
+    if len(columns) == 1:
+        return columns[0].numpy()
+    first, second = columns
+    return torch.cat([(first - second).abs(), first * second], 1).numpy()
+
+
+def score(labels: np.ndarray, predicted: np.ndarray, trained: int, strength: float) -> TidyRow:
+    """Score a draw: accuracy and macro F1 in percent."""
     from sklearn.metrics import f1_score
 
-    from isobench.frozen.probe import SEED, predict_nearest, predict_tuned
-
-    rows, predictions = [], []
-    for draw in plan:
-        given = vectors[draw.train], labels[draw.train], vectors[draw.test]
-        strength = math.nan
-        if classifier == "mteb":
-            predicted = LogisticRegression(random_state=SEED, max_iter=100).fit(*given[:2]).predict(given[2])
-        elif classifier == "neighbours":
-            predicted = predict_nearest(*given)
-        else:
-            predicted, strength = predict_tuned(*given, seed=draw.number)
-        accuracy, f1 = (
-            (predicted == labels[draw.test]).mean(),
-            f1_score(labels[draw.test], predicted, average="macro"),
-        )
-        row = {"draw": draw.number, "train": len(draw.train), "test": len(draw.test), "strength": strength}
-        rows.append({**row, "accuracy": 100 * float(accuracy), "f1": 100 * float(f1)})
-        predictions.append(predicted)
-    return rows, np.array(predictions, dtype=object)
+    scores = {"accuracy": np.mean(predicted == labels), "f1": f1_score(labels, predicted, average="macro")}
+    row = {"train": trained, "test": len(labels), "strength": strength}
+    return row | {name: 100 * float(value) for name, value in scores.items()}
 
 
 def compare_methods(
-    names: TidyRow,
-    plans: Sequence[tuple[str, int | None, Sequence[Draw]]],
-    labels: np.ndarray,
-    predicted: dict[tuple[Any, ...], np.ndarray],
+    names: TidyRow, plans: Sequence[Plan], labels: np.ndarray, found: dict[tuple[Any, ...], list[np.ndarray]]
 ) -> list[TidyRow]:
-    """Compare each method with no method, where both saw the same draws, by draw and test example."""
+    """Compare each method with no method, where both saw the same draws."""
     rows = []
-    for (method, length, classifier, budget), ours in predicted.items():
-        theirs = predicted.get((PLAIN, length, classifier, budget))
-        if method == PLAIN or theirs is None:
-            continue
-        plan = next(draws for name, number, draws in plans if (name, number) == (classifier, budget))
-        rows.append(
-            {**names, "classifier": classifier, "budget": budget, "unit_length": length, "method": method}
-            | compare_draws(plan, labels, ours, theirs)
-        )
+    by_name = {(plan.classifier, plan.budget): plan.draws for plan in plans}
+    for (classifier, budget, length, method), ours in found.items():
+        theirs = found.get((classifier, budget, length, PLAIN))
+        if method != PLAIN and theirs is not None:
+            key = names | {"classifier": classifier, "budget": budget, "unit_length": length, "method": method}
+            rows.append(key | compare_draws(by_name[classifier, budget], labels, ours, theirs))
     return rows
 
 
-def compare_draws(plan: Sequence[Draw], labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> TidyRow:
-    """Compare the accuracies of two methods over shared draws, in points, with a 95% interval.
+def compare_draws(
+    draws: Sequence[Draw], labels: np.ndarray, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
+) -> TidyRow:
+    """Compare the accuracies of two methods in points, with a 95% interval and p.
 
-    Several draws that are tested on the same examples: for new draws and new examples (Obuchowski & Rockette).
-    Otherwise each example is tested once, or each draw on its own examples: a z-test of the examples' differences.
+    Several draws share their test examples: the test is for new draws and new examples (Obuchowski & Rockette), and
+    where it does not apply, for new draws (paired t). One draw, or one a part of the examples: every example is
+    tested once, and the test is for new examples (paired t).
     """
     from isobench.statistics.paired_bootstrap import compare_predictions
-    from isobench.statistics.seeds import compare_by_errors
+    from isobench.statistics.seeds import Arm, compare_runs
 
-    same = all(len(draw.test) == len(plan[0].test) and (draw.test == plan[0].test).all() for draw in plan)
-    if len(plan) > 2 and same:
-        classes, expected = np.unique(labels[plan[0].test].astype(str), return_inverse=True)
-        ids = [np.searchsorted(classes, found.astype(str)) for found in (ours, theirs)]
-        paired = compare_predictions("accuracy", expected, *ids)
-        value = paired.difference
-        if paired.reason == "":
-            return {
-                "change": value.value,
-                "low": value.low,
-                "high": value.high,
-                "p": paired.p,
-                "by": "draw and example",
-            }
-    changes = np.concatenate(
-        [
-            (mine == labels[draw.test]).astype(float) - (his == labels[draw.test])
-            for draw, mine, his in zip(plan, ours, theirs, strict=True)
-        ]
-    )
-    test = compare_by_errors(100 * changes.mean(), [100 * changes.std(ddof=1) / math.sqrt(len(changes))])
-    return {"change": test.value, "low": test.low, "high": test.high, "p": test.p, "by": "example"}
+    shared = len(draws) > 1 and np.array_equal(draws[0].test, draws[1].test)
+    right = [[found == labels[draw.test] for draw, found in zip(draws, arm, strict=True)] for arm in (ours, theirs)]
+    if shared:
+        paired = compare_predictions("accuracy", labels[draws[0].test], np.stack(ours), np.stack(theirs))
+        if not paired.reason:
+            value = paired.difference
+            return dict(
+                zip(("change", "low", "high", "p", "by"), (*value, paired.p, "draw and example"), strict=True)
+            )
+    arms = [[100 * float(own.mean()) for own in arm] if shared else 100.0 * np.concatenate(arm) for arm in right]
+    test = compare_runs([tuple(Arm(list(arm), range(len(arm))) for arm in arms)])  # type: ignore[list-item]
+    by = "draw" if shared else "example"
+    return {"change": test.value, "low": test.low, "high": test.high, "p": test.p, "by": by}
 
 
-def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
-    """Describe nothing: there is no paper whose numbers these are."""
-    return []
+def add_holm(contrasts: Sequence[TidyRow]) -> list[TidyRow]:
+    """Add Holm's p, over the methods and tasks of each table."""
+    from isobench.statistics.seeds import holm
+
+    for own in group_rows(contrasts, *SETTING).values():
+        for row, adjusted in zip(own, holm([row["p"] for row in own]), strict=True):
+            row["holm"] = adjusted
+    return list(contrasts)
 
 
-def show(rows: Rows) -> Shown:
+def describe_differences(subjects: list["Subject"], rows: Rows, sets: list[str]) -> list[str]:
+    """Describe the data and encoders: there is no paper whose numbers these are."""
+    cfg = subjects[0].cfg
+    where = "sets of data.root" if sets else f"{cfg.task.name} of {describe_source(cfg.task, cfg.data)}"
+    return [f"{where}; frozen encoders {', '.join(list_distinct(rows['scores'], 'encoder'))}"]
+
+
+def show(rows: Rows, fit: int | str) -> Shown:
     """Show the accuracy of each method, and its change with interval, by encoder, classifier and budget."""
+    from isobench.frozen.probe import STRENGTHS
+
     scores, contrasts = rows["scores"], rows["contrasts"]
-    tasks = list_distinct(scores, "task")
     tables = []
-    columns = ("encoder", "layer", "pooling", "classifier", "budget", "unit_length")
-    for key, own in group_rows(scores, *columns).items():
-        names = dict(zip(columns, key, strict=True))
-        table = make_table(describe_setting(names), ("method",), tasks, wrap_numbers=True)
+    for key, own in group_rows(scores, *SETTING).items():
+        names = dict(zip(SETTING, key, strict=True))
+        tasks = list_distinct(own, "task")
+        table = make_table(
+            describe_setting(names), ("method",), [*tasks, *(["mean"] if len(tasks) > 1 else [])], True
+        )
         for method in list_distinct(own, "method"):
-            cells = []
+            cells, means, changes = [], [], []
             for task in tasks:
-                wanted = names | {"method": method, "task": task}
-                values = [row["accuracy"] for row in select_rows(own, {"method": method, "task": task})]
-                change = select_rows(contrasts, wanted)
-                text = f"{np.mean(values):.2f}" if values else "-"
-                if change:
-                    row = change[0]
-                    text += f" {row['change']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]"
-                cells.append(text)
+                values = select_rows(own, {"method": method, "task": task})
+                means.append(np.mean([row["accuracy"] for row in values]) if values else math.nan)
+                found = select_rows(contrasts, names | {"method": method, "task": task})
+                changes += [row["change"] for row in found]
+                cells.append(f"{means[-1]:.2f}" + "".join(map(format_change, found)))
+            if len(tasks) > 1:
+                mean = f" {np.mean(changes):+.2f}" if len(changes) == len(tasks) else ""
+                cells.append(f"{np.mean(means):.2f}{mean}")
             table.add_row(method, *cells)
         tables.append(table)
-    notes = ["Accuracy in percent, mean over draws; then its change from no method, with a 95% interval."]
-    ways = list_distinct(contrasts, "by")
-    if "draw and example" in ways:
-        notes.append("Intervals are for new draws and new test examples, paired by both; they are not corrected.")
-    if "example" in ways:
-        notes.append("Where all examples are trained on, intervals are for new test examples alone.")
-    return Shown(tables, notes=notes)
+    return Shown(tables, notes=list_notes(scores, contrasts, fit, STRENGTHS))
+
+
+def list_notes(
+    scores: Sequence[TidyRow], contrasts: Sequence[TidyRow], fit: int | str, strengths: Sequence[float]
+) -> list[str]:
+    """Say what the numbers are, what intervals are for, and how often the tuned strength is at the grid's edge."""
+    texts = {"train": "the texts of the training split", "drawn": "the texts that a classifier is trained on"}
+    on = texts.get(str(fit), f"{fit} texts of the training split, or all if it has fewer")
+    notes = [
+        "Accuracy in percent, mean over draws; then its change from no method with a 95% interval, and * where "
+        "Holm's p over the table is below .05.",
+        f"Calibrations are fitted on {on}, without labels.",
+    ]
+    ways = {
+        "draw and example": "Intervals of several draws are for new draws and new test examples, paired by both.",
+        "draw": "Where few examples are tested or disagree, intervals are for new draws alone.",
+        "example": "Where all labels are trained on, intervals are for new test examples alone.",
+    }
+    notes += [text for way, text in ways.items() if way in list_distinct(contrasts, "by")]
+    tuned = [row["strength"] for row in scores if row["classifier"] == "logistic"]
+    for edge, word in ((strengths[0], "smallest"), (strengths[-1], "largest")):
+        if count := tuned.count(edge):
+            notes.append(f"C is the {word} that is tried, {edge:g}, in {count} of {len(tuned)} draws.")
+    return notes
+
+
+def format_change(row: TidyRow) -> str:
+    """Write a method's change with its interval."""
+    interval = "" if math.isnan(row["low"]) else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
+    return f" {row['change']:+.2f}{interval}{'*' if row['holm'] < 0.05 else ''}"
 
 
 def describe_setting(names: TidyRow) -> str:
     """Write a table's title."""
     layer = "" if names["layer"] is None else f" layer {names['layer']}"
     budget = "all labels" if names["budget"] is None else f"{names['budget']} labels a class"
-    length = {"kept": "", "before": ", unit length first", "after": ", unit length last"}[names["unit_length"]]
+    words = {"none": "", "before": ", unit length before", "after": ", unit length after"}
+    length = words.get(names["unit_length"], ", unit length before and after")
     return f"{names['encoder']}{layer} ({names['pooling']}), {names['classifier']}, {budget}{length}"

@@ -63,5 +63,5 @@ def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
 
 
 def divide_by_length(vectors: Tensor) -> Tensor:
-    """Divide vectors [N, d] by their Euclidean lengths, in float64; a zero vector stays zero."""
-    return torch.nn.functional.normalize(vectors.double(), eps=torch.finfo(torch.float64).tiny)
+    """Divide vectors [..., d] by their Euclidean lengths, in float64; a zero vector stays zero."""
+    return torch.nn.functional.normalize(vectors.double(), dim=-1, eps=torch.finfo(torch.float64).tiny)

@@ -1,5 +1,7 @@
 """Probes: classifiers of frozen vectors, by the recipes of the benchmarks whose numbers ours stand beside."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 SEED = 42  # MTEB's, of the draws and of the classifier
@@ -52,12 +54,16 @@ def score_few_shot(
 
 
 FOLDS = 5  # of the cross-validation that tunes a classifier, fewer if a class has fewer examples
-STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # values of C that are tried, for vectors whose mean squared norm is 1
+ENOUGH = 1000  # examples that a strength is judged on: where fewer folds have them, the other folds are not fitted
+STRENGTHS = (0.1, 1.0, 10.0, 100.0, 1000.0)  # values of C, for vectors whose variances sum to 1
 NEIGHBOURS = 5
+LARGEST = 2_000_000  # logits that are computed at once, to save memory
 
 
 def draw_budget(labels: np.ndarray, per_class: int, seed: int) -> np.ndarray:
-    """Draw ``per_class`` examples of every class at random: labels [N] -> indices, in random order.
+    """Draw ``per_class`` examples of every class at random: labels [N] -> indices, class by class.
+
+    With the same seed a smaller budget's examples are among a larger one's.
 
     Raises:
         ValueError: a class has fewer examples.
@@ -66,8 +72,7 @@ def draw_budget(labels: np.ndarray, per_class: int, seed: int) -> np.ndarray:
     classes, counts = np.unique(labels, return_counts=True)
     if (short := counts < per_class).any():
         raise ValueError(f"class {classes[short][0]} has {counts[short][0]} examples, fewer than {per_class}")
-    drawn = [rng.choice(np.flatnonzero(labels == name), per_class, replace=False) for name in classes]
-    return rng.permutation(np.concatenate(drawn))
+    return np.concatenate([rng.permutation(np.flatnonzero(labels == name))[:per_class] for name in classes])
 
 
 def split_folds(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -78,32 +83,79 @@ def split_folds(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndar
 
 
 def predict_tuned(train: np.ndarray, labels: np.ndarray, test: np.ndarray, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Fit a logistic regression on vectors [n, d] whose strength is tuned inside them; predict the classes of others.
+    """Fit a logistic regression on vectors [n, d] and predict the classes of others: one draw of `predict_draws`."""
+    classes, numbers = np.unique(labels, return_inverse=True)
+    predicted, chosen = predict_draws(train[None], numbers[None], test, len(classes), [seed])
+    return classes[predicted[0]], float(chosen[0])
 
-    All vectors are first divided by one number, so that the mean squared norm of the training vectors is 1:
-    otherwise a method that changes the scale would change what a value of C means. C is the one of ``STRENGTHS`` with
-    the highest accuracy in a stratified cross-validation over the training vectors; the smaller one if two tie. A
-    class with one example allows no cross-validation: C is then 1. SentEval tunes the L2 penalty of its own
-    classifier by the same kind of cross-validation, but trains it by Adam, which stops early.
+
+def predict_draws(
+    train: np.ndarray, labels: np.ndarray, test: np.ndarray, classes: int, seeds: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a logistic regression to each of D draws, its L2 penalty tuned inside the draw, and predict a test set.
+
+    The vectors of a draw are centred and divided by one number, so that their variances sum to 1: otherwise a method
+    that changes the scale would change what a value of C means. C is the one of ``STRENGTHS`` that is right most
+    often on held-out examples of the draw, in a stratified cross-validation with ``FOLDS`` folds, and the smaller one
+    if two tie. If a fold is large, only as many folds are fitted as have ``ENOUGH`` examples. A class with one
+    example allows no cross-validation: C is then 1.
+
+    Args:
+        train: vectors, [D, n, d].
+        labels: numbers of their classes from 0, [D, n].
+        test: vectors, [N, d].
+        classes: how many classes there are.
+        seeds: of the folds of each draw.
 
     Returns:
-        The predicted classes, [N], and C.
+        The predicted classes, [D, N], and C, [D].
     """
-    from sklearn.linear_model import LogisticRegression
+    import torch
 
-    scale = np.sqrt(np.mean(np.sum(np.square(train), 1)))
-    train, test = (np.asarray(x, np.float64) / (scale or 1.0) for x in (train, test))
-    folds = min(FOLDS, int(np.unique(labels, return_counts=True)[1].min()))
-    chosen = 1.0
+    from isobench.frozen.logistic import find_basis, fit_path
+
+    masks = np.stack([mask_folds(own, seed) for own, seed in zip(labels, seeds, strict=True)])  # [D, n, M]
+    at_once = max(1, LARGEST // (masks[0].size * classes))
+    outcomes = []
+    for start in range(0, len(train), at_once):
+        part = slice(start, start + at_once)
+        x, y, weights = (torch.from_numpy(np.ascontiguousarray(a[part])) for a in (train, labels, masks))
+        x, weights = x.double(), weights.double()
+        mean = x.mean(1, keepdim=True)
+        x = x - mean
+        scale = x.square().sum(2).mean(1).sqrt()[:, None, None]
+        x = x / torch.where(scale > 0, scale, 1.0)
+        basis = find_basis(x)
+        right, models = [], []
+        folds = weights.shape[2] - 1
+        strengths = STRENGTHS if folds else (1.0,)
+        for w, logits in fit_path(x @ basis, y, weights, strengths, classes):
+            correct = logits[:, :, :folds].argmax(3) == y[:, :, None]
+            right.append((correct & (weights[:, :, :folds] == 0)).sum((1, 2)))
+            models.append(w[:, :, -1])
+        best = torch.stack(right).max(0).values
+        chosen = (torch.stack(right) == best).double().argmax(0)  # the first one
+        w = torch.stack(models)[chosen, torch.arange(len(x))]  # [D, r + 1, K]
+        slopes = (basis / torch.where(scale > 0, scale, 1.0)) @ w[:, :-1]
+        intercepts = w[:, -1:] - mean @ slopes
+        given = torch.from_numpy(np.asarray(test, np.float64))
+        predicted = torch.stack([(given @ a + b).argmax(1) for a, b in zip(slopes, intercepts, strict=True)])
+        outcomes.append((predicted.numpy(), np.array(strengths)[chosen.numpy()]))
+    predictions, strengths_chosen = zip(*outcomes, strict=True)
+    return np.concatenate(predictions), np.concatenate(strengths_chosen)
+
+
+def mask_folds(labels: np.ndarray, seed: int) -> np.ndarray:
+    """Say which examples each problem of a draw is fitted on: [n, folds + 1], the last problem's are all."""
+    counts = np.bincount(labels)
+    folds = min(FOLDS, int(counts[counts > 0].min()))
+    columns = []
     if folds > 1:
-        right = dict.fromkeys(STRENGTHS, 0)
-        for fitted, held_out in split_folds(labels, folds, seed):
-            model = LogisticRegression(max_iter=300, warm_start=True)  # each C starts from the one before
-            for strength in STRENGTHS:
-                model.set_params(C=strength).fit(train[fitted], labels[fitted])
-                right[strength] += int((model.predict(train[held_out]) == labels[held_out]).sum())
-        chosen = max(STRENGTHS, key=lambda strength: (right[strength], -strength))
-    return LogisticRegression(C=chosen, max_iter=1000).fit(train, labels).predict(test), chosen
+        fitted = min(folds, -(-ENOUGH * folds // len(labels)))
+        for _, held_out in split_folds(labels, folds, seed)[:fitted]:
+            columns.append(np.ones(len(labels)))
+            columns[-1][held_out] = 0
+    return np.stack([*columns, np.ones(len(labels))], axis=1)
 
 
 def predict_nearest(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.ndarray:

@@ -1,0 +1,214 @@
+"""The probe experiment: what calibrations are fitted on, draws, comparisons, its rows, and a user's mistakes."""
+
+from itertools import combinations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from helpers import WORDS, make_config, read_analysis_rows, write_parquet
+from scipy import stats
+
+from isobench.common.errors import UserError
+from isobench_papers.probe import probe
+
+
+def make_set(n, trained, classes=2, columns=1, seed=0):
+    labels = np.random.default_rng(seed).permutation(np.arange(n) % classes)
+    return probe.LabelledSet([["text"] * n] * columns, labels, [f"c{k}" for k in range(classes)], trained)
+
+
+def divide(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("length", ["none", "before", "after", "both"])
+@pytest.mark.parametrize("fit", ["train", 4])
+def test_methods_are_fitted_on_the_pool_alone(length, fit):
+    vectors = np.random.default_rng(0).normal(3, [1, 4, 2], (1, 20, 3))
+    subject = SimpleNamespace(cfg=make_config("calibration=center"))
+    pool = np.arange(5, 15)
+    found = probe.calibrate(subject, torch.tensor(vectors), length, fit, pool)
+    given = divide(vectors[0]) if length in ("before", "both") else vectors[0]
+    if fit == "train":
+        expected = given - given[5:15].mean(0)
+        np.testing.assert_allclose(found, divide(expected) if length in ("after", "both") else expected, atol=1e-6)
+    elif length in ("none", "before"):
+        mean = (given - found)[0]
+        sizes = [given[list(own)].mean(0) for own in combinations(range(5, 15), 4)]
+        assert np.abs(np.array(sizes) - mean).max(1).min() < 1e-6  # the mean of four vectors of the pool
+    changed = vectors.copy()
+    changed[0, 15:] += 100  # texts outside the pool change nothing for the others
+    again = probe.calibrate(subject, torch.tensor(changed), length, fit, pool)
+    np.testing.assert_array_equal(again[:15], found[:15])
+
+
+def test_pairs_of_texts_become_differences_and_products():
+    vectors = np.random.default_rng(0).normal(3, 1, (2, 12, 3))
+    found = probe.calibrate(
+        SimpleNamespace(cfg=make_config("calibration=center")), torch.tensor(vectors), "none", "train", np.arange(8)
+    )
+    u, v = vectors - vectors[:, :8].reshape(16, 3).mean(0)  # one mean, of both columns
+    np.testing.assert_allclose(found, np.hstack([abs(u - v), u * v]), atol=1e-5)
+
+
+@pytest.mark.parametrize("classifier", ["logistic", "mteb"])
+@pytest.mark.parametrize(("trained", "budget"), [(60, 4), (60, None), (100, 4), (100, None)])
+def test_no_draw_is_tested_on_what_it_may_see(classifier, trained, budget):
+    own = make_set(100, trained)
+    draws = probe.plan_draws(own, budget, 3, classifier, "a")
+    tested = np.concatenate([draw.test for draw in draws])
+    for draw in draws:
+        assert not set(draw.test) & (set(draw.train) | set(draw.pool))
+        assert set(draw.train) <= set(draw.pool)
+        if budget:
+            assert np.bincount(own.labels[draw.train]).tolist() == [4, 4]
+    if trained == 60:
+        assert {tuple(draw.test) for draw in draws} == {tuple(range(60, 100))}
+    elif budget is None:
+        assert sorted(tested) == list(range(100))  # every example once
+    else:
+        assert len({tuple(draw.test) for draw in draws}) == 1
+        assert len(draws[0].test) == 20
+    assert len(draws) == (10 if budget is None and trained == 100 else 1 if budget is None else
+                          10 if classifier == "mteb" else 3)  # fmt: skip
+
+
+def test_one_pass_over_the_examples_is_a_paired_t_test_of_them():
+    labels = np.array([0, 1] * 30)
+    ours, theirs = labels.copy(), labels.copy()
+    ours[:5] ^= 1
+    theirs[3:16] ^= 1
+    halves = [np.arange(30), np.arange(30, 60)]
+    for parts in ([np.arange(60)], halves):
+        draws = [probe.Draw(i, part, part, part) for i, part in enumerate(parts)]
+        row = probe.compare_draws(draws, labels, [ours[p] for p in parts], [theirs[p] for p in parts])
+        expected = stats.ttest_rel((ours == labels) * 1.0, (theirs == labels) * 1.0)
+        low, high = expected.confidence_interval()
+        np.testing.assert_allclose([row["change"], row["p"]], [100 * 8 / 60, expected.pvalue])
+        np.testing.assert_allclose([row["low"], row["high"]], [100 * low, 100 * high])
+        assert row["by"] == "example"
+
+
+def test_draws_with_the_same_test_examples_are_paired_by_both_or_by_draw():
+    rng = np.random.default_rng(0)
+    for examples, by in ((400, "draw and example"), (40, "draw")):  # the first has enough
+        labels = rng.integers(0, 2, examples)
+        test = np.arange(examples)
+        draws = [probe.Draw(i, test, test, test) for i in range(5)]
+        ours, theirs = (
+            [np.where(rng.random(examples) < error, 1 - labels, labels) for _ in draws] for error in (0.2, 0.3)
+        )
+        row = probe.compare_draws(draws, labels, ours, theirs)
+        differences = [100 * ((a == labels).mean() - (b == labels).mean()) for a, b in zip(ours, theirs, strict=True)]
+        expected = stats.ttest_1samp(differences, 0)
+        assert row["by"] == by
+        assert row["change"] == pytest.approx(np.mean(differences))
+        if by == "draw":
+            np.testing.assert_allclose(row["p"], expected.pvalue)
+        else:
+            assert row["p"] >= expected.pvalue - 1e-12  # never surer than draws alone
+
+
+def test_holms_correction_is_over_the_methods_and_tasks_of_a_table():
+    table = dict.fromkeys(probe.SETTING, "x")
+    rows = [table | {"p": p} for p in (0.01, 0.04, 0.03)] + [table | {"budget": "y", "p": 0.04}]
+    assert [row["holm"] for row in probe.add_holm(rows)] == pytest.approx([0.03, 0.06, 0.06, 0.04])
+
+
+# --- The experiment.
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """A data.root with three sets: with a test split, with one split, and with mistakes."""
+    root = tmp_path_factory.mktemp("sets")
+    rng = np.random.default_rng(0)
+
+    def columns(n, classes=("down", "up")):
+        labels = [classes[i % len(classes)] for i in range(n)]
+        marks = dict(zip(classes, WORDS, strict=False))
+        return {"text": [f"{marks[y]} {' '.join(rng.choice(WORDS, 3))}" for y in labels], "label": labels}
+
+    write_parquet(root / "probe/split/train.parquet", columns(60))
+    write_parquet(root / "probe/split/test.parquet", columns(120))
+    write_parquet(root / "probe/whole/train.parquet", columns(110, ("a", "b", "c")))
+    write_parquet(root / "probe/single/train.parquet", columns(30, ("same",)))
+    write_parquet(root / "probe/unlabelled/train.parquet", {"text": ["a", "b"], "label": ["x", None]})
+    return root
+
+
+@pytest.fixture
+def experiment(tiny, sets, tmp_path):
+    return [
+        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", f"data.root={sets}",
+        f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}", "calibration=none,center",
+        "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]", "analysis.draws=3",
+        "analysis.classifiers=[logistic,neighbours,mteb]",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outputs):
+    code, _, err = cli(*experiment)
+    assert code == 0, err
+    rows = read_analysis_rows(outputs, "probe")
+    predictions, scores = rows["predictions"], rows["scores"]
+    per_setting = {"split": 3 + 3 + 10 + 1 * 3, "whole": 3 + 3 + 10 + 10 * 3}  # draws of a budget, then of all labels
+    assert len(scores) == len(predictions) == 2 * 2 * sum(per_setting.values())  # layers, methods
+    for score, row in zip(scores, predictions, strict=True):
+        assert all(score[key] == row[key] for key in (*probe.SETTING, "task", "method", "draw"))
+        right = np.mean(np.array(row["true"]) == np.array(row["predicted"]))
+        assert score["accuracy"] == pytest.approx(100 * right)
+        assert score["test"] == len(row["example"])
+    best = max(score["accuracy"] for score in scores if score["task"] == "split")
+    assert best > 75  # the first word tells the class
+    contrasts = rows["contrasts"]
+    assert len(contrasts) == 2 * 2 * 3 * 2  # layers, sets, classifiers, budgets: centring against nothing
+    tuned = [row for row in contrasts if row["classifier"] == "logistic"]
+    assert all(abs(row["change"]) < 1e-9 for row in tuned)  # a tuned classifier with intercepts does not see a mean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["analysis.budgets=[40]"], "down has 30 training examples, fewer than 40"),
+        (["analysis.sets=[single]"], "the set single has a single class, same"),
+        (["analysis.sets=[unlabelled]"], "1 row without a label (the first: row 2)"),
+        (["analysis.sets=[spilt]"], "has no set spilt"),
+        (["analysis.fit=dawn"], "analysis.fit=dawn must be train, drawn or a number of texts"),
+        (["analysis.fit=0"], "analysis.fit=0"),
+        (["analysis.budgets=[]"], "analysis.budgets"),
+        (["encoder.pooling=pooler", "encoder.layer=null"], "encoder.pooling=mean"),
+        (["calibration=flow"], "calibration=flow"),
+    ],
+)
+def test_mistakes_are_one_line(experiment, cli, outputs, overrides, named):
+    code, _, err = cli(*experiment, *overrides)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert named in err
+    assert not (outputs / "reports/probe/scores.parquet").exists()
+
+
+def test_scores_are_no_classes():
+    with pytest.raises(UserError, match=r"task=stsb has no classes"):
+        probe.read_task(make_config("task=stsb"))
+
+
+@pytest.mark.slow
+def test_own_data_and_methods_fitted_on_the_drawn_texts(experiment, cli, outputs, tmp_path):
+    words = list(WORDS[:2])
+    for name, n in (("train", 40), ("dev", 20)):
+        lines = [f"{words[i % 2]} {WORDS[i % 5]},{'no' if i % 2 else 'yes'}" for i in range(n)]
+        (tmp_path / f"{name}.csv").write_text("text,answer\n" + "\n".join(lines))
+    code, _, err = cli(
+        *experiment, "analysis.sets=[]", "task=mine", "analysis.fit=drawn", "encoder.layer=null",
+        f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}", "data.root=null",
+        "analysis.classifiers=[logistic]",
+    )  # fmt: skip
+    assert code == 0, err
+    scores = read_analysis_rows(outputs, "probe")["scores"]
+    assert {row["task"] for row in scores} == {"mine"}
+    assert {row["test"] for row in scores} == {20}
+    assert max(row["accuracy"] for row in scores) == 100

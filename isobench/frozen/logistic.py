@@ -1,0 +1,137 @@
+"""Fit many multinomial logistic regressions at once, along a path of strengths of their L2 penalty, in float64.
+
+Problems that share vectors and differ in the weights of the examples, as the folds of a cross-validation do, are
+solved together: a step of all of them is two products of matrices.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+TOLERANCE = 1e-3  # of the gradient's norm, relative to that where all coefficients are 0
+MOST_STEPS = 200
+MEMORY = 6  # pairs of steps and changes of the gradient that L-BFGS keeps
+HALVINGS = 20  # of a step, at most
+SUFFICIENT = 1e-4  # share of the decrease that the gradient promises (Armijo)
+
+
+def find_basis(x: Tensor) -> Tensor:
+    """Return an orthonormal basis of the span of vectors [D, n, d]: [D, d, r], r at most n and d.
+
+    An L2 penalty keeps the coefficients in this span, and a rotation changes neither penalty nor predictions.
+    """
+    if x.shape[1] > x.shape[2]:
+        return torch.linalg.eigh(x.mT @ x).eigenvectors
+    return torch.linalg.svd(x, full_matrices=False).Vh.mT
+
+
+def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[float], count: int) -> Iterator:
+    """Fit M problems on each of D sets of vectors, one strength after the other; each starts from the one before.
+
+    A problem minimises C * (sum over examples of weight * cross-entropy) + |W|^2 / 2, with free intercepts: the
+    objective of scikit-learn's LogisticRegression (with two classes it has one vector, and its C is twice ours). The
+    solver is L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) with a backtracking line search. It begins with a diagonal
+    that stands for the inverse Hessian, and is exact where ``x`` is in the basis of its principal components and all
+    classes have the probability 1 / K.
+
+    Args:
+        x: vectors whose mean is 0 or nearly so, [D, n, r] float64, best in the basis of their principal components.
+        classes: numbers of the classes, [D, n] int64.
+        weights: of the examples, [D, n, M], not all 0 in any problem.
+        strengths: values of C, ascending.
+        count: K, the number of classes.
+
+    Yields:
+        For each strength the coefficients [D, r + 1, M, K], the intercepts last, and the logits [D, n, M, K].
+    """
+    sets, n, rank = x.shape
+    problems = weights.shape[2]
+    inputs = torch.cat([x, x.new_ones(sets, n, 1)], 2)
+    target = classes[:, :, None, None].expand(sets, n, problems, 1)
+    totals = weights.sum(1)  # [D, M]
+    share = (weights / totals[:, None])[..., None]  # [D, n, M, 1]
+    curvature = (1 / count) * (1 - 1 / count) * (inputs * inputs).mean(1)[..., None]  # [D, r + 1, 1]
+    penalised = x.new_ones(rank + 1, 1)
+    penalised[-1] = 0
+
+    def multiply(coefficients: Tensor) -> Tensor:
+        return (inputs @ coefficients.flatten(2)).view(sets, n, problems, count)
+
+    def evaluate(coefficients: Tensor, logits: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:  # [D, M] each
+        spread = logits.logsumexp(3, keepdim=True)
+        loss = (share * (spread - logits.gather(3, target))).sum((1, 3))
+        return loss + 0.5 * (penalty[..., None] * coefficients.square()).sum((1, 3)), spread
+
+    def differentiate(coefficients: Tensor, logits: Tensor, spread: Tensor, penalty: Tensor) -> Tensor:
+        errors = (logits - spread).exp_().mul_(share)
+        errors.scatter_add_(3, target, -share)
+        return (inputs.mT @ errors.flatten(2)).view_as(coefficients) + penalty[..., None] * coefficients
+
+    w = x.new_zeros(sets, rank + 1, problems, count)
+    logits = multiply(w)
+    limit: Tensor | None = None
+    for strength in strengths:
+        penalty = penalised / (strength * totals[:, None])  # [D, r + 1, M]
+        diagonal = 1 / (curvature + penalty)[..., None]
+        value, spread = evaluate(w, logits, penalty)
+        gradient = differentiate(w, logits, spread, penalty)
+        if limit is None:
+            limit = TOLERANCE * _norm(gradient)
+        history: list[tuple[Tensor, Tensor, Tensor]] = []
+        for _ in range(MOST_STEPS):
+            active = _norm(gradient) > limit  # [D, M]
+            if not active.any():
+                break
+            direction = -_apply_inverse_hessian(gradient, history, diagonal)
+            slope = _dot(gradient, direction)
+            step, along = active.to(x.dtype), multiply(direction)
+            for _ in range(HALVINGS):
+                moved, moved_logits = w + _spread(step) * direction, logits + _spread(step) * along
+                new_value, spread = evaluate(moved, moved_logits, penalty)
+                failed = new_value > value + SUFFICIENT * step * slope
+                if not failed.any():
+                    break
+                step = torch.where(failed, step / 2, step)
+            new_gradient = differentiate(moved, moved_logits, spread, penalty)
+            history.append(_make_pair(moved - w, new_gradient - gradient))
+            del history[:-MEMORY]
+            w, logits, value, gradient = moved, moved_logits, new_value, new_gradient
+        yield w, logits
+
+
+def _spread(values: Tensor) -> Tensor:
+    return values[:, None, :, None]  # [D, M] -> [D, 1, M, 1]
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum((1, 3))  # [D, M]
+
+
+def _norm(a: Tensor) -> Tensor:
+    return _dot(a, a).sqrt()
+
+
+def _make_pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a step, the gradient's change, and 1 / their product, which is 0 where a problem rests."""
+    product = _dot(step, change)
+    return step, change, torch.where(product > 0, 1 / product.clamp_min(1e-300), 0.0)
+
+
+def _apply_inverse_hessian(
+    gradient: Tensor, history: list[tuple[Tensor, Tensor, Tensor]], diagonal: Tensor
+) -> Tensor:
+    """Multiply the gradient by L-BFGS's inverse Hessian: the two-loop recursion, in every problem."""
+    q, factors = gradient, []
+    for step, change, inverse in reversed(history):
+        factor = inverse * _dot(step, q)
+        q = q - _spread(factor) * change
+        factors.append(factor)
+    q = diagonal * q
+    if history:  # the newest step says how far the diagonal is off
+        _, change, inverse = history[-1]
+        scale = (inverse * _dot(change, diagonal * change)).reciprocal()
+        q = q * _spread(torch.where(inverse > 0, scale, 1.0))
+    for (step, change, inverse), factor in zip(history, reversed(factors), strict=True):
+        q = q + _spread(factor - inverse * _dot(change, q)) * step
+    return q
