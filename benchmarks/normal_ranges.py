@@ -13,9 +13,9 @@ from isobench.sweep.planning import compose_methods
 ENCODERS = (("minilm", "mean"), ("distilbert-quire", "mean"), ("distilbert-quire", "cls"))
 MEASURES = (
     "EV1", "EV3", "IsoScore", "I1", "I2", "average cosine", "average cosine, centred", "mean ratio", "effective rank",
-    "RankMe", "alpha-ReQ", "numerical rank", "largest coordinate", "spread of norms", "uniformity",
+    "RankMe", "alpha-ReQ", "largest coordinate", "spread of norms", "uniformity",
 )  # fmt: skip
-SHARES_OF_DIM = ("effective rank", "RankMe", "numerical rank")  # these count directions
+SHARES_OF_DIM = ("effective rank", "RankMe")  # these count directions
 ABOUT = (
     "Lowest and highest value of packaged encoders, at their output: all-MiniLM-L6-v2 (mean pooling) and "
     "DistilBERT-base-cased tuned for grammar correction (mean pooling, and [CLS]), on the 8,530 sentences of Rotten "

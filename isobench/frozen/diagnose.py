@@ -34,6 +34,7 @@ MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
+SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
 POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL = Path(__file__).with_name("normal.json")
@@ -225,9 +226,9 @@ class Scan:
         outliers = [int(i) for i in order if shares[i] > OUTLIER_FACTOR * even]
         named = name_some([f"{i} ({_percent(shares[i])})" for i in outliers]) or "none"
         zero = self.rows - self.accumulator.nonzero_count
-        reason = "All vectors share a large mean, which makes every similarity high: subtract it."
-        if not cosine - centred > 0.1:
-            reason = "Subtracting the mean changes that little."
+        reason = "Subtracting the mean changes that little."
+        if cosine - centred > SMALL_COSINE:
+            reason = "All vectors share a mean, which raises every similarity: subtract it."
         # fmt: off
         return [
             ("EV1", found["ev1"], f"One direction holds {_percent(found['ev1'])} of the variance; an even share is "

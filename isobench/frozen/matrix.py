@@ -245,6 +245,8 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
 def read_pairs(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
     """Read scored pairs from a table: the columns first, second (rows from 0, or texts) and score."""
     require_file(path)
+    if path.suffix.lower() not in FORMATS:
+        raise UserError(f"{path}: pairs are read from {', '.join(FORMATS)}")
     table = read_own_file(path)
     for names in PAIR_COLUMNS:
         if set(names) <= set(table.column_names):
