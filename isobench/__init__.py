@@ -1,7 +1,8 @@
 """isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol.
 
 ``isobench.run`` carries out a run. ``isobench.load_runs``, ``load_epochs`` and ``report_table`` read finished ones
-into pandas tables. ``isobench.metrics`` and ``isobench.calibration`` are the measures and the methods.
+into pandas tables. ``isobench.diagnose`` diagnoses vectors.
+``isobench.metrics`` and ``isobench.calibration`` are the measures and the methods.
 ``isobench.monitor.IsotropyMonitor`` is a callback that measures isotropy while any Lightning module trains. Each is
 imported when it is first used.
 """
@@ -9,7 +10,7 @@ imported when it is first used.
 from typing import Any
 
 __version__ = "0.1.0"
-FUNCTIONS = ("load_epochs", "load_runs", "report_table", "run")
+FUNCTIONS = ("diagnose", "load_epochs", "load_runs", "report_table", "run")
 MODULES = ("calibration", "metrics", "monitor")
 __all__ = ["__version__", *FUNCTIONS, *MODULES]
 

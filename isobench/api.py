@@ -1,13 +1,14 @@
 """Functions for Python programs and notebooks: carry out a run, and load ended runs into pandas tables.
 
-``import isobench`` gives them as ``isobench.run``, ``isobench.load_runs``, ``isobench.load_epochs`` and
-``isobench.report_table``.
+``import isobench`` gives them as ``isobench.run``, ``isobench.load_runs``, ``isobench.load_epochs``,
+``isobench.report_table`` and ``isobench.diagnose``.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas
 from hydra.errors import HydraException
@@ -18,6 +19,7 @@ from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.explain import explain_config_error
 from isobench.config.schema import Experiment, to_config
+from isobench.frozen.diagnosis import Diagnosis
 from isobench.papers.folders import take_paper_flags
 from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
@@ -26,10 +28,10 @@ from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.plan import read_ended_runs, read_plans
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.sweep.planning import compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
+from isobench.sweep.planning import compose_methods, compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
 from isobench.training.execute import train_if_needed
 
-__all__ = ["load_epochs", "load_runs", "report_table", "run"]
+__all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
 
 def run(overrides: Sequence[str] = ()) -> RunRecord:
@@ -61,6 +63,58 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     if ended.record is None:
         raise UserError(f"another process is carrying out this run: {ended.folder.path}")
     return ended.record
+
+
+def diagnose(
+    X: Any,
+    labels: Any = None,
+    pairs: Any = None,
+    *,
+    key: str | None = None,
+    methods: Sequence[str] = (),
+    seed: int = 0,
+) -> Diagnosis:
+    """Diagnose vectors, as ``isobench diagnose`` does, and return what a notebook shows as tables.
+
+    Args:
+        X: vectors [N, d], an array or tensor, or a file of them: .npy, .npz, .parquet, .safetensors or .pt.
+        labels: of the rows, [N]: classes; or a file or column, as for ``--labels``.
+        pairs: scored pairs: row numbers [P], row numbers [P] and scores [P]; or a file, as for ``--pairs``.
+        key: which array of a file with several.
+        methods: settings that choose further methods, such as ``["calibration=mine", "--config-dir", FOLDER]``.
+        seed: of samples and halves.
+
+    Raises:
+        UserError: a file or its content is wrong.
+    """
+    from isobench.frozen import matrix
+    from isobench.frozen.diagnose import diagnose as diagnose_vectors
+
+    path = Path(X).expanduser() if isinstance(X, str | Path) else None
+    notes: list[str] = []
+    if path:
+        X, notes = matrix.read_vectors(path, key, [labels] if isinstance(labels, str) else [])
+    vectors = matrix.check_vectors(X, str(path or "X"))
+    if isinstance(labels, str | Path):
+        labels = matrix.read_labels(str(labels), path)
+    if isinstance(pairs, str | Path):
+        pairs = matrix.read_pairs(Path(pairs).expanduser())
+    own = {}
+    if methods:
+        try:
+            with keep_global_hydra():
+                own = compose_methods(methods)[1]
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(explain_config_error(error)) from error
+    return diagnose_vectors(
+        vectors,
+        None if labels is None else matrix.make_classes(labels, len(vectors)),
+        None if pairs is None else matrix.number_pairs(pairs, len(vectors)),
+        source=path.name if path else "X",
+        methods=own,
+        notes=notes,
+        seed=seed,
+    )
 
 
 def _check_overrides(overrides: Sequence[str]) -> None:

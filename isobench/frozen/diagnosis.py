@@ -1,6 +1,9 @@
 """What is the matter with a set of embeddings, and what would change it: the result of a diagnosis."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from isobench.common.files import replace_non_finite
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,13 @@ class Diagnosis:
     effects: list[Effect] = field(default_factory=list)
     score: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for strict JSON; a number that is not finite becomes None."""
+        plain: dict[str, Any] = replace_non_finite(asdict(self))
+        return plain
+
+    def _repr_html_(self) -> str:
+        from isobench.frozen.show import render_tables
+
+        return render_tables(self)

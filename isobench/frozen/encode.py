@@ -144,6 +144,10 @@ class FrozenEncoder:
                 found = found[mask_tokens(found, positions, torch.isin(chunk["input_ids"][kept], special), without)]
             yield found
 
+    def count_tokens(self, sentences: Sequence[str], words: int) -> np.ndarray:
+        """Count how often each of the first ``words`` tokens of the vocabulary occurs in sentences, [words]."""
+        return np.bincount(self._make_batches(sentences)[0].ids, minlength=words)[:words]
+
     def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, Any, int]:
         """Tokenise sentences; return their tokens, padded batches of like length, and the longest input in tokens."""
         longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)

@@ -23,11 +23,12 @@ from isobench.common.files import make_storage_error, refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
+    check_typed_settings,
     drop_launch_arguments,
     quote_for_hydra,
     split_config_dirs,
 )
-from isobench.config.schema import Config, register_schema
+from isobench.config.schema import Config, format_method_name, register_schema
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
 from isobench.runs.identity import Identifier
@@ -63,20 +64,9 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
 
     ``base`` is the sweep's own config, with the experiment's grid; ``arguments`` are what Hydra hands to a sweeper.
     """
-    command_line = _parse_sweep_overrides(loader, arguments)
-    if base.experiment.name is None and (name := find_experiment_name(base)):
-        command_line["experiment.name"] = [f"experiment.name={name}"]
-    grid = read_grid(base)
-    composer, identifier = Composer(loader, base), Identifier()
-    valid: dict[tuple[int, ...], Config] = {}  # ids of a config's parts, but for its seed -> a config with them
+    identifier = Identifier()
     planned: dict[str, PlannedRun] = {}
-    expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
-    for overrides, left_out in fit_to_methods(composer, expanded):
-        cfg = composer.compose(overrides)
-        section_ids = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
-        if section_ids not in valid:
-            validate_config(cfg)
-            valid[section_ids] = cfg
+    for cfg, overrides, left_out in compose_runs(loader, base, arguments):
         check_value("seed", cfg.seed, Seed)
         identity = identifier.identify(cfg)
         run = Run.of(cfg, identity.key, identity)
@@ -85,6 +75,53 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
             _raise_for_equal_runs(planned_run.overrides, overrides)
     label_runs([run.run for run in planned.values()], keep_labels=True)
     return planned
+
+
+def compose_runs(
+    loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]
+) -> Iterator[tuple[Config, list[str], list[str]]]:
+    """Compose and check the config of each run of a sweep, in the grid's order; the arguments are `plan_runs`'.
+
+    Yields the config, the overrides that give it, and the sweep's settings that its method lacks.
+    """
+    command_line = _parse_sweep_overrides(loader, arguments)
+    if base.experiment.name is None and (name := find_experiment_name(base)):
+        command_line["experiment.name"] = [f"experiment.name={name}"]
+    grid, composer = read_grid(base), Composer(loader, base)
+    valid: dict[tuple[int, ...], Config] = {}  # ids of a config's parts, but for its seed -> a config with them
+    expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
+    for overrides, left_out in fit_to_methods(composer, expanded):
+        cfg = composer.compose(overrides)
+        section_ids = tuple(id(part) for name, part in vars(cfg).items() if name != "seed")
+        if section_ids not in valid:
+            validate_config(cfg)
+            valid[section_ids] = cfg
+        yield cfg, overrides, left_out
+
+
+def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[str, Any]]]:
+    """Compose the settings of a diagnosis, which trains nothing: a config with its encoder, and methods by name.
+
+    The encoder's pooling is mean unless the arguments set it.
+    """
+    check_typed_settings(arguments)
+    typed = [text for text in arguments if text.startswith("encoder.pooling=")]
+    added = [*([] if typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]  # as for an analysis
+    with compose_sweep([*arguments, *added]) as composed:
+        runs = list(compose_runs(*composed))
+    cfg = runs[0][0]
+    if any(other.encoder != cfg.encoder for other, _, _ in runs):
+        raise UserError("a diagnosis has one encoder, layer and pooling: give each a command of its own")
+    methods: dict[str, dict[str, Any]] = {}
+    names = [format_method_name(other.calibration) for other, _, _ in runs]
+    for name, (other, overrides, _) in zip(names, runs, strict=True):
+        if names.count(name) > 1:
+            name = " ".join(
+                [name, *(text.removeprefix("calibration.") for text in overrides if "calibration." in text)]
+            )
+        if name != "none":
+            methods[name] = other.calibration
+    return cfg, methods
 
 
 def read_grid(base: DictConfig) -> list[dict[str, Any]]:

@@ -163,10 +163,10 @@ class Panel:
                 axis.set_major_locator(MaxNLocator(4, integer=is_number_of_epoch))
         if self.axis.get_yscale() == "linear":
             cut_outliers(self.axis, x, y)
-        return _write_svg(self.figure, title)
+        return write_svg(self.figure, title)
 
 
-def _write_svg(figure: Figure, title: str) -> Markup:
+def write_svg(figure: Figure, title: str) -> Markup:
     """Write a figure as SVG for the inside of a page, in the page's colours; ``title``: what it shows."""
     buffer = io.StringIO()
     with matplotlib.rc_context(FIGURE_STYLE):

@@ -1,0 +1,181 @@
+"""Diagnose vectors: what is the matter with them, and what would change it; a screen of numbers and an HTML page.
+
+X is a file of vectors [N, d] (.npy, .npz, .parquet, .safetensors, .pt), or of texts (.txt, one a line; .csv, .tsv,
+.jsonl or .parquet with --text) that an encoder embeds. calibration=NAME adds a method to those that are tried.
+
+Example: isobench diagnose embeddings.npy --labels labels.txt
+"""
+
+import json
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isobench.cli.command import CommandParser, run_guarded, split_folders
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.files import require_writable, write_text
+from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, print_plainly
+from isobench.config.command_line import split_config_dirs
+from isobench.config.schema import Config
+
+if TYPE_CHECKING:  # importing torch takes a second
+    import numpy as np
+    from torch import Tensor
+
+    from isobench.frozen.diagnosis import Diagnosis
+
+MOST_TOKENS = 200_000  # whose states are kept
+TOKEN_KINDS = ("first", "special", "outlying")  # those of isobench.metrics.mask_tokens
+TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+
+
+def main() -> None:
+    """Parse the command line and carry out ``isobench diagnose``."""
+    parser = CommandParser("isobench diagnose", __doc__, "[X] [SETTING=VALUE ...]", page="diagnose")
+    parser.add_argument("--labels", metavar="FILE", help="classes: a .npy or .txt file, or a column of X")
+    parser.add_argument(
+        "--pairs", metavar="FILE", type=Path, help="a table with first, second (rows or texts), score"
+    )
+    parser.add_argument("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
+    parser.add_argument("--text", metavar="COLUMN", help="the column of X with texts")
+    parser.add_argument(
+        "--vocabulary", action="store_true", help="the encoder's embedding matrix; X counts its words"
+    )
+    parser.add_argument(
+        "--tokens", action="store_true", help="the states of all tokens in place of the texts' vectors"
+    )
+    parser.add_argument(
+        "--without", metavar="KINDS", type=_read_kinds, help="leave out tokens: first,special,outlying"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, and write a page only with --to")
+    parser.add_argument("--to", metavar="FOLDER", type=Path, help="where the page goes (outputs/diagnose)")
+    options, arguments = parser.parse_sweep_arguments()
+    run_guarded(lambda: _diagnose(options, arguments))
+
+
+def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
+    paths, _ = split_folders(split_config_dirs(arguments)[1])
+    if len(paths) > 1:
+        raise UserError(f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}")
+    path = paths[0] if paths else None
+    is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
+    _check_flags(options, path, is_matrix)
+    settings = [text for text in arguments if path is None or text.startswith("-") or Path(text).expanduser() != path]
+    cfg = Config()
+    methods: dict[str, dict[str, Any]] = {}
+    if settings or not is_matrix:
+        from isobench.sweep.planning import compose_methods  # late, so that a matrix is diagnosed at once
+
+        cfg, methods = compose_methods(settings)
+    stem = path.stem if path else options.pairs.stem if options.pairs else "vocabulary"
+    page = (
+        options.to or Path(cfg.output_dir) / "diagnose"
+    ) / f"{stem}{'' if is_matrix else f'-{cfg.encoder.name}'}.html"
+    if options.json and not options.to:
+        print(json.dumps(_compute(options, path, is_matrix, cfg, methods).to_json()))
+        return
+    with require_writable(page.parent):
+        from isobench.frozen.show import print_diagnosis, render_page
+
+        diagnosis = _compute(options, path, is_matrix, cfg, methods)
+        write_text(page, render_page(diagnosis))
+    if options.json:
+        print(json.dumps(diagnosis.to_json()))
+    else:
+        print_diagnosis(diagnosis)
+        print_plainly(f"Page: {page}")
+
+
+def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None:
+    """Raise UserError for flags that have no effect together."""
+    if path is None and not options.vocabulary and not options.pairs:
+        raise UserError("name what to diagnose: isobench diagnose X (--help says what X may be)")
+    if is_matrix and (options.tokens or options.without):
+        raise UserError(f"--tokens is of texts and an encoder, and {path} is read as vectors")
+    if not is_matrix and options.key:
+        raise UserError(f"--key {options.key} chooses an array of a file of vectors: leave it out")
+    if options.without and not options.tokens:
+        raise UserError("--without leaves out tokens: add --tokens")
+    if (options.tokens or options.vocabulary) and (options.labels or options.pairs):
+        raise UserError("labels and pairs are of texts, not of tokens or words: leave them out")
+    if options.tokens and (options.vocabulary or path is None):
+        raise UserError("--tokens needs texts, and goes without --vocabulary")
+    if options.labels and path is None:
+        raise UserError("--labels needs X, the texts or vectors that they belong to")
+
+
+def _compute(
+    options: Namespace, path: Path | None, is_matrix: bool, cfg: Config, methods: dict[str, dict[str, Any]]
+) -> "Diagnosis":
+    from isobench.frozen import matrix
+    from isobench.frozen.diagnose import diagnose
+
+    pairs = matrix.read_pairs(options.pairs) if options.pairs else None
+    places: dict[str, int] | None = None  # of texts, by which pairs may name rows
+    counts, texts = None, []
+    if is_matrix and path:
+        vectors, notes = matrix.read_vectors(path, options.key, [options.labels] if options.labels else [])
+        source = path.name
+    else:
+        if path:
+            texts = matrix.read_texts(path, options.text)
+        elif pairs:
+            texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]])))
+        places = {text: row for row, text in reversed(list(enumerate(texts)))}
+        vectors, counts, notes = _embed(options, cfg, texts)
+        what = "vocabulary" if options.vocabulary else "states of tokens" if options.tokens else cfg.encoder.pooling
+        layer = "" if cfg.encoder.layer is None else f", layer {cfg.encoder.layer}"
+        name = path.name if path else options.pairs.name if options.pairs else ""
+        source = f"{name}{', ' * bool(name)}{cfg.encoder.name}, {what}{layer}"
+    vectors, classes = matrix.check_vectors(vectors, source), None
+    if options.labels:
+        labels = matrix.read_labels(options.labels, path)
+        classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
+    numbered = matrix.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
+    is_of_texts = not (options.tokens or options.vocabulary)
+    return diagnose(
+        vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes
+    )
+
+
+def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, np.ndarray | None, list[str]]":
+    """Return the vectors that are asked for, how often the words of a vocabulary occur in the texts, and notes."""
+    from isobench.frozen.encode import FrozenEncoder
+
+    layer = cfg.encoder.layer
+    if cfg.encoder.pooling == "pooler":
+        raise UserError("encoder.pooling=pooler is made for classification: set encoder.pooling=mean, cls or last")
+    encoder = FrozenEncoder(cfg, [layer])
+    if options.vocabulary:
+        vectors = encoder.loaded.encoder.vocabulary().detach()
+        return vectors, encoder.count_tokens(texts, len(vectors)) if texts else None, []
+    if options.tokens:
+        states, share = _keep_some(encoder.iterate_tokens(texts, layer, options.without))
+        left_out = [f"Tokens left out: {', '.join(options.without)}."] if options.without else []
+        return states, None, left_out + [f"{100 * share:.3g}% of the tokens, drawn at random."] * (share < 1)
+    found = encoder.encode("texts", texts)[layer]
+    cut = f"{format_count(found.cut, 'text')} as long as the encoder's longest input, or cut to it."
+    return found.vectors, None, [cut] * bool(found.cut)
+
+
+def _keep_some(batches: "Iterable[Tensor]") -> "tuple[Tensor, float]":
+    """Keep at most ``MOST_TOKENS`` rows of batches [n, d], drawn at random; return them and the share drawn."""
+    import torch
+
+    generator, share, kept = torch.Generator().manual_seed(0), 1.0, []
+    for batch in track_progress(batches, "states of tokens"):
+        kept.append(batch[torch.rand(len(batch), generator=generator) < share])
+        while sum(map(len, kept)) > MOST_TOKENS:
+            share /= 2
+            kept = [rows[torch.rand(len(rows), generator=generator) < 0.5] for rows in kept]
+    return torch.cat(kept), share
+
+
+def _read_kinds(text: str) -> list[str]:
+    """Read the value of ``--without``; raise argparse's error for an unknown kind of token."""
+    kinds = [kind.strip() for kind in text.split(",")]
+    if wrong := [kind for kind in kinds if kind not in TOKEN_KINDS]:
+        raise ArgumentTypeError(f"{wrong[0]!r} is no kind of token: {suggest_nearest(wrong[0], TOKEN_KINDS)}")
+    return kinds

@@ -1,0 +1,355 @@
+"""Diagnose vectors: measure them, say what the values mean, and try what would change them.
+
+The vectors are read in batches, twice: memory does not grow with their number, but for 9 bytes a row.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.common.errors import UserError
+from isobench.common.linalg import Array
+from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, name_some
+from isobench.frozen.diagnosis import Diagnosis, Finding
+from isobench.frozen.effects import measure_effects, score_pairs, score_probe
+from isobench.metrics import IsotropyAccumulator, alignment, silhouette, uniformity
+from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
+from isobench.metrics.partition import partition_isotropy_of
+
+Measured = tuple[str, float, str]  # a measure, its value and its sentence
+
+SAMPLE = 10_000  # rows for norms, cosines, silhouette, and what methods change
+UNIFORMITY_ROWS = 2_000  # whose pairs are all compared
+SHOWN = 2_000  # norms and cosines that a picture is drawn from
+BATCH_NUMBERS = 1 << 21  # of one batch
+MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
+MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
+OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
+NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
+SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
+POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
+UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
+NORMAL = Path(__file__).with_name("normal.json")
+
+
+def diagnose(
+    vectors: Array,
+    labels: np.ndarray | None = None,
+    pairs: tuple[np.ndarray, np.ndarray] | None = None,
+    *,
+    source: str = "vectors",
+    methods: Mapping[str, dict[str, Any]] | None = None,
+    counts: np.ndarray | None = None,
+    texts: bool = True,
+    notes: Sequence[str] = (),
+    seed: int = 0,
+) -> Diagnosis:
+    """Diagnose vectors [N, d], and measure what post-hoc methods would change.
+
+    Args:
+        vectors: as `isobench.frozen.matrix.check_vectors` returns them; rows with NaN or infinity are left out.
+        labels: classes, [N], numbered from 0.
+        pairs: row numbers [P, 2] and scores [P].
+        source: the name in the result.
+        methods: settings of further methods by name, each a chain as in a config.
+        counts: how often each row occurs, [N], as words do in texts: Zipfian methods are tried too.
+        texts: whether the rows are vectors of texts, so that well-known encoders of texts can be compared with.
+        notes: what else a reader must know.
+        seed: of samples and halves.
+
+    Raises:
+        UserError: more than half of the rows are not finite, nothing varies, or squares overflow.
+    """
+    scan = Scan(vectors)
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE), replace=False))
+    drawn = drawn[~scan.missing[drawn]]
+    sample = torch.from_numpy(read_rows(vectors, drawn)).double()
+    noted = [*notes, *scan.list_notes()]
+    if scan.rows > SAMPLE:
+        noted.append(
+            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
+            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
+        )
+    elif len(sample) > UNIFORMITY_ROWS:
+        noted.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
+    shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
+    norms = torch.linalg.vector_norm(sample, dim=1).sort().values
+    spread = uniformity(shuffled[:UNIFORMITY_ROWS])
+    found = [*scan.list_findings(), *_describe_norms(norms), _describe_uniformity(spread)]
+    classes, ends, score = None, None, None
+    if pairs is not None:
+        kept = ~scan.missing[pairs[0]].any(1)
+        if not kept.all():
+            noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
+        if kept.sum() < 3:
+            raise UserError("pairs: fewer than three pairs are left, for the others have NaN or infinity")
+        used, places = np.unique(pairs[0][kept], return_inverse=True)
+        ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
+        scores, score = pairs[1], "spearman"
+        left, right = ends[pairs[0][scores >= scores.min() + POSITIVE * np.ptp(scores)]].unbind(1)
+        found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
+    if labels is not None:
+        classes, score = labels[drawn], "accuracy"
+        accuracy, said = score_probe(sample, classes, seed)
+        noted += said
+        found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
+    effects, said = measure_effects(
+        ends if score == "spearman" and ends is not None else sample,
+        classes,
+        pairs if score == "spearman" else None,
+        methods or {},
+        None if counts is None or score else counts[drawn],
+        seed,
+    )
+    normal = json.loads(NORMAL.read_text(encoding="utf-8")) if texts else {"ranges": {}}
+    return Diagnosis(
+        source=source,
+        rows=scan.rows,
+        dim=scan.dim,
+        findings=[
+            Finding(name, value, _find_normal(normal, name, scan.dim), text if math.isfinite(value) else UNDEFINED)
+            for name, value, text in found
+        ],
+        variances=scan.shares.tolist(),
+        norms=_thin(norms),
+        cosines=_draw_cosines(shuffled),
+        centred_cosines=_draw_cosines(shuffled - scan.accumulator.mean),
+        coordinates=scan.coordinates.tolist(),
+        effects=effects,
+        score=score,
+        notes=[*noted, *said],
+    )
+
+
+def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
+    """Copy rows of vectors as float32, or as float64 where float32 is too coarse for their type."""
+    part = vectors[rows]
+    if isinstance(part, Tensor):
+        part = part.detach().cpu()
+        part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
+    precise = part.dtype.itemsize > (2 if part.dtype.kind in "iu" else 4)
+    return np.array(part, np.float64 if precise else np.float32, order="C")
+
+
+class Scan:
+    """Hold what two passes over all vectors find: the sums, the rows that can't be used, duplicates, I1 and I2."""
+
+    def __init__(self, vectors: Array) -> None:
+        total, self.dim = len(vectors), int(vectors.shape[1])
+        step = max(1, BATCH_NUMBERS // self.dim)
+        self.missing = np.zeros(total, bool)  # rows with NaN or infinity
+        self.accumulator = sums = IsotropyAccumulator(self.dim)
+        hashes = _RowHashes()
+
+        def read(label: str) -> Iterator[Tensor]:
+            for start in track_progress(range(0, total, step), label):
+                batch = read_rows(vectors, slice(start, start + step))
+                finite = np.isfinite(batch).all(1)
+                self.missing[start : start + step] = ~finite
+                if finite.any():
+                    yield torch.from_numpy(batch if finite.all() else batch[finite])
+
+        for batch in read("reading vectors"):
+            sums.update(batch)
+            hashes.add(batch.numpy())
+        self.rows = sums.count
+        self._check()
+        self.duplicates, self.hashed_share = hashes.count_duplicates()
+        self.values = gram_eigenvalues(sums.scatter)[: self.rows]
+        self.squares = gram_eigenvalues(sums.second_moment)[: self.rows]  # squared singular values, not centred
+        self.shares = self.values / self.values.sum()
+        self.rank = int((self.shares > NOISE).sum())
+        self.coordinates = sums.scatter.diagonal() / sums.scatter.trace()
+        units, directed = torch.zeros_like(sums.mean), 0  # of the centred rows
+
+        def read_again() -> Iterator[Tensor]:
+            nonlocal directed
+            for batch in read("reading again"):
+                part, count = sum_unit_rows(batch.double() - sums.mean)
+                units.add_(part)
+                directed += count
+                yield batch
+
+        self.i1, self.i2 = partition_isotropy_of(read_again, sums.second_moment, sums.total)
+        self.centred_cosine = average_cosine_of(units, directed)
+
+    def _check(self) -> None:
+        missing, first = int(self.missing.sum()), int(self.missing.argmax())
+        if missing > MOST_MISSING * len(self.missing) or self.rows < 2:
+            raise UserError(
+                f"{missing:,} of {len(self.missing):,} rows have NaN or infinity, first row {first} (from 0): mend it"
+            )
+        if not bool(self.accumulator.second_moment.isfinite().all()):
+            raise UserError("the vectors have numbers so large that their squares overflow: divide them all by 1e200")
+        if not bool(self.accumulator.scatter.trace() > 0):
+            raise UserError(
+                f"all {self.rows:,} rows are equal, or their squares vanish: there is nothing to diagnose"
+            )
+
+    def list_notes(self) -> list[str]:
+        """Say what of the matrix a reader must know before the measures mean anything."""
+        notes, missing = [], int(self.missing.sum())
+        if missing:
+            first = int(self.missing.argmax())
+            notes.append(f"{format_count(missing, 'row')} with NaN or infinity left out, first row {first} (from 0).")
+        if constant := np.flatnonzero(self.accumulator.scatter.diagonal().numpy() == 0).tolist():
+            notes.append(f"Constant coordinates (from 0): {name_some(list(map(str, constant)))}.")
+        if self.dim > self.rows:
+            notes.append(
+                f"There are fewer rows ({self.rows:,}) than coordinates ({self.dim:,}): at most {self.rows - 1:,} "
+                "components have any variance, and a whitening that is fitted on them does not fit other rows."
+            )
+        elif self.rank < self.dim:
+            notes.append(
+                f"{self.dim - self.rank} of {self.dim} components have less than 1.2e-7 of the variance (float32's "
+                "precision): full whitening would divide by nearly nothing. ZCA and PCA whitening drop them."
+            )
+        if self.hashed_share < 1:
+            notes.append(f"Duplicates are estimated from {100 * self.hashed_share:.2g}% of the rows, chosen by hash.")
+        return notes
+
+    def list_findings(self) -> list[Measured]:
+        """List the measures of all vectors, each with what it means."""
+        found, shares, even = self.accumulator.compute(k=(1, 3)), self.coordinates.numpy(), 1 / self.dim
+        rank, cosine, centred = found["effective_rank"], found["average_cosine"], self.centred_cosine
+        ratio, score, rankme = found["mean_ratio"], found["isoscore"], rankme_of(self.squares)
+        order = np.argsort(-shares, kind="stable")
+        outliers = [int(i) for i in order if shares[i] > OUTLIER_FACTOR * even]
+        named = name_some([f"{i} ({_percent(shares[i])})" for i in outliers]) or "none"
+        zero = self.rows - self.accumulator.nonzero_count
+        reason = "Subtracting the mean changes that little."
+        if cosine - centred > SMALL_COSINE:
+            reason = "All vectors share a mean, which raises every similarity: subtract it."
+        # fmt: off
+        return [
+            ("EV1", found["ev1"], f"One direction holds {_percent(found['ev1'])} of the variance; an even share is "
+             f"{_percent(even)}."),
+            ("EV3", found["ev3"], f"The three largest directions hold {_percent(found['ev3'])} of the variance."),
+            ("IsoScore", score, "1 means that all directions have the same variance, 0 that one has all: it is as if "
+             f"{1 + (self.dim - 1) * score:.3g} of {self.dim} directions were used evenly."),
+            ("I1", self.i1, "The smallest sum of exp(v . w) over directions v, as a share of the largest: 1 is "
+             "isotropic, and a large mean or long vectors lower it."),
+            ("I2", self.i2, "The relative spread of these sums over directions: 0 is isotropic."),
+            ("average cosine", cosine, f"Two rows have a cosine of {_round(cosine)} on average. {reason}"),
+            ("average cosine, centred", centred, f"After the mean is subtracted it is {_round(centred)}."),
+            ("mean ratio", ratio, f"The mean vector is {_percent(ratio)} as long as a vector is on average."),
+            ("effective rank", rank, f"The singular values spread as over {rank:.3g} of {self.dim} directions."),
+            ("RankMe", rankme, f"The same without subtracting the mean: {rankme:.3g} directions."),
+            ("alpha-ReQ", alpha_req_of(self.values), "How fast the variances decay over the directions, as a power: "
+             "0 is even, far above 1 few do all. Agrawal et al. (2022) find about 1 best for classifiers."),
+            ("numerical rank", float(self.rank), f"{self.rank} of {self.dim} directions have more than 1.2e-7 of the "
+             "variance."),
+            ("largest coordinate", float(shares.max()), f"Coordinate {order[0]} holds {_percent(shares.max())} of "
+             f"the variance; an even share is {_percent(even)}."),
+            ("outlier coordinates", float(len(outliers)), f"Coordinates with more than {OUTLIER_FACTOR} times the "
+             f"mean variance: {named}." + " They dominate dot products and distances." * bool(outliers)),
+            ("duplicates", float(self.duplicates), f"{format_count(self.duplicates, 'row')} equal to an earlier row"
+             + (": they leak between training and test halves." if self.duplicates else ".")),
+            ("zero rows", float(zero), f"{format_count(zero, 'row')} of zeros, without a direction"
+             + (": cosines leave them out." if zero else ".")),
+        ]
+        # fmt: on
+
+
+class _RowHashes:
+    """Count equal rows by 64-bit hashes; of more than ``MOST_HASHES`` rows, only those with the smallest hashes."""
+
+    def __init__(self) -> None:
+        self.parts: list[np.ndarray] = []
+        self.share = 1.0  # of all possible hashes, that are kept
+
+    def add(self, rows: np.ndarray) -> None:
+        width = rows.shape[1] * rows.itemsize
+        raw = memoryview((rows + 0).tobytes())  # + 0 makes -0.0 equal to 0.0
+        digests = (hashlib.blake2b(raw[i : i + width], digest_size=8).digest() for i in range(0, len(raw), width))
+        self.parts.append(self._keep(np.frombuffer(b"".join(digests), np.uint64)))
+        while sum(map(len, self.parts)) > MOST_HASHES:
+            self.share /= 2
+            self.parts = [self._keep(np.concatenate(self.parts))]
+
+    def _keep(self, hashes: np.ndarray) -> np.ndarray:
+        return hashes if self.share == 1 else hashes[hashes < np.uint64(self.share * 2**64)]
+
+    def count_duplicates(self) -> tuple[int, float]:
+        """Return how many rows equal an earlier one, and the share of rows from which this is estimated."""
+        hashes = np.sort(np.concatenate(self.parts))
+        return round(int((hashes[1:] == hashes[:-1]).sum()) / self.share), self.share
+
+
+def _describe_norms(norms: Tensor) -> list[Measured]:
+    """Describe the lengths of the sampled rows, ascending."""
+    low, median, high = np.quantile(norms.numpy(), (0.25, 0.5, 0.75)).tolist()
+    spread = (high - low) / median if median > 0 else math.nan
+    said = "Cosine and dot product rank alike." if spread < 0.01 else "Dot products mix length and direction."
+    return [
+        ("median norm", median, f"Half of the vectors are longer than {median:.4g}."),
+        ("spread of norms", spread, f"The middle half of the lengths differs by {_percent(spread)}. {said}"),
+    ]
+
+
+def _describe_uniformity(value: float) -> Measured:
+    text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
+    return "uniformity", value, text
+
+
+def _describe_classes(score: float, accuracy: float, classes: np.ndarray) -> list[Measured]:
+    count, largest = len(np.unique(classes)), np.bincount(classes).max() / len(classes)
+    said = "overlap" if score < 0.1 else "form clusters" if score < 0.5 else "are far apart"
+    return [
+        ("silhouette", score, f"The {count} classes {said}, by squared distances: 1 is far apart, 0 mixed."),
+        (
+            "probe accuracy",
+            accuracy,
+            f"A logistic regression is right for {_percent(accuracy)} of rows that it was not trained on; always "
+            f"naming the most frequent class is right for {_percent(largest)}.",
+        ),
+    ]
+
+
+def _describe_pairs(distance: float, positive: int, spearman: float, pairs: int) -> list[Measured]:
+    which = f"{format_count(positive, 'pair')} with a score in the top fifth of the range"
+    return [
+        ("alignment", distance, f"The mean squared distance on the sphere of {which}: 0 is one direction."),
+        ("Spearman", spearman, f"Cosine orders {pairs:,} pairs nearly as the scores do if this is near 1."),
+    ]
+
+
+def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[float, float] | None:
+    """Return the range of well-known encoders; for measures that count directions it is kept as shares of d."""
+    if measure not in normal["ranges"]:
+        return None
+    low, high = normal["ranges"][measure]
+    scale = dim if measure in normal["shares_of_dim"] else 1
+    return low * scale, high * scale
+
+
+def _draw_cosines(rows: Tensor) -> list[float]:
+    """Return the cosines of about ``SHOWN`` pairs of different rows, which stand in random order; ascending."""
+    directed = rows[torch.linalg.vector_norm(rows, dim=1) > 0]
+    count = min(len(directed) // 2, -(-SHOWN // max(1, len(directed))))  # each shift has as many pairs as rows
+    pairs = [torch.cosine_similarity(directed, directed.roll(shift, 0)) for shift in range(1, count + 1)]
+    return _thin(torch.cat(pairs).sort().values) if pairs else []
+
+
+def _thin(values: Tensor) -> list[float]:
+    """Take ``SHOWN`` of sorted values, evenly; all if there are fewer."""
+    chosen = np.linspace(0, len(values) - 1, min(len(values), SHOWN)).round().astype(int)
+    found: list[float] = values[chosen].tolist()
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _round(cosine: float) -> str:
+    return f"{round(cosine, 2) + 0:.2f}"  # never -0.00

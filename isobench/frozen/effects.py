@@ -1,0 +1,257 @@
+"""What post-hoc methods change: each is fitted on one half of the vectors, and measured on the other half."""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from isobench.calibration import center, whiten
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.packages import conf_dir
+from isobench.common.progress import track_progress
+from isobench.frozen.diagnosis import Effect
+from isobench.frozen.posthoc import Transform, check_post_hoc, divide_by_length, fit_method
+from isobench.frozen.probe import predict_tuned
+from isobench.metrics import IsotropyAccumulator
+
+PROBE_ROWS = 2_000  # that one classifier is trained on
+PROBE_WORK = 20_000_000  # rows x coordinates x classes of one training
+FOLDS = 5  # of the cross-validation of all rows
+FEWEST_ROWS = 8
+RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
+Z = 1.959964  # the normal distribution's 97.5% quantile
+SOFT = (0.1, 1.0)  # epsilon of soft ZCA, times the mean variance
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # a row's name -> the YAML of conf/calibration, and what differs
+    "centre": ("center", {}),
+    "all-but-the-top": ("all_but_the_top", {}),
+    "ZCA whitening": ("whitening_zca", {"shrinkage": 0.0}),
+    "PCA whitening": ("whitening_pca", {"shrinkage": 0.0}),
+    "IsoBN": ("isobn_paper", {}),
+}
+
+
+def measure_effects(
+    vectors: Tensor,
+    classes: np.ndarray | None,
+    pairs: tuple[np.ndarray, np.ndarray] | None,
+    own: Mapping[str, dict[str, Any]],
+    counts: np.ndarray | None,
+    seed: int,
+) -> tuple[list[Effect], list[str]]:
+    """Measure what each method changes of isotropy, and of a classifier or the order of scored pairs.
+
+    Args:
+        vectors: [n, d] float64.
+        classes: of the vectors, [n]: a logistic regression is trained on half of them (`predict_tuned`).
+        pairs: row numbers [P, 2] and scores [P], without classes: Spearman's correlation of the cosines.
+        own: settings of further methods by name.
+        counts: how often each row occurs, [n]: Zipfian methods are added (Yokoi et al. 2024).
+        seed: of the halves.
+
+    Returns:
+        The effects, that of no method first, and notes. An interval is for new rows or pairs, with the fit as it is.
+    """
+    if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
+        return [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
+    rng = np.random.default_rng(seed)
+    notes: list[str] = []
+    tested = np.array([], np.int64)  # pairs
+    if pairs is not None:
+        order = rng.permutation(len(pairs[1]))
+        tested = order[: len(order) // 2]
+        measured = np.unique(pairs[0][tested])
+        fitted = np.setdiff1d(np.arange(len(vectors)), measured)
+        if len(fitted) < len(vectors) / 4:
+            fitted = np.unique(pairs[0][order[len(order) // 2 :]])
+            notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
+    else:
+        folds = assign_folds(np.zeros(len(vectors), int) if classes is None else classes, 2, rng)
+        fitted, measured = np.flatnonzero(folds == 0), np.flatnonzero(folds == 1)
+    half = vectors[fitted]
+    transforms, said = _fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
+    trained = rng.permutation(len(half))
+    if classes is not None:
+        trained = trained[: _limit_training(vectors.shape[1], classes)]
+        notes.append(
+            f"The probe of methods is trained on {len(trained):,} rows and scored on {len(measured):,} others; its "
+            "strength is tuned inside the training rows. The interval is a normal approximation over the scored rows."
+        )
+    if pairs is not None:
+        notes.append(
+            f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
+            "resamples, percentiles)."
+        )
+    effects: list[Effect] = []
+    outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
+    for name, transform in track_progress(list(transforms.items()), "methods"):
+        after = _apply(name, transform, vectors[measured])
+        found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
+        score = change = low = high = math.nan
+        if bool(after.isfinite().all()):
+            if classes is not None:
+                train = _apply(name, transform, half[trained])
+                predicted = _predict(train, classes[fitted][trained], after)
+                outcome = (predicted == classes[measured]).astype(float)
+                plain = outcome if not effects else plain
+                score, (change, low, high) = outcome.mean(), _compare_means(outcome - plain)
+            elif pairs is not None:
+                ends = after[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
+                outcome = torch.cosine_similarity(ends[:, 0], ends[:, 1]).numpy()
+                plain = outcome if not effects else plain
+                score = _spearman(outcome, pairs[1][tested])
+                change, low, high = _bootstrap(outcome, plain, pairs[1][tested], seed)
+        else:
+            notes.append(f"{name} gives NaN or infinity: nothing is measured.")
+        effects.append(
+            Effect(name, found["isoscore"], found["ev1"], found["average_cosine"], float(score), change, low, high)
+        )
+    return effects, [*notes, *said]
+
+
+def _fit_methods(
+    half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int
+) -> tuple[dict[str, Transform], list[str]]:
+    """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
+    dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
+    settings = {name: _read_settings(file) | changes for name, (file, changes) in METHODS.items()}
+    settings["PCA whitening"] |= {"k": max(1, dim // 3)}
+    for factor in SOFT:
+        settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
+    epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
+    notes = [
+        f"PCA whitening keeps {max(1, dim // 3)} components. Soft ZCA adds {' and '.join(map(str, SOFT))} times the "
+        f"mean variance: calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}."
+    ]
+    transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
+    for name, calibration in [*settings.items(), *own.items()]:
+        check_post_hoc(calibration)
+        with _name_method(name), torch.random.fork_rng([]):
+            transforms[name] = fit_method(calibration, half, seed)
+    if counts is not None and bool((counts > 0).sum() > 1):
+
+        def zipfian(function: Callable[..., Tensor]) -> Transform:
+            def transform(h: Tensor) -> Tensor:
+                weights = torch.cat([counts.double(), counts.new_zeros(len(h)).double()])
+                return function(torch.cat([half, h]), weights=weights)[len(half) :]
+
+            return transform
+
+        transforms |= {"Zipfian centring": zipfian(center), "Zipfian whitening": zipfian(whiten)}
+    return transforms, notes
+
+
+def _read_settings(name: str) -> dict[str, Any]:
+    settings: dict[str, Any] = yaml.safe_load((Path(conf_dir()) / "calibration" / f"{name}.yaml").read_text("utf-8"))
+    return settings
+
+
+@contextmanager
+def _name_method(name: str) -> Iterator[None]:
+    """A context for code of a user's method: its error is one line that names the method."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name} can't be applied: {type(error).__name__}: {extract_first_line(error)}") from error
+
+
+def _apply(name: str, transform: Transform, vectors: Tensor) -> Tensor:
+    with _name_method(name):
+        return transform(vectors)
+
+
+def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
+    """Assign rows to folds at random, each with the classes' shares as far as their counts allow: [N] -> [N]."""
+    order = rng.permutation(len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    assigned = np.empty(len(classes), np.int64)
+    assigned[order] = np.arange(len(classes)) % folds
+    return assigned
+
+
+def score_probe(vectors: Tensor, classes: np.ndarray, seed: int) -> tuple[float, list[str]]:
+    """Return the accuracy of a tuned logistic regression by stratified cross-validation, and notes."""
+    rng = np.random.default_rng(seed)
+    limit = _limit_training(vectors.shape[1], classes) * FOLDS // (FOLDS - 1)
+    chosen = rng.permutation(len(vectors))[:limit]
+    vectors, classes = vectors[chosen], classes[chosen]
+    folds = assign_folds(classes, FOLDS, rng)
+    right = 0
+    for fold in track_progress(range(FOLDS), "probe"):
+        train, test = folds != fold, folds == fold
+        if len(np.unique(classes[train])) < 2:
+            raise UserError("labels: nearly all rows have one class: give more rows of the others")
+        right += int((_predict(vectors[train], classes[train], vectors[test]) == classes[test]).sum())
+    noted = f"The probe's accuracy is by {FOLDS}-fold cross-validation over {len(chosen):,} rows"
+    return right / len(chosen), [f"{noted}{' drawn at random' if len(chosen) == limit else ''}."]
+
+
+def _limit_training(dim: int, classes: np.ndarray) -> int:
+    """Return how many rows a classifier is trained on, fewer if there are many classes, so that it takes seconds."""
+    return min(PROBE_ROWS, max(PROBE_WORK // (dim * len(np.unique(classes))), 10 * len(np.unique(classes))))
+
+
+def _predict(train: Tensor, classes: np.ndarray, test: Tensor) -> np.ndarray:
+    """Predict classes; the intercept is not penalised, so that subtracting the mean helps the optimiser alone."""
+    mean = train.mean(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an optimiser that stops at its last step, and of rare classes
+        return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
+
+
+def _compare_means(differences: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean of paired differences and its 95% interval by the normal approximation."""
+    mean = float(differences.mean())
+    margin = Z * float(differences.std(ddof=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
+    return mean, mean - margin, mean + margin
+
+
+def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: int) -> tuple[float, float, float]:
+    """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
+
+    Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
+    """
+    rng, count = np.random.default_rng(seed), len(scores)
+
+    def change(drawn: np.ndarray) -> np.ndarray:
+        return correlate_ranks(first, scores, drawn) - correlate_ranks(plain, scores, drawn)
+
+    chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
+    resampled = np.concatenate([change(drawn) for drawn in chunks])
+    low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
+    return float(change(np.ones((1, count)))[0]), float(low), float(high)
+
+
+def correlate_ranks(first: np.ndarray, second: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Compute Spearman's correlation of variables [P] in resamples: ``drawn`` counts each pair, [B, P] -> [B]."""
+    a, b = _rank(first, drawn), _rank(second, drawn)
+    total = drawn.sum(1, keepdims=True)
+    a, b = (x - (drawn * x).sum(1, keepdims=True) / total for x in (a, b))
+    spread = np.sqrt((drawn * a * a).sum(1) * (drawn * b * b).sum(1))
+    return np.where(spread > 0, (drawn * a * b).sum(1) / np.where(spread > 0, spread, 1), np.nan)
+
+
+def _rank(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Rank values [P] in each resample, equal ones by their mean rank, which is shifted by a half: [B, P]."""
+    distinct, places = np.unique(values, return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    counts = np.add.reduceat(drawn[:, order], np.searchsorted(places[order], np.arange(len(distinct))), axis=1)
+    return (np.cumsum(counts, 1) - counts / 2)[:, places]
+
+
+def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:
+    """Compute Spearman's correlation of scores [P] with the cosines of the vectors of row numbers [P, 2]."""
+    ends = vectors[rows]
+    return _spearman(torch.cosine_similarity(ends[:, 0], ends[:, 1]).numpy(), scores)
+
+
+def _spearman(values: np.ndarray, scores: np.ndarray) -> float:
+    return float(correlate_ranks(values, scores, np.ones((1, len(scores))))[0])

@@ -1,0 +1,284 @@
+"""Read anybody's vectors, labels, scored pairs and texts; every mistake is one line, and no code in a file is run.
+
+.npy, .safetensors and .pt files are memory-mapped; .npz and .parquet are read whole.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.files import require_regular_file
+from isobench.common.linalg import Array
+from isobench.data.labels import format_labels, parse_number
+from isobench.data.tables import FORMATS, read_own_file
+
+MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
+PICKLED = "it holds pickled Python objects, which could run any code: save the numbers alone"
+PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
+INDEX = re.compile(r"\+?[0-9]{1,18}(\.0*)?")
+
+
+def read_vectors(path: Path, key: str | None = None, leave_out: Sequence[str] = ()) -> tuple[Array, list[str]]:
+    """Read vectors [N, d] from a file, as they are stored there, and what the user should know of the reading.
+
+    Args:
+        path: .npy, .npz, .parquet, .safetensors or .pt.
+        key: which array of a file with several, or which list column of a Parquet file.
+        leave_out: columns of a Parquet file that are no coordinates, such as the labels.
+
+    Raises:
+        UserError: there is no such file or array, or it holds something else than numbers [N, d].
+    """
+    require_file(path)
+    read = READERS.get(path.suffix.lower())
+    if read is None:
+        why = "a pickle could run any code, so none is read; " if path.suffix in (".pkl", ".pickle") else ""
+        known = ", ".join(READERS)
+        raise UserError(f"{path}: {why}vectors are read from {known}; texts from .txt, .csv, .tsv, .jsonl, .parquet")
+    try:
+        vectors, notes = read(path, key, leave_out)
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # each library has its own
+        reason = extract_first_line(error)
+        if re.search(r"pickle|weights.only|python objects", reason, re.IGNORECASE):
+            reason = PICKLED
+        raise UserError(f"{path} can't be read as {path.suffix.lower()}: {reason[:200]}") from error
+    return check_vectors(vectors, str(path)), notes
+
+
+def check_vectors(vectors: Any, where: str) -> Array:
+    """Return vectors [N, d]; raise UserError unless they are a matrix of real numbers with at least two rows."""
+    import torch
+
+    if not isinstance(vectors, np.ndarray | torch.Tensor):
+        vectors = np.asarray(vectors)
+    kind, shape = str(vectors.dtype).removeprefix("torch."), tuple(vectors.shape)
+    sparse = isinstance(vectors, torch.Tensor) and vectors.layout != torch.strided
+    if sparse or not re.fullmatch(r"(b?float|u?int)\d+|bool", kind):
+        raise UserError(f"{where} has values of type {'sparse ' * sparse}{kind}: vectors are rows of real numbers")
+    if len(shape) != 2:
+        advice = "take one vector of each text" if len(shape) == 3 else "write one vector a row"
+        raise UserError(f"{where} has the shape {list(shape)}, not [N, d]: {advice}")
+    if shape[0] < 2 or shape[1] < 1:
+        raise UserError(
+            f"{where} has the shape {list(shape)}: a diagnosis needs at least two rows of a number or more"
+        )
+    if shape[1] > MOST_DIMENSIONS:
+        raise UserError(f"{where} has {shape[1]:,} dimensions, and at most {MOST_DIMENSIONS:,} are diagnosed")
+    return vectors
+
+
+def require_file(path: Path) -> None:
+    """Raise UserError unless a path is a regular file."""
+    require_regular_file(path)
+    if not path.is_file():
+        raise UserError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: name a file")
+
+
+def _choose(arrays: dict[str, str], key: str | None, path: Path) -> str:
+    """Return the key of a file's only array, or the one that is asked for; ``arrays``: keys with their shapes."""
+    if key is None and len(arrays) == 1:
+        return next(iter(arrays))
+    if key is None:
+        listed = ", ".join(f"{name} {shape}" for name, shape in list(arrays.items())[:8]) or "none"
+        raise UserError(f"{path} has {len(arrays)} arrays: choose one with --key NAME; it has: {listed}")
+    if key not in arrays:
+        raise UserError(f"{path} has no array {key}: {suggest_nearest(key, arrays)}")
+    return key
+
+
+def _refuse_key(key: str | None, path: Path) -> None:
+    if key is not None:
+        raise UserError(f"{path} has one array: leave out --key {key}")
+
+
+def _read_npy(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+    _refuse_key(key, path)
+    return np.load(path, mmap_mode="r", allow_pickle=False), []
+
+
+def _read_npz(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays[_choose(dict.fromkeys(arrays.files, ""), key, path)], []
+
+
+def _read_safetensors(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        shapes = {name: str(list(file.get_slice(name).get_shape())) for name in file.keys()}  # noqa: SIM118
+        return file.get_tensor(_choose(shapes, key, path)), []
+
+
+def _read_pt(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+    import torch
+
+    loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    if isinstance(loaded, dict):
+        tensors = {str(name): value for name, value in loaded.items() if isinstance(value, torch.Tensor)}
+        loaded = tensors[_choose({name: str(list(value.shape)) for name, value in tensors.items()}, key, path)]
+    elif not isinstance(loaded, torch.Tensor):
+        raise UserError(f"{path} holds a {type(loaded).__name__}: save a tensor, or a dict of tensors")
+    else:
+        _refuse_key(key, path)
+    return loaded.detach(), []
+
+
+def _read_parquet(path: Path, key: str | None, leave_out: Sequence[str]) -> tuple[Any, list[str]]:
+    """Read a list column, or all numeric columns as coordinates; the note says which."""
+    from pyarrow import compute, types
+
+    table = read_own_file(path)
+    lists = {
+        field.name: str(field.type)
+        for field in table.schema
+        if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
+    }
+    if key is not None or lists:
+        name = _choose(lists, key, path)
+        lengths = compute.list_value_length(table[name]).to_numpy()
+        if not len(lengths) or not (lengths == lengths[0]).all():  # a missing list has the length NaN
+            odd = int((lengths != lengths[0]).argmax()) if len(lengths) else 0
+            raise UserError(f"{path}, column {name}: row {odd} (from 0) has not as many numbers as the first row")
+        values = compute.list_flatten(table[name]).to_numpy()
+        return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
+    numeric = [
+        field.name
+        for field in table.schema
+        if (types.is_floating(field.type) or types.is_integer(field.type)) and field.name not in leave_out
+    ]
+    if not numeric:
+        raise UserError(
+            f"{path} has neither a list column nor numeric columns; it has: {', '.join(table.column_names)}"
+        )
+    vectors = np.stack([table[name].to_numpy() for name in numeric], 1)
+    ends = numeric[0] if len(numeric) == 1 else f"{numeric[0]} to {numeric[-1]}"
+    return vectors, [f"The coordinates are the {len(numeric)} numeric columns {ends}."]
+
+
+READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[str]]]] = {
+    ".npy": _read_npy, ".npz": _read_npz, ".parquet": _read_parquet, ".safetensors": _read_safetensors,
+    ".pt": _read_pt, ".pth": _read_pt,
+}  # fmt: skip
+
+
+def read_column(path: Path, column: str) -> list[Any]:
+    """Read a column of a CSV, TSV, JSON Lines or Parquet file."""
+    table = read_own_file(path)
+    if column not in table.column_names:
+        raise UserError(f"{path} has no column {column}: {suggest_nearest(column, table.column_names)}")
+    return table[column].to_pylist()
+
+
+def read_texts(path: Path, column: str | None) -> list[str]:
+    """Read texts: the lines of a .txt file, or a column of a table; no row is left out."""
+    require_file(path)
+    if path.suffix.lower() == ".txt":
+        if column is not None:
+            raise UserError(f"{path} has one text a line and no columns: leave out --text {column}")
+        texts: list[Any] = _read_lines(path)
+    elif path.suffix.lower() in FORMATS:
+        if column is None:
+            raise UserError(f"{path}: name the column of the texts, --text COLUMN")
+        texts = read_column(path, column)
+    else:
+        raise UserError(f"{path}: texts are read from .txt (one a line), {', '.join(FORMATS)}")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{path}: row {number} (from 0) has no text: remove it, and its label if it has one")
+    if not texts:
+        raise UserError(f"{path} has no texts")
+    return texts
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except ValueError as error:
+        raise UserError(f"{path} is no text in UTF-8: {error}") from error
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def read_labels(named: str, path: Path | None) -> list[Any] | np.ndarray:
+    """Read labels from a .npy or .txt file (one a line), else from the column of this name of the file of vectors."""
+    file = Path(named).expanduser()
+    if file.suffix.lower() in (".npy", ".txt"):
+        require_file(file)
+        if file.suffix.lower() == ".txt":
+            return _read_lines(file)
+        try:
+            return np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            reason = PICKLED if "pickle" in str(error) else extract_first_line(error)
+            raise UserError(f"{file} can't be read as .npy: {reason}") from error
+    if path is None or path.suffix.lower() not in FORMATS:
+        raise UserError(f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table")
+    return read_column(path, named)
+
+
+def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
+    """Number classes from 0: any labels of N rows -> [N] int64; UserError for what are no classes of the rows."""
+    values = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
+    if values.ndim == 2 and 1 in values.shape:
+        values = values.ravel()
+    if values.shape != (rows,):
+        raise UserError(f"{where}: there are {list(values.shape)} labels for {rows:,} rows: give each row one")
+    if values.dtype.kind not in "iub":
+        names = format_labels(values.tolist(), where)
+        parsed = [parse_number(name) for name in set(names)]
+        if None not in parsed and not all(number.is_integer() for number in parsed if number is not None):
+            raise UserError(f"{where}: they are scores, not classes, such as {names[0]}: leave them out")
+        values = np.array(names)
+    different, classes = np.unique(values, return_inverse=True)
+    if len(different) < 2:
+        raise UserError(f"{where}: all rows have one class, {different[0]}: there is nothing to tell apart")
+    if len(different) > rows / 2:
+        raise UserError(f"{where}: {len(different):,} different labels of {rows:,} rows are no classes")
+    return classes.astype(np.int64)
+
+
+def read_pairs(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
+    """Read scored pairs from a table: the columns first, second (rows from 0, or texts) and score."""
+    require_file(path)
+    if path.suffix.lower() not in FORMATS:
+        raise UserError(f"{path}: pairs are read from {', '.join(FORMATS)}")
+    table = read_own_file(path)
+    for names in PAIR_COLUMNS:
+        if set(names) <= set(table.column_names):
+            first, second, scores = (table[name].to_pylist() for name in names)
+            return first, second, scores
+    wanted = " or ".join(", ".join(names) for names in PAIR_COLUMNS)
+    raise UserError(f"{path} needs the columns {wanted}; it has: {', '.join(table.column_names)}")
+
+
+def number_pairs(
+    pairs: Sequence[Any], rows: int, places: dict[str, int] | None = None, where: str = "pairs"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check scored pairs (first, second, scores) of N rows; return their row numbers [P, 2] and scores [P].
+
+    ``places``: the row of each text, where the pairs name texts.
+    """
+    columns = [np.asarray(column).ravel().tolist() for column in pairs]
+    if len(columns) != 3 or len({len(column) for column in columns}) > 1:
+        raise UserError(f"{where}: give as many first rows as second rows and scores")
+    first, second, scores = columns
+    ends = [*first, *second]
+    is_index = all(INDEX.fullmatch(str(end)) for end in ends)
+    if places is not None and (not is_index or set(map(str, ends)) <= places.keys()):
+        ends = [places.get(str(end), end) for end in ends]
+    wrong = next((end for end in ends if not INDEX.fullmatch(str(end)) or int(float(end)) >= rows), None)
+    if wrong is not None:
+        texts = "no text of X and " if places is not None else ""
+        raise UserError(f"{where}: {str(wrong)[:60]!r} is {texts}no row: rows are counted from 0 to {rows - 1:,}")
+    numbers = [parse_number(str(score)) for score in scores]
+    if None in numbers:
+        raise UserError(f"{where}: the score in row {numbers.index(None)} (from 0) is no finite number")
+    values = np.array(numbers, np.float64)
+    if len(values) < 3 or values.min() == values.max():
+        raise UserError(f"{where}: a correlation needs at least three pairs whose scores differ")
+    return np.array([int(float(end)) for end in ends]).reshape(2, -1).T, values

@@ -1,0 +1,182 @@
+"""Show a diagnosis: on the terminal, as a page with pictures, and as a notebook's tables.
+
+``diagnosis`` is an `isobench.frozen.diagnosis.Diagnosis` everywhere; that file imports this one for notebooks, and no
+two files import each other.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from isobench.common.terminal import PlainConsole, format_count, make_console, replace_control_characters
+from isobench.report.output.templating import make_environment
+from isobench.report.wording import DASH, MINUS, format_number, format_share, format_signed
+
+TIMES, NO_BREAK = "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
+ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a terminal may have nothing else
+
+
+def summarise(diagnosis: Any) -> list[str]:
+    """Say in one sentence which measure is the most unusual, and in another what helps most, if anything does."""
+    return [_describe_most_unusual(diagnosis.findings), *_describe_best_method(diagnosis)]
+
+
+def _describe_most_unusual(findings: Sequence[Any]) -> str:
+    known = [finding for finding in findings if finding.normal and _is_number(finding.value)]
+    unusual = [finding for finding in known if _locate(finding)]
+    if not known:
+        return "No measure could be compared with well-known encoders."
+    if not unusual:
+        return f"Nothing is unusual: {format_count(len(known), 'measure')} compared with well-known encoders."
+    worst = max(unusual, key=_measure_distance)
+    where = f"{_locate(worst)} the {_format_range(worst)} of well-known encoders"
+    count = f"{len(unusual)} of {format_count(len(known), 'measure')} outside that range"
+    return f"Most unusual is {worst.measure}: {format_value(worst.value)}, {where} ({count})."
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _locate(finding: Any) -> str:
+    """Return "below" or "above" for a value outside the normal range, else an empty text."""
+    if finding.normal is None or not _is_number(finding.value):
+        return ""
+    low, high = finding.normal
+    return "below" if finding.value < low else "above" if finding.value > high else ""
+
+
+def _measure_distance(finding: Any) -> float:
+    """Measure how many widths of the normal range a value is outside of it.
+
+    Where all three are positive, the widths of their logarithms count instead, if they are more: a rank of 5 is far
+    below 50 to 400, though an eighth of the range away.
+    """
+    (low, high), value = finding.normal, finding.value
+    distance = max(low - value, value - high) / ((high - low) or abs(high) or 1)
+    if min(low, value) > 0 and high > low:
+        distance = max(distance, math.log(max(low / value, value / high)) / math.log(high / low))
+    return distance
+
+
+def _describe_best_method(diagnosis: Any) -> list[str]:
+    """Say which method raises the score most, of those whose interval excludes 0; without scores, IsoScore."""
+    plain, methods = diagnosis.effects[:1], diagnosis.effects[1:]
+    if not methods:
+        return []
+    if not diagnosis.score:
+        known = [effect for effect in (*plain, *methods) if _is_number(effect.isoscore)]
+        best = max(known, key=lambda effect: effect.isoscore, default=plain[0])
+        ends = f"from {format_share(plain[0].isoscore)} to {format_share(best.isoscore)}"
+        found = "No method raises IsoScore" if best is plain[0] else f"{best.method} raises IsoScore most, {ends}"
+        return [f"{found}; without labels or scored pairs, nothing says what helps."]
+    score = _name_score(diagnosis)
+    tested = [effect for effect in methods if _is_number(effect.low) and _is_number(effect.high)]
+    down = [effect for effect in tested if effect.high < 0]
+    best = max((effect for effect in tested if effect.low > 0), key=lambda effect: effect.change, default=None)
+    if best:
+        return [f"{best.method} helps most: it changes {score} by {_format_change(best)}, to {_format_score(best)}."]
+    if down:
+        worst = min(down, key=lambda effect: effect.change)
+        lower = f"{len(down)} lower{'s' if len(down) == 1 else ''} it, {worst.method} most: {_format_change(worst)}"
+        return [f"No method raises {score} by more than chance; {lower}."]
+    return [f"No method changes {score} by more than chance." if tested else f"No change of {score} was measured."]
+
+
+def _name_score(diagnosis: Any) -> str:
+    return {"spearman": "Spearman's correlation"}.get(diagnosis.score, diagnosis.score)
+
+
+def format_value(value: float | None) -> str:
+    """Write a measure's value with four digits, a large one without decimals; a dash if it is not finite."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:,.0f}".replace("-", MINUS) if 1000 <= abs(value) < 1e12 else format_number(value)
+
+
+def _format_range(finding: Any) -> str:
+    return f"{format_value(finding.normal[0])} to {format_value(finding.normal[1])}" if finding.normal else DASH
+
+
+def _format_score(effect: Any) -> str:
+    return DASH if effect.score is None else format_share(100 * effect.score, 2)
+
+
+def _format_change(effect: Any) -> str:
+    """Write a change times 100, with its interval if there is one."""
+    change, *ends = (format_signed(None if x is None else 100 * x) for x in (effect.change, effect.low, effect.high))
+    return change if DASH in ends else f"{change} [{ends[0]},{NO_BREAK}{ends[1]}]"
+
+
+def _lay_out(diagnosis: Any) -> dict[str, Any]:
+    """Lay out what all forms show: the sentences, and the texts of both tables."""
+    score = [f"{_name_score(diagnosis)} {TIMES}100", "change [low, high]"] if diagnosis.score else []
+    return {
+        "source": diagnosis.source,
+        "size": f"{format_count(diagnosis.rows, 'vector')} of {format_count(diagnosis.dim, 'coordinate')}",
+        "summary": summarise(diagnosis),
+        "findings": [
+            [f.measure, format_value(f.value), f"{_locate(f)} {_format_range(f)}".strip(), f.sentence]
+            for f in diagnosis.findings
+        ],
+        "columns": ["method", "IsoScore", "EV1", "average cosine", *score],
+        "effects": [
+            [effect.method, *map(format_share, (effect.isoscore, effect.ev1, effect.average_cosine))]
+            + ([_format_score(effect), _format_change(effect)] if score else [])
+            for effect in diagnosis.effects
+        ],
+        "about": [  # the tables
+            "Normal: from the lowest to the highest value of well-known encoders.",
+            "Each method is fitted on one half of the vectors, and measured on the other half."
+            + " The interval, of 95%, is that of one method: the more methods, the likelier one excludes 0 by chance."
+            * bool(score),
+        ],
+        "notes": diagnosis.notes,
+    }
+
+
+def print_diagnosis(diagnosis: Any, console: PlainConsole | None = None) -> None:
+    """Print the sentences that sum up, the findings, what post-hoc methods change, and the notes."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    out, shown = console or make_console(), _lay_out(diagnosis)
+
+    def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> None:
+        table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for number, name in enumerate(columns):
+            is_word = number in words  # a number is never cut nor broken
+            heading = name.translate(ASCII) if is_word else name.translate(ASCII).replace(" ", "\n", 1)
+            table.add_column(heading, overflow="fold", justify="left" if is_word else "right", no_wrap=not is_word)
+        for row in rows:
+            table.add_row(*(text.translate(ASCII) for text in row))
+        out.print(table)
+
+    for sentence in shown["summary"]:
+        out.print(sentence.translate(ASCII), style="bold", highlight=False)
+    out.print()
+    findings = ["measure", "value", "normal", "what it says"]
+    print_table(f"{shown['source']}: {shown['size']}", findings, shown["findings"], words=(0, 2, 3))
+    if shown["effects"]:
+        print_table("What would change it", shown["columns"], shown["effects"], words=(0,))
+    for note in [*shown["about"][: 2 if shown["effects"] else 1], *shown["notes"]]:
+        out.print(note.translate(ASCII), highlight=False)
+
+
+def render_page(diagnosis: Any) -> str:
+    """Write a page that needs nothing from outside: the sentences, both tables, the notes, and six pictures."""
+    from isobench.frozen.pictures import draw_pictures
+
+    return _render(diagnosis, draw_pictures(diagnosis))
+
+
+def render_tables(diagnosis: Any) -> str:
+    """Write the sentences, both tables and the notes as HTML for the inside of a page, such as a notebook's."""
+    return _render(diagnosis, None)
+
+
+def _render(diagnosis: Any, pictures: dict[str, tuple[Markup, str]] | None) -> str:
+    template = make_environment().get_template("diagnosis.html.j2")
+    return replace_control_characters(template.render(**_lay_out(diagnosis), pictures=pictures))

@@ -1,0 +1,132 @@
+"""`isobench diagnose` as it is typed: matrices, texts, tokens, vocabularies, own methods, mistakes in one line."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers import WORDS
+from transformers import AutoModel, AutoTokenizer
+
+import isobench
+from isobench.common.errors import UserError
+
+RNG = np.random.default_rng(0)
+TEXTS = [" ".join(RNG.choice(WORDS, 6)) for _ in range(40)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a matrix, labels, texts, and a method of the user's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    x, y = RNG.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 2
+    x[:, 0] += 3 * y
+    np.save("x.npy", x)
+    (tmp_path / "y.txt").write_text("".join(f"class {label}\n" for label in y))
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    (tmp_path / "halved_here.py").write_text(
+        "from isobench.calibration import Calibration\n\n\nclass Halved(Calibration):\n"
+        "    def forward(self, h):\n        return h / 2\n"
+    )
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "halved.yaml").write_text(
+        "name: halved\n_target_: halved_here.Halved\nversion: 1\nplacement: after_pooler\ntarget: head\n"
+    )
+    return tmp_path
+
+
+def test_a_matrix_with_labels_and_an_own_method(cli, folder):
+    code, out, err = cli("diagnose", "x.npy", "--labels", "y.txt", "calibration=halved", "--config-dir", ".")
+    assert code == 0, err
+    assert "outputs/diagnose/x.html" in out
+    assert "halved" in (folder / "outputs" / "diagnose" / "x.html").read_text()
+    found = json.loads(
+        cli("diagnose", "x.npy", "--labels=y.txt", "calibration=halved", "--config-dir=.", "--json")[1]
+    )
+    rows = {effect["method"]: effect for effect in found["effects"]}
+    assert rows["halved"]["isoscore"] == pytest.approx(rows["none"]["isoscore"])
+    assert rows["none"]["score"] > 0.8
+    same = isobench.diagnose("x.npy", "y.txt", methods=["calibration=halved", "--config-dir", "."])
+    assert same.to_json() == found
+
+
+def test_arrays_from_python(folder):
+    x, y = np.load("x.npy"), ["a", "b"] * 30
+    found = isobench.diagnose(torch.from_numpy(x), y)
+    assert found.findings == isobench.diagnose(x, y).findings
+    assert found.score == "accuracy"
+    assert "IsoScore" in found._repr_html_()
+    with pytest.raises(UserError, match="59"):
+        isobench.diagnose(x, y[:-1])
+    with pytest.raises(UserError, match="calibration=halvd"):
+        isobench.diagnose(x, methods=["calibration=halvd"])
+
+
+@pytest.fixture
+def encoded(tiny, cache):
+    """Overrides of the tiny encoder, its model and its tokenizer."""
+    settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", "--json"]
+    return settings, AutoModel.from_pretrained(tiny).eval(), AutoTokenizer.from_pretrained(tiny)
+
+
+def states(model, tokenizer):
+    with torch.no_grad():
+        return [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].double().numpy() for text in TEXTS]
+
+
+def value(out, measure):
+    return next(finding["value"] for finding in json.loads(out)["findings"] if finding["measure"] == measure)
+
+
+def ev1(x):
+    squares = np.linalg.svd(x - x.mean(0), compute_uv=False) ** 2
+    return pytest.approx(squares[0] / squares.sum(), rel=1e-4)
+
+
+def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
+    settings, model, tokenizer = encoded
+    per_text = states(model, tokenizer)
+    code, out, err = cli("diagnose", "t.txt", *settings)
+    assert code == 0, err
+    assert value(out, "EV1") == ev1(np.stack([rows.mean(0) for rows in per_text]))
+    assert value(cli("diagnose", "t.txt", *settings, "encoder.pooling=cls")[1], "EV1") == ev1(
+        np.stack([rows[0] for rows in per_text])
+    )
+    assert value(cli("diagnose", "t.txt", "--tokens", *settings)[1], "EV1") == ev1(np.concatenate(per_text))
+    without = cli("diagnose", "t.txt", "--tokens", "--without=first,special", *settings)[1]
+    assert value(without, "EV1") == ev1(np.concatenate([rows[1:-1] for rows in per_text]))
+    matrix = model.get_input_embeddings().weight.detach().double().numpy()
+    assert value(cli("diagnose", "--vocabulary", *settings)[1], "EV1") == ev1(matrix)
+    counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *settings)[1])
+    assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
+
+
+def test_pairs_of_texts(cli, folder, encoded):
+    rows = "".join(f"{a},{b},{len(set(a) & set(b))}\n" for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True))
+    (folder / "p.csv").write_text(f"sentence1,sentence2,score\n{rows}")
+    alone = json.loads(cli("diagnose", "--pairs", "p.csv", *encoded[0])[1])
+    beside = json.loads(cli("diagnose", "t.txt", "--pairs", "p.csv", *encoded[0])[1])
+    assert alone["score"] == beside["score"] == "spearman"
+    assert alone["findings"][-1]["value"] == pytest.approx(beside["findings"][-1]["value"], abs=1e-6)
+
+
+MISTAKES = [
+    ([], "name what to diagnose"), (["gone.npy"], "gone.npy does not exist"), (["x.npy", "y.npy"], "takes one X"),
+    (["x.npy", "--labels", "t.txt"], "[40] labels for 60 rows"), (["x.npy", "--tokens"], "--tokens is of texts"),
+    (["x.npy", "--labels", "label"], "name a .npy or .txt file"), (["x.npy", "--pairs", "p.csv"], "p.csv does not"),
+    (["x.npy", "calibration=flow"], "has to be trained"), (["x.npy", "calibration=istar"], "changes no vector"),
+    (["x.npy", "--lables", "y.txt"], "did you mean --labels"), (["x.npy", "clibration=center"], "clibration"),
+    (["t.txt", "--key", "a"], "--key"), (["t.txt", "--tokens", "--without", "frist"], "did you mean first"),
+    (["t.txt", "encoder=minilm,mpnet"], "one encoder"), (["t.txt", "encoder.pooling=pooler"], "mean, cls or last"),
+    (["x.npy", "--to=x.npy"], "x.npy"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_a_mistake_is_one_line(cli, folder, arguments, message):
+    code, out, err = cli("diagnose", *arguments)
+    assert code == 2, out
+    (line,) = err.splitlines()
+    assert message in line
+    assert not (folder / "outputs").exists()

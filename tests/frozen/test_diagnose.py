@@ -1,0 +1,277 @@
+"""A diagnosis: every number computed again with numpy and scipy alone, from its definition."""
+
+import json
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, stats
+from scipy.spatial.distance import pdist
+
+from isobench.common.errors import UserError
+from isobench.frozen import diagnose as module
+from isobench.frozen import effects
+from isobench.frozen.diagnose import diagnose
+
+N, D = 240, 6
+
+
+def make_vectors(seed=0, n=N, d=D):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * np.arange(d, 0, -1) + 2.0
+
+
+def index(diagnosis):
+    return {finding.measure: finding.value for finding in diagnosis.findings}
+
+
+def mean_cosine(x):
+    return np.mean(1 - pdist(x, "cosine"))
+
+
+@pytest.fixture(scope="module")
+def found():
+    x = make_vectors()
+    x[7] = x[3]
+    x[:, 1] *= 9
+    return x, diagnose(x)
+
+
+def test_measures_of_all_vectors(found):
+    x, diagnosis = found
+    centred = x - x.mean(0)
+    singular = np.linalg.svd(centred, compute_uv=False)
+    shares = singular**2 / (singular**2).sum()
+    covariance = np.cov(x.T)
+    diagonal = np.sort(np.linalg.eigvalsh(covariance))
+    unit = diagonal * math.sqrt(D) / np.linalg.norm(diagonal)  # IsoScore, as its paper defines it, step by step
+    defect = np.linalg.norm(unit - 1) / math.sqrt(2 * (D - math.sqrt(D)))
+    phi = (D - defect**2 * (D - math.sqrt(D))) ** 2 / D**2
+    raw = np.linalg.svd(x, compute_uv=False)
+    directions = np.linalg.eigh(x.T @ x)[1]
+    directions *= np.sign(x.sum(0) @ directions)
+    z = np.exp(x @ directions - (x @ directions).max()).sum(0)
+    entropies = [-(p * np.log(p)).sum() for p in (singular / singular.sum(), raw / raw.sum() + 1e-7)]
+    units = x / np.linalg.norm(x, axis=1)[:, None]
+    expected = {
+        "EV1": shares[0],
+        "EV3": shares[:3].sum(),
+        "IsoScore": (D * phi - 1) / (D - 1),
+        "I1": z.min() / z.max(),
+        "I2": z.std() / z.mean(),
+        "average cosine": mean_cosine(x),
+        "average cosine, centred": mean_cosine(centred),
+        "mean ratio": np.linalg.norm(x.mean(0)) / np.linalg.norm(x, axis=1).mean(),
+        "effective rank": np.exp(entropies[0]),
+        "RankMe": np.exp(entropies[1]),
+        "alpha-ReQ": -np.polyfit(np.log([4, 5, 6]), np.log(shares[3:6]), 1, w=[1 / math.sqrt(i) for i in (4, 5, 6)])[
+            0
+        ],
+        "numerical rank": D,
+        "largest coordinate": (x.var(0) / x.var(0).sum()).max(),
+        "outlier coordinates": (x.var(0) > 5 * x.var(0).mean()).sum(),
+        "duplicates": 1,
+        "zero rows": 0,
+        "median norm": np.median(np.linalg.norm(x, axis=1)),
+        "spread of norms": stats.iqr(np.linalg.norm(x, axis=1)) / np.median(np.linalg.norm(x, axis=1)),
+        "uniformity": np.log(np.mean(np.exp(-2 * pdist(units, "sqeuclidean")))),
+    }
+    assert index(diagnosis) == pytest.approx(expected, rel=1e-9)
+    assert expected["outlier coordinates"] == 1
+    np.testing.assert_allclose(diagnosis.variances, shares, rtol=1e-9)
+    np.testing.assert_allclose(diagnosis.coordinates, x.var(0) / x.var(0).sum(), rtol=1e-9)
+    np.testing.assert_allclose(diagnosis.norms, np.sort(np.linalg.norm(x, axis=1)), rtol=1e-9)
+    assert np.mean(diagnosis.cosines) == pytest.approx(mean_cosine(x), abs=0.05)
+    assert np.mean(diagnosis.centred_cosines) == pytest.approx(mean_cosine(centred), abs=0.05)
+
+
+def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
+    x, diagnosis = found
+    holes = np.insert(x, [0, 100, N], [[np.nan] * D, [1, np.inf, 1, 1, 1, 1], [-np.inf] * D], axis=0)
+    monkeypatch.setattr(module, "BATCH_NUMBERS", 7 * D)
+    again = diagnose(torch.from_numpy(holes))
+    assert index(again) == pytest.approx(index(diagnosis), rel=1e-9)
+    assert again.rows == N
+    assert "3 rows with NaN or infinity left out, first row 0" in again.notes[0]
+    whole = np.round(x * 10)
+    numbers = [index(diagnose(whole.astype(kind)))["EV1"] for kind in (np.int64, np.int16, np.float16, ">f4")]
+    assert numbers == pytest.approx([index(diagnose(whole))["EV1"]] * 4, rel=1e-12)
+
+
+def test_methods_are_fitted_on_one_half_and_measured_on_the_other():
+    x, y = make_vectors(1), np.random.default_rng(2).integers(0, 3, N)
+    x[:, 0] += 12 * y
+    diagnosis = diagnose(x, y)
+    rows = {effect.method: effect for effect in diagnosis.effects}
+    folds = effects.assign_folds(y, 2, np.random.default_rng(0))
+    half, other = x[folds == 0], x[folds == 1]
+    values, vectors = np.linalg.eigh(np.cov(half.T, bias=True))
+    white = (other - half.mean(0)) @ vectors / np.sqrt(values) @ vectors.T
+    epsilon = 0.1 * half.var(0).mean()
+    soft = (other - half.mean(0)) @ vectors / np.sqrt(values + epsilon) @ vectors.T
+    top = half.mean(0), vectors[:, -1:]
+    expected = {
+        "none": other,
+        "centre": other - half.mean(0),
+        "unit length": other / np.linalg.norm(other, axis=1)[:, None],
+        "all-but-the-top": (other - top[0]) - (other - top[0]) @ top[1] @ top[1].T,
+        "ZCA whitening": white,
+        "soft ZCA, 0.1": soft,
+        "PCA whitening": (white @ vectors)[:, -2:],
+    }
+    for name, after in expected.items():
+        eigenvalues = np.linalg.eigvalsh(np.cov(after.T))
+        width = after.shape[1]
+        score = (eigenvalues.sum() ** 2 / (eigenvalues**2).sum() - 1) / (width - 1)
+        found = (rows[name].isoscore, rows[name].ev1, rows[name].average_cosine)
+        assert found == pytest.approx((score, eigenvalues.max() / eigenvalues.sum(), mean_cosine(after)), rel=1e-4), (
+            name
+        )
+    assert diagnosis.score == "accuracy"
+    assert (rows["none"].change, rows["none"].low, rows["none"].high) == (0, 0, 0)
+    assert rows["centre"].change == 0  # an intercept does the same
+    assert rows["none"].score > 0.5
+    for effect in diagnosis.effects:
+        assert effect.change == pytest.approx(effect.score - rows["none"].score)
+        assert effect.low <= effect.change <= effect.high
+
+
+def test_the_probe_is_a_logistic_regression_of_numpy_and_scipy():
+    x, y = make_vectors(3), np.random.default_rng(4).integers(0, 2, N)
+    x[:, 2] += 3 * y
+    train, test = x[:160] - x[:160].mean(0), x[160:] - x[:160].mean(0)
+    from isobench.frozen.probe import predict_tuned
+
+    predicted = effects._predict(torch.from_numpy(x[:160]), y[:160], torch.from_numpy(x[160:]))
+    strength = predict_tuned(train, y[:160], test)[1]
+    scale = np.sqrt((train**2).sum(1).mean())
+    signs = 2 * y[:160] - 1
+
+    def loss(w):
+        return strength * np.logaddexp(0, -signs * (train / scale @ w[:-1] + w[-1])).sum() + 0.5 * w[:-1] @ w[:-1]
+
+    w = optimize.minimize(loss, np.zeros(D + 1)).x
+    margins = test / scale @ w[:-1] + w[-1]
+    sure = np.abs(margins) > 1e-2
+    np.testing.assert_array_equal(predicted[sure], (margins > 0)[sure])
+    assert sure.mean() > 0.9
+
+
+def test_pairs_alignment_and_the_order_of_cosines():
+    x, rng = make_vectors(5), np.random.default_rng(6)
+    rows = rng.permutation(N).reshape(-1, 2)
+    cosines = np.array([x[a] @ x[b] / np.linalg.norm(x[a]) / np.linalg.norm(x[b]) for a, b in rows])
+    scores = np.round(cosines + rng.normal(size=len(rows)) / 5, 1)
+    diagnosis = diagnose(x, pairs=(rows, scores))
+    assert index(diagnosis)["Spearman"] == pytest.approx(stats.spearmanr(cosines, scores).statistic, abs=1e-12)
+    high = scores >= scores.min() + 0.8 * (scores.max() - scores.min())
+    assert index(diagnosis)["alignment"] == pytest.approx(np.mean(2 - 2 * cosines[high]), rel=1e-9)
+    tested = np.random.default_rng(0).permutation(len(rows))[: len(rows) // 2]
+    fitted = np.setdiff1d(np.arange(N), rows[tested])
+    by_name = {effect.method: effect for effect in diagnosis.effects}
+    assert by_name["none"].score == pytest.approx(
+        stats.spearmanr(cosines[tested], scores[tested]).statistic, abs=1e-12
+    )
+    moved = x - x[fitted].mean(0)
+    after = [moved[a] @ moved[b] / np.linalg.norm(moved[a]) / np.linalg.norm(moved[b]) for a, b in rows[tested]]
+    assert by_name["centre"].score == pytest.approx(stats.spearmanr(after, scores[tested]).statistic, abs=1e-6)
+    assert by_name["centre"].low < by_name["centre"].change < by_name["centre"].high
+    assert diagnosis.score == "spearman"
+
+
+def test_resampled_correlations_are_those_of_the_repeated_pairs():
+    rng = np.random.default_rng(7)
+    a, b = rng.integers(0, 9, 40), rng.normal(size=40)
+    drawn = rng.multinomial(40, np.full(40, 1 / 40), 5)
+    repeated = [stats.spearmanr(np.repeat(a, n), np.repeat(b, n)).statistic for n in drawn]
+    np.testing.assert_allclose(effects.correlate_ranks(a, b, drawn), repeated, atol=1e-12)
+    assert np.isnan(effects.correlate_ranks(np.ones(40), b, drawn)).all()
+
+
+def test_zipfian_methods_weigh_the_rows_of_the_fitted_half():
+    x, counts = make_vectors(8), np.random.default_rng(9).integers(0, 50, N)
+    rows = {effect.method: effect for effect in diagnose(x, counts=counts, texts=False).effects}
+    folds = effects.assign_folds(np.zeros(N, int), 2, np.random.default_rng(0))
+    p = counts[folds == 0] / counts[folds == 0].sum()
+    moved = x[folds == 1] - p @ x[folds == 0]
+    assert rows["Zipfian centring"].average_cosine == pytest.approx(mean_cosine(moved), rel=1e-9)
+    assert rows["Zipfian whitening"].isoscore > rows["none"].isoscore
+
+
+def test_a_matrix_without_full_rank_is_named_and_gives_numbers():
+    x = make_vectors(10)
+    x[:, 4] = 1.5
+    x[:, 5] = x[:, :5].sum(1)
+    diagnosis = diagnose(x.astype(np.float32))
+    assert index(diagnosis)["numerical rank"] == 4
+    assert "Constant coordinates (from 0): 4." in diagnosis.notes
+    assert any(note.startswith("2 of 6 components") for note in diagnosis.notes)
+    white = next(effect for effect in diagnosis.effects if effect.method == "ZCA whitening")
+    assert white.isoscore == pytest.approx((4 - 1) / 5, abs=0.08)  # four of six directions, evenly
+    undefined = [finding for finding in diagnosis.findings if not math.isfinite(finding.value)]
+    assert [finding.measure for finding in undefined] == ["alpha-ReQ"]  # a line needs two ranks from the fourth on
+    assert "not defined" in undefined[0].sentence
+    wide = diagnose(make_vectors(11, 5, 40))
+    assert any("fewer rows (5) than coordinates (40)" in note for note in wide.notes)
+    assert index(wide)["numerical rank"] == 4
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.full((4, 2), np.nan), "4 of 4 rows"), (np.ones((4, 2)), "all 4 rows are equal"),
+        (np.array([[1e200, 0], [0, 1e200], [1.0, 1]]), "overflow"),
+        (np.array([[np.nan, 1], [np.inf, 1], [1, 1], [2, 1], [-np.inf, 1]]), "3 of 5 rows .* first row 0"),
+    ],
+)  # fmt: skip
+def test_vectors_that_can_not_be_diagnosed(x, message):
+    with pytest.raises(UserError, match=message):
+        diagnose(x)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2, 3), (3, 5), (12, 1)])
+def test_tiny_matrices(shape):
+    diagnosis = diagnose(make_vectors(12, *shape))
+    assert json.loads(json.dumps(diagnosis.to_json(), allow_nan=False))["rows"] == shape[0]
+
+
+def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
+    x = np.repeat(make_vectors(13), 2, axis=0)
+    x[:3] = 0
+    x[1] = -0.0
+    assert index(diagnose(x))["zero rows"] == 3
+    assert index(diagnose(x))["duplicates"] == N  # 0 to 2 are equal, and 3 lost its double
+    signs = np.where(np.random.default_rng(0).permutation(2**10)[:, None] >> np.arange(10) & 1, 1.0, -1.0)
+    assert index(diagnose(signs))["duplicates"] == 0
+    monkeypatch.setattr(module, "MOST_HASHES", 100)
+    sampled = diagnose(x)
+    assert index(sampled)["duplicates"] == pytest.approx(N, rel=0.5)
+    assert any("Duplicates are estimated" in note for note in sampled.notes)
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_NUMBERS", 1 << 16)
+    peaks = []
+    for rows in (40_000, 160_000):
+        np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(rows, 16)).astype(np.float32))
+        vectors = np.load(tmp_path / "x.npy", mmap_mode="r")
+        tracemalloc.start()
+        module.Scan(vectors)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 120_000 * 40  # hashes and a mark for each row, and not the rows' 64 bytes
+
+
+def test_own_methods_and_their_mistakes():
+    own = {"_target_": "isobench.calibration.Centering", "name": "c", "version": 1, "placement": "after_pooler",
+           "target": "head", "kind": "center_scaled"}  # fmt: skip
+    assert "mine" in [effect.method for effect in diagnose(make_vectors(), methods={"mine": own}).effects]
+    bad = {**own, "_target_": "isobench.calibration.Whitening", "kind": "pca"}
+    for broken, message in (
+        (bad, "has no setting kind"),
+        (own | {"_target_": "isobench.calibration.Flow"}, "trained"),
+    ):
+        with pytest.raises(UserError, match=message):
+            diagnose(make_vectors(), methods={"mine": broken})

@@ -1,0 +1,199 @@
+"""Vectors, labels and pairs of anybody's files: read as they were written, and one line for each mistake."""
+
+import pickle
+import zipfile
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from isobench.common.errors import UserError
+from isobench.frozen import matrix
+
+X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+
+
+def write(path, array=X):
+    """Write an array in the format of a file's name, beside a second one where the format has room for it."""
+    if path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez(path, a=array, b=array * 2)
+    elif path.suffix == ".safetensors":
+        save_file({"a": array, "b": array * 2}, path)
+    elif path.suffix == ".pt":
+        torch.save({"a": torch.from_numpy(array), "b": torch.from_numpy(array) * 2, "step": 3}, path)
+    else:
+        lists = pyarrow.array(list(array), pyarrow.list_(pyarrow.float32()))
+        pyarrow.parquet.write_table(pyarrow.table({"a": lists, "b": lists, "n": range(len(array))}), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".safetensors", ".pt", ".parquet"])
+def test_every_format_gives_the_numbers_that_were_written(tmp_path, ending):
+    path = write(tmp_path / f"x{ending}")
+    key = None if ending == ".npy" else "a"
+    vectors, _ = matrix.read_vectors(path, key)
+    np.testing.assert_array_equal(np.asarray(vectors), X)
+    with pytest.raises(UserError, match="c$|leave out|a, b|a"):
+        matrix.read_vectors(path, "c")
+    if key:
+        with pytest.raises(UserError, match="--key"):
+            matrix.read_vectors(path)
+
+
+def test_npy_is_memory_mapped(tmp_path):
+    assert isinstance(matrix.read_vectors(write(tmp_path / "x.npy"))[0], np.memmap)
+
+
+def test_numeric_columns_of_parquet_without_the_labels(tmp_path):
+    table = pyarrow.table({"name": ["a"] * 9, "u": X[:, 0], "v": X[:, 1], "label": [0, 1, 2] * 3})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    vectors, notes = matrix.read_vectors(tmp_path / "x.parquet", None, ["label"])
+    np.testing.assert_array_equal(vectors, X[:, :2])
+    assert "2 numeric columns u to v" in notes[0]
+
+
+def test_bfloat16_and_integers_are_read(tmp_path):
+    torch.save(torch.from_numpy(X).bfloat16(), tmp_path / "x.pt")
+    assert matrix.read_vectors(tmp_path / "x.pt")[0].dtype == torch.bfloat16
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.int8).reshape(4, 2))
+    assert matrix.read_vectors(tmp_path / "x.npy")[0].shape == (4, 2)
+
+
+class Evil:
+    """An object whose unpickling would leave a file behind."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("ending", [".npy", ".pt", ".pkl", ".npz"])
+def test_nothing_in_a_pickle_is_executed(tmp_path, ending):
+    path, trace = tmp_path / f"x{ending}", tmp_path / "trace"
+    if ending == ".npz":
+        np.savez(path, a=np.array([Evil(trace)], object), allow_pickle=True)
+    else:
+        path.write_bytes(pickle.dumps(Evil(trace)))
+    with pytest.raises(UserError, match="pickle"):
+        matrix.read_vectors(path, "a" if ending == ".npz" else None)
+    assert not trace.exists()
+
+
+BAD = {
+    "object.npy": (np.array([[1, None]], object), "pickle"),
+    "text.npy": (np.array([["a", "b"]] * 3), "real numbers"),
+    "complex.npy": (X.astype(complex), "real numbers"),
+    "flat.npy": (X[:, 0], r"\[9\]"),
+    "deep.npy": (X.reshape(3, 3, 3), "one vector of each text"),
+    "one.npy": (X[:1], "two rows"),
+    "empty.npy": (X[:0], "two rows"),
+    "wide.npy": (np.zeros((2, 20_000), np.float16), "20,000 dimensions"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_matrix_of_numbers_is_refused(tmp_path, name):
+    array, message = BAD[name]
+    np.save(tmp_path / name, array)
+    with pytest.raises(UserError, match=message) as caught:
+        matrix.read_vectors(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_and_missing_files(tmp_path):
+    whole = write(tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(whole[:-20])
+    (tmp_path / "y.npz").write_bytes(b"PK no zip")
+    (tmp_path / "x.safetensors").write_bytes(b"\xff" * 40)
+    with zipfile.ZipFile(tmp_path / "x.pt", "w") as file:
+        file.writestr("x", "x")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    (tmp_path / "folder.npy").mkdir()
+    names = ("x.npy", "y.npz", "x.safetensors", "x.pt", "x.parquet", "folder.npy", "gone.npy", "x.bin")
+    for name in names:
+        with pytest.raises(UserError, match=name) as caught:
+            matrix.read_vectors(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_ragged_and_missing_lists(tmp_path):
+    for lists in ([[1.0, 2.0], [1.0]], [[1.0, 2.0], None], []):
+        table = pyarrow.table({"v": pyarrow.array(lists, pyarrow.list_(pyarrow.float64()))})
+        pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(UserError, match="row"):
+            matrix.read_vectors(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [list("aabb"), [3, 3, 7, 7], np.array([1, 1, 2, 2], np.uint8), [[0], [0], [1], [1]], [True] * 2 + [False] * 2],
+)  # fmt: skip
+def test_classes_are_numbered(labels):
+    classes = matrix.make_classes(labels, 4)
+    assert classes[0] == classes[1] != classes[2] == classes[3]
+    assert set(classes.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (list("aab"), "labels for 4 rows"), (list("aaaa"), "one class"), (list("abcd"), "no classes"),
+        ([0.5, 0.5, 1, 1], "scores"), (["a", None, "b", "b"], "without a label"),
+        ([1.0, np.nan, 2, 2], "without a label"),
+    ],
+)  # fmt: skip
+def test_what_are_no_classes_is_refused(labels, message):
+    with pytest.raises(UserError, match=message):
+        matrix.make_classes(labels, 4)
+
+
+def test_labels_of_files_and_columns(tmp_path):
+    (tmp_path / "y.txt").write_text("a\nb\n\n", encoding="utf-8")
+    assert matrix.read_labels(str(tmp_path / "y.txt"), None) == ["a", "b", ""]
+    np.save(tmp_path / "y.npy", [1, 2])
+    assert matrix.read_labels(str(tmp_path / "y.npy"), None).tolist() == [1, 2]
+    (tmp_path / "x.csv").write_text("text,label\nu,a\nv,b\n", encoding="utf-8")
+    assert matrix.read_labels("label", tmp_path / "x.csv") == ["a", "b"]
+    assert matrix.read_texts(tmp_path / "x.csv", "text") == ["u", "v"]
+    for named, file in (("lable", tmp_path / "x.csv"), ("label", tmp_path / "x.npy"), ("label", None)):
+        with pytest.raises(UserError):
+            matrix.read_labels(named, file)
+
+
+def test_texts_are_never_dropped(tmp_path):
+    (tmp_path / "x.txt").write_bytes("a\r\nb\u2028c\n".encode())
+    assert matrix.read_texts(tmp_path / "x.txt", None) == ["a", "b\u2028c"]
+    for content in (b"a\n\nb\n", b"", b"\xff\xfe"):
+        (tmp_path / "x.txt").write_bytes(content)
+        with pytest.raises(UserError):
+            matrix.read_texts(tmp_path / "x.txt", None)
+
+
+def test_pairs_by_row_and_by_text(tmp_path):
+    (tmp_path / "p.csv").write_text("first,second,score\n0,1,2.5\n1,2.0,3\n2,0,1\n", encoding="utf-8")
+    rows, scores = matrix.number_pairs(matrix.read_pairs(tmp_path / "p.csv"), 3)
+    assert rows.tolist() == [[0, 1], [1, 2], [2, 0]]
+    assert scores.tolist() == [2.5, 3, 1]
+    named = (["u", "v", "u"], ["v", "w", "w"], [1, 2, 3])
+    assert matrix.number_pairs(named, 3, {"u": 0, "v": 1, "w": 2})[0].tolist() == [[0, 1], [1, 2], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (([0, 1, 3], [1, 2, 0], [1, 2, 3]), "'3' is no"), (([0, 1, -1], [1, 2, 0], [1, 2, 3]), "'-1' is no"),
+        (([0, 1, 2], [1, 0.5, 0], [1, 2, 3]), "'0.5' is no"), (([0, 1, 2], [1, 2, 0], [1, None, 3]), "row 1"),
+        (([0, 1, 2], [1, 2, 0], [1, 1, 1]), "scores differ"), (([0, 1], [1, 2, 0], [1, 2, 3]), "as many"),
+        ((["u", "x", "u"], ["v", "v", "u"], [1, 2, 3]), "'x' is no text of X"),
+    ],
+)  # fmt: skip
+def test_wrong_pairs(pairs, message):
+    with pytest.raises(UserError, match=message):
+        matrix.number_pairs(pairs, 3, {"u": 0, "v": 1})
