@@ -1,4 +1,4 @@
-"""Fit many multinomial logistic regressions at once, along a path of strengths of their L2 penalty, in float64.
+"""Fit many multinomial logistic regressions at once, along a path of strengths of their L2 penalty.
 
 Problems that share vectors and differ in the weights of the examples, as the folds of a cross-validation do, are
 solved together: a step of all of them is two products of matrices.
@@ -36,7 +36,7 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
     classes have the probability 1 / K.
 
     Args:
-        x: vectors whose mean is 0 or nearly so, [D, n, r] float64, best in the basis of their principal components.
+        x: vectors whose mean is 0 or nearly so, [D, n, r], best in the basis of their principal components.
         classes: numbers of the classes, [D, n] int64.
         weights: of the examples, [D, n, M], not all 0 in any problem.
         strengths: values of C, ascending.
@@ -115,7 +115,7 @@ def _norm(a: Tensor) -> Tensor:
 def _make_pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return a step, the gradient's change, and 1 / their product, which is 0 where a problem rests."""
     product = _dot(step, change)
-    return step, change, torch.where(product > 0, 1 / product.clamp_min(1e-300), 0.0)
+    return step, change, torch.where(product > 0, 1 / product.clamp_min(torch.finfo(product.dtype).tiny), 0.0)
 
 
 def _apply_inverse_hessian(

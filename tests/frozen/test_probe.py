@@ -21,6 +21,7 @@ def make_classes(n, d, classes, seed=0, spread=1.0):
 def exact(monkeypatch):
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
     monkeypatch.setattr(logistic, "MOST_STEPS", 3000)
+    monkeypatch.setattr(probe, "PRECISION", "float64")
 
 
 def minimise(x, y, weights, strength, classes):
