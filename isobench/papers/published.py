@@ -176,11 +176,12 @@ def list_misspellings(
 
 
 def count_numbers(paper: str) -> int:
-    """Count the published numbers that a paper's folder has: in published.yaml, and as rows of published.csv."""
-    rows = [row for table in load_tables(paper).values() for rows in table.cells.values() for row in rows.values()]
+    """Count the published numbers in a paper's folder: the rows of published.csv, or else those of published.yaml."""
     scores = find_papers()[paper] / "published.csv"
-    lines = scores.read_text(encoding="utf-8").splitlines()[1:] if scores.is_file() else []
-    return sum(number is not None for row in rows for cell in row.values() for number in cell) + len(lines)
+    if scores.is_file():  # it repeats published.yaml with all digits
+        return len(scores.read_text(encoding="utf-8").splitlines()) - 1
+    rows = [row for table in load_tables(paper).values() for rows in table.cells.values() for row in rows.values()]
+    return sum(number is not None for row in rows for cell in row.values() for number in cell)
 
 
 @cache
