@@ -12,8 +12,8 @@ from isobench.sweep.planning import compose_methods
 
 ENCODERS = (("minilm", "mean"), ("distilbert-quire", "mean"), ("distilbert-quire", "cls"))
 MEASURES = (
-    "EV1", "EV3", "IsoScore", "I1", "I2", "average cosine", "average cosine, centred", "mean ratio", "effective rank",
-    "RankMe", "alpha-ReQ", "largest coordinate", "spread of norms", "uniformity",
+    "EV1", "EV3", "IsoScore", "I1", "I2", "average cosine", "mean ratio", "effective rank", "RankMe", "alpha-ReQ",
+    "spread of norms", "uniformity",
 )  # fmt: skip
 SHARES_OF_DIM = ("effective rank", "RankMe")  # these count directions
 ABOUT = (

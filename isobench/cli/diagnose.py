@@ -56,7 +56,9 @@ def main() -> None:
 
 
 def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
-    paths, _ = split_folders(split_config_dirs(arguments)[1])
+    paths, typed = split_folders(split_config_dirs(arguments)[1])
+    if not paths and (file := next((text for text in typed if Path(text).is_file()), None)):
+        raise UserError(f"{file} is read as a setting: write ./{file}")
     if len(paths) > 1:
         raise UserError(f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}")
     path = paths[0] if paths else None

@@ -37,6 +37,7 @@ NOISE = 2.0**-23  # float32's precision: components with a smaller share of the 
 SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
 POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
+NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
 NORMAL = Path(__file__).with_name("normal.json")
 
 
@@ -110,7 +111,15 @@ def diagnose(
         None if counts is None or score else counts[drawn],
         seed,
     )
-    normal = json.loads(NORMAL.read_text(encoding="utf-8")) if texts else {"ranges": {}}
+    normal = json.loads(NORMAL.read_text(encoding="utf-8"))
+    if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
+        normal["ranges"] = {}
+        if texts:
+            noted.append(
+                f"Normal values are of encoders with 384 and 768 coordinates: none are shown for {scan.dim}."
+            )
+    if labels is not None and pairs is not None:
+        noted.append("With labels and pairs, methods are judged by the labels.")
     return Diagnosis(
         source=source,
         rows=scan.rows,

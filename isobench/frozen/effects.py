@@ -100,7 +100,7 @@ def measure_effects(
                 predicted = _predict(train, classes[fitted][trained], after)
                 outcome = (predicted == classes[measured]).astype(float)
                 plain = outcome if not effects else plain
-                score, (change, low, high) = outcome.mean(), _compare_means(outcome - plain)
+                score, (change, low, high) = outcome.mean(), compare_paired(outcome - plain)
             elif pairs is not None:
                 ends = after[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
                 outcome = torch.cosine_similarity(ends[:, 0], ends[:, 1]).numpy()
@@ -109,6 +109,8 @@ def measure_effects(
                 change, low, high = _bootstrap(outcome, plain, pairs[1][tested], seed)
         else:
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
+        if not effects:
+            low = high = math.nan  # no method is not compared with itself
         effects.append(
             Effect(name, found["isoscore"], found["ev1"], found["average_cosine"], float(score), change, low, high)
         )
@@ -125,9 +127,11 @@ def _fit_methods(
     for factor in SOFT:
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
+    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
     notes = [
-        f"PCA whitening keeps {max(1, dim // 3)} components. Soft ZCA adds {' and '.join(map(str, SOFT))} times the "
-        f"mean variance: calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}."
+        f"PCA whitening keeps {kept} components, and its IsoScore and EV1 are of these alone. Soft ZCA adds "
+        f"{factors} times the mean variance: calibration=whitening_zca calibration.shrinkage=0 "
+        f"calibration.epsilon={epsilons}."
     ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:
@@ -207,11 +211,17 @@ def _predict(train: Tensor, classes: np.ndarray, test: Tensor) -> np.ndarray:
         return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
 
 
-def _compare_means(differences: np.ndarray) -> tuple[float, float, float]:
-    """Return the mean of paired differences and its 95% interval by the normal approximation."""
-    mean = float(differences.mean())
-    margin = Z * float(differences.std(ddof=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
-    return mean, mean - margin, mean + margin
+def compare_paired(differences: np.ndarray) -> tuple[float, float, float]:
+    """Return the change of a share of right answers, from differences [N] of -1, 0 or 1, and its 95% interval.
+
+    The interval is Bonett and Price's (2012): the normal one, with one row more that got better and one that got
+    worse. So it has a width even if no row changes.
+    """
+    count = len(differences) + 2
+    better, worse = (float((differences == sign).sum() + 1) / count for sign in (1, -1))
+    middle = better - worse
+    margin = Z * math.sqrt((better + worse - middle**2) / count)
+    return float(differences.mean()), max(middle - margin, -1.0), min(middle + margin, 1.0)
 
 
 def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: int) -> tuple[float, float, float]:

@@ -19,6 +19,7 @@ from isobench.data.tables import FORMATS, read_own_file
 MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
 PICKLED = "it holds pickled Python objects, which could run any code: save the numbers alone"
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
+WORD_VECTOR = re.compile(r"\S+( -?\d+(\.\d+)?(e-?\d+)?){8,}\s*$")  # a line of a text file of word vectors
 INDEX = re.compile(r"\+?[0-9]{1,18}(\.0*)?")
 
 
@@ -99,6 +100,9 @@ def _refuse_key(key: str | None, path: Path) -> None:
 
 def _read_npy(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
     _refuse_key(key, path)
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise UserError(f"{path} is no .npy file: write it with numpy.save")
     return np.load(path, mmap_mode="r", allow_pickle=False), []
 
 
@@ -182,6 +186,11 @@ def read_texts(path: Path, column: str | None) -> list[str]:
         if column is not None:
             raise UserError(f"{path} has one text a line and no columns: leave out --text {column}")
         texts: list[Any] = _read_lines(path)
+        if len(texts) > 1 and all(WORD_VECTOR.match(line) for line in texts[1:4]):
+            raise UserError(
+                f"{path} looks like word vectors: leave it out, and add --vocabulary encoder=word_vectors "
+                f"encoder.path={path}"
+            )
     elif path.suffix.lower() in FORMATS:
         if column is None:
             raise UserError(f"{path}: name the column of the texts, --text COLUMN")
@@ -227,7 +236,9 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
     if values.ndim == 2 and 1 in values.shape:
         values = values.ravel()
     if values.shape != (rows,):
-        raise UserError(f"{where}: there are {list(values.shape)} labels for {rows:,} rows: give each row one")
+        raise UserError(
+            f"{where}: there are {' x '.join(map(str, values.shape))} labels for {rows:,} rows: give each row one"
+        )
     if values.dtype.kind not in "iub":
         names = format_labels(values.tolist(), where)
         parsed = [parse_number(name) for name in set(names)]

@@ -81,8 +81,8 @@ def _describe_best_method(diagnosis: Any) -> list[str]:
     if down:
         worst = min(down, key=lambda effect: effect.change)
         lower = f"{len(down)} lower{'s' if len(down) == 1 else ''} it, {worst.method} most: {_format_change(worst)}"
-        return [f"No method raises {score} by more than chance; {lower}."]
-    return [f"No method changes {score} by more than chance." if tested else f"No change of {score} was measured."]
+        return [f"No method's interval is above 0 for {score}; {lower}."]
+    return [f"Every method's interval for {score} holds 0." if tested else f"No change of {score} was measured."]
 
 
 def _name_score(diagnosis: Any) -> str:

@@ -113,7 +113,7 @@ def test_pairs_of_texts(cli, folder, encoded):
 
 MISTAKES = [
     ([], "name what to diagnose"), (["gone.npy"], "gone.npy does not exist"), (["x.npy", "y.npy"], "takes one X"),
-    (["x.npy", "--labels", "t.txt"], "[40] labels for 60 rows"), (["x.npy", "--tokens"], "--tokens is of texts"),
+    (["x.npy", "--labels", "t.txt"], "40 labels for 60 rows"), (["x.npy", "--tokens"], "--tokens is of texts"),
     (["x.npy", "--labels", "label"], "name a .npy or .txt file"), (["x.npy", "--pairs", "p.csv"], "p.csv does not"),
     (["x.npy", "calibration=flow"], "has to be trained"), (["x.npy", "calibration=istar"], "changes no vector"),
     (["x.npy", "--lables", "y.txt"], "did you mean --labels"), (["x.npy", "clibration=center"], "clibration"),
@@ -130,3 +130,15 @@ def test_a_mistake_is_one_line(cli, folder, arguments, message):
     (line,) = err.splitlines()
     assert message in line
     assert not (folder / "outputs").exists()
+
+
+def test_what_is_mistaken_for_something_else_is_named(cli, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "junk.npy").write_text("hello")
+    (folder / "a=b.npy").write_bytes((folder / "x.npy").read_bytes())
+    lines = [f"word{i} " + " ".join(f"{value:.4f}" for value in RNG.normal(size=10)) for i in range(9)]
+    (folder / "words.txt").write_text("\n".join(lines))
+    for name, said in (("junk.npy", "no .npy file"), ("a=b.npy", "./a=b.npy"), ("words.txt", "word_vectors")):
+        code, _, err = cli("diagnose", name)
+        assert (code, err.count("\n")) == (2, 1)
+        assert said in err

@@ -130,12 +130,26 @@ def test_methods_are_fitted_on_one_half_and_measured_on_the_other():
             name
         )
     assert diagnosis.score == "accuracy"
-    assert (rows["none"].change, rows["none"].low, rows["none"].high) == (0, 0, 0)
+    assert rows["none"].change == 0
+    assert np.isnan([rows["none"].low, rows["none"].high]).all()
     assert rows["centre"].change == 0  # an intercept does the same
     assert rows["none"].score > 0.5
-    for effect in diagnosis.effects:
+    for effect in diagnosis.effects[1:]:
         assert effect.change == pytest.approx(effect.score - rows["none"].score)
         assert effect.low <= effect.change <= effect.high
+        assert effect.high - effect.low > 0.01
+
+
+def test_the_interval_of_paired_answers_is_bonetts_and_prices():
+    differences = np.repeat([1, -1, 0], [6, 2, 92])
+    better, worse = 7 / 102, 3 / 102
+    margin = 1.959964 * np.sqrt((better + worse - (better - worse) ** 2) / 102)
+    expected = 0.04, better - worse - margin, better - worse + margin
+    assert effects.compare_paired(differences) == pytest.approx(expected, abs=1e-7)
+    change, low, high = effects.compare_paired(np.zeros(600))
+    assert change == 0
+    assert -0.006 < low < -0.003  # about three rows of 600
+    assert high == -low
 
 
 def test_the_probe_is_a_logistic_regression_of_numpy_and_scipy():

@@ -112,8 +112,8 @@ def test_it_names_the_measure_that_is_farthest_from_normal():
     ("changes", "words", "absent"),
     [
         ({"x": (0.02, 0.01, 0.03), "y": (0.05, -0.1, 0.2)}, "x helps most", "y"),  # y may be chance
-        ({"x": (-0.02, -0.03, -0.01), "y": (0.05, -0.1, 0.2)}, "No method raises accuracy", "y"),
-        ({"x": (0.02, 0.0, 0.03)}, "No method changes accuracy by more than chance", "x"),
+        ({"x": (-0.02, -0.03, -0.01), "y": (0.05, -0.1, 0.2)}, "No method's interval is above 0", "y"),
+        ({"x": (0.02, 0.0, 0.03)}, "Every method's interval for accuracy holds 0", "x"),
     ],
 )
 def test_only_what_is_larger_than_chance_helps(changes, words, absent):
