@@ -110,7 +110,5 @@ def test_the_map_says_which_d_is_ours_and_which_the_papers(papers):
         SETS,
         "D = 2 as in the released code, not floor(d / 100) as in Section 5.1",
     ]
-    assert describe_differences([], rows, "ceil")[1:] == [
-        "D = ceil, not floor(d / 100) as in Section 5.1"
-    ]
+    assert describe_differences([], rows, "ceil")[1:] == ["D = ceil, not floor(d / 100) as in Section 5.1"]
     assert [resolve_direction_count("floor", width) for width in (768, 1024)] == [7, 10]
