@@ -146,6 +146,7 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
         "export": ["--to", "folder"],
         "import": ["folder"],
         "verify": ["folder"],
+        "compare": ["base", "other"],
     }
     monkeypatch.setattr(sys.modules[main.__module__], "run_guarded", guarded.append)
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
