@@ -241,7 +241,7 @@ def probe(
 
     ``transform`` makes a set's features by a pool of texts; ``calibrated`` keeps the newest, for the next plan.
     """
-    from isobench.frozen.probe import predict_draws, predict_nearest
+    from isobench.frozen.probe import predict_as_mteb, predict_draws, predict_nearest
 
     outcomes: dict[int, tuple[np.ndarray, float]] = {}
     groups: dict[bytes, list[Draw]] = {}
@@ -261,15 +261,6 @@ def probe(
             predict = predict_nearest if plan.classifier == "neighbours" else predict_as_mteb
             outcomes[draw.number] = predict(x[draw.train], y[draw.train], x[draw.test]), math.nan
     return [outcomes[draw.number] for draw in plan.draws]
-
-
-def predict_as_mteb(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Predict by MTEB's classifier, whose C is 1 whatever the vectors' scale is."""
-    from sklearn.linear_model import LogisticRegression
-
-    from isobench.frozen.probe import SEED
-
-    return LogisticRegression(random_state=SEED, max_iter=100).fit(train, labels).predict(test)
 
 
 def calibrate(subject: "Subject", vectors: "Tensor", length: str, fit: int | str, pool: np.ndarray) -> np.ndarray:

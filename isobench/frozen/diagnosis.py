@@ -1,4 +1,4 @@
-"""What is the matter with a set of embeddings, and what would change it: the result of a diagnosis."""
+"""Hold the result of a diagnosis: what is the matter with a set of embeddings, and what would change it."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What post-hoc methods change: each is fitted on one half of the vectors, and measured on the other half."""
+"""Measure what post-hoc methods change: each is fitted on one half of the vectors, and measured on the other."""
 
 import math
 import warnings
@@ -81,7 +81,7 @@ def measure_effects(
         trained = trained[: _limit_training(vectors.shape[1], classes)]
         notes.append(
             f"The probe of methods is trained on {len(trained):,} rows and scored on {len(measured):,} others; its "
-            "strength is tuned inside the training rows. The interval is a normal approximation over the scored rows."
+            "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows."
         )
     if pairs is not None:
         notes.append(

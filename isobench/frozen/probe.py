@@ -38,11 +38,9 @@ def score_few_shot(
         ``accuracy``, ``f1`` (macro) and ``f1_weighted``; with two classes also ``ap``, the average precision of the
         PREDICTED labels, as MTEB computes it.
     """
-    from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
-    model = LogisticRegression(random_state=SEED, max_iter=100).fit(train, train_labels)
-    predicted = model.predict(test)
+    predicted = predict_as_mteb(train, train_labels, test)
     scores = {
         "accuracy": accuracy_score(test_labels, predicted),
         "f1": f1_score(test_labels, predicted, average="macro"),
@@ -51,6 +49,14 @@ def score_few_shot(
     if len(np.unique(train_labels)) == 2:
         scores["ap"] = average_precision_score(test_labels, predicted)
     return {name: float(value) for name, value in scores.items()}
+
+
+def predict_as_mteb(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Predict the classes of vectors [N, d] by MTEB's classifier, whose C is 1 whatever their scale is: [N]."""
+    from sklearn.linear_model import LogisticRegression
+
+    predicted: np.ndarray = LogisticRegression(random_state=SEED, max_iter=100).fit(train, labels).predict(test)
+    return predicted
 
 
 FOLDS = 5  # of the cross-validation that tunes a classifier, fewer if a class has fewer examples

@@ -1,4 +1,4 @@
-"""Which token states a measure takes: a few tokens of a decoder can decide any measure of all of them."""
+"""Choose which token states a measure takes: a few tokens of a decoder can decide any measure of all of them."""
 
 from collections.abc import Collection
 
