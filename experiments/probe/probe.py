@@ -1,9 +1,10 @@
 """Frozen probes: how well classifiers of frozen vectors do under calibrations, by budget of labels."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
+from isobench.common.files import sha256_json
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
-from isobench.data.probe_sets import read_probe_set
+from isobench.data.cache import load_or_make_arrays, name_cached_file
+from isobench.data.probe_sets import LabelledTexts, read_probe_set
 from isobench.data.sources import describe_source, read_examples
 from isobench.data.weights import format_encoder_name
 
@@ -22,13 +25,15 @@ if TYPE_CHECKING:  # importing them takes seconds
 
     from isobench.analyses.subject import Subject
     from isobench.config.schema import Config
-    from isobench.frozen.encode import Layer
+    from isobench.frozen.encode import FrozenEncoder, Layer, SentenceVectors
 
 PLAIN = "none"
+VERSION = 1  # of the cached predictions, part of their names: raise it when they change
 FOLDS = 10  # of a set with one split that all its examples are trained on, as in SentEval
 HELD_OUT = 5  # a set with one split keeps one part in so many for testing where a budget is trained on
 CLASSIFIERS = ("logistic", "neighbours", "mteb")
 SETTING = ("encoder", "layer", "pooling", "classifier", "budget", "unit_length")
+SCORES = ("accuracy", "f1", "train", "test", "strength")  # columns of a draw's scores
 Fit = Annotated[
     Any,
     Bound(
@@ -76,6 +81,25 @@ class Plan:
     draws: list[Draw]
 
 
+@dataclass(frozen=True)
+class Probed:
+    """Hold what an encoder gave on a set.
+
+    Attributes:
+        names: of encoder, pooling, layer and set.
+        own: the set.
+        plans: what was trained and tested.
+        outcomes: by unit length and method, for each plan and each of its draws: predicted classes, and C.
+        vectors: of the set's texts, [columns, N, d].
+    """
+
+    names: TidyRow
+    own: LabelledSet
+    plans: list[Plan]
+    outcomes: dict[tuple[str, str], list[list[tuple[np.ndarray, float]]]]
+    vectors: "Tensor"
+
+
 def compute(
     subjects: list["Subject"],
     sets: list[str],
@@ -102,17 +126,7 @@ def compute(
         UserError: a set is missing, a task has no classes or one, a class has fewer examples than a budget, or a
             method can't be applied.
     """
-    from isobench.common.progress import track_progress
-    from isobench.frozen.encode import FrozenEncoder
-    from isobench.frozen.posthoc import check_post_hoc
-
-    for subject in subjects:
-        check_post_hoc(subject.cfg.calibration)
-        if subject.cfg.encoder.pooling == "pooler":
-            raise UserError("encoder.pooling=pooler is made for fine-tuning: set encoder.pooling=mean, cls or last")
-    rows: list[TidyRow] = []
-    predictions: list[TidyRow] = []
-    contrasts: list[TidyRow] = []
+    check_subjects(subjects)
     read = {name: read_set(subjects[0].cfg, name) for name in sets}
     read = read or {subject.task: read_task(subject.cfg) for subject in subjects}
     plans = {
@@ -123,40 +137,129 @@ def compute(
         ]
         for name, own in read.items()
     }
+    scores: list[TidyRow] = []
+    predictions: list[TidyRow] = []
+    contrasts: list[TidyRow] = []
+    for probed in probe_sets(subjects, read, plans, unit_length, fit, grid_tasks=not sets):
+        for row, draw, predicted in list_outcomes(probed):
+            scores.append(row)
+            true = probed.own.labels[draw.test].tolist()
+            given = {name: value for name, value in row.items() if name not in SCORES}
+            predictions.append(given | {"example": draw.test.tolist(), "true": true, "predicted": predicted.tolist()})
+        contrasts += compare_methods(probed)
+    return {"scores": scores, "contrasts": add_holm(contrasts), "predictions": predictions}
+
+
+def check_subjects(subjects: Sequence["Subject"]) -> None:
+    """Raise UserError for a method or a pooling that needs training."""
+    from isobench.frozen.posthoc import check_post_hoc
+
+    for subject in subjects:
+        check_post_hoc(subject.cfg.calibration)
+        if subject.cfg.encoder.pooling == "pooler":
+            raise UserError("encoder.pooling=pooler is made for fine-tuning: set encoder.pooling=mean, cls or last")
+
+
+def probe_sets(
+    subjects: Sequence["Subject"],
+    read: Mapping[str, LabelledSet],
+    plans: Mapping[str, list[Plan]],
+    unit_length: Sequence[str],
+    fit: int | str,
+    grid_tasks: bool = False,
+) -> Iterator[Probed]:
+    """Probe every encoder at every layer on every set, under every method; yield each encoder's outcome on a set.
+
+    Predictions are kept in the cache, so that a computation that was stopped goes on where it was.
+
+    Args:
+        subjects: encoders x layers x calibrations.
+        read: the sets, by name.
+        plans: what is trained and tested on each.
+        unit_length: when vectors are divided by their lengths.
+        fit: the texts that calibrations are fitted on.
+        grid_tasks: whether a subject is probed on the set of its own task only.
+    """
+    from isobench.common.progress import track_progress
+    from isobench.frozen.encode import FrozenEncoder
+
     for group in group_by_encoder(subjects):
         layers = list(dict.fromkeys(subject.cfg.encoder.layer for subject in group))
         encoder = FrozenEncoder(group[0].cfg, layers)
         for name, own in read.items():
-            vectors = encode(encoder, name, own)
-            for layer in layers:
+            for layer, encoded in encode(encoder, name, own).items():
                 methods = {
                     subject.method: subject
                     for subject in group
-                    if subject.cfg.encoder.layer == layer and (sets or subject.task == name)
+                    if subject.cfg.encoder.layer == layer and (not grid_tasks or subject.task == name)
                 }
                 names = {
                     "encoder": format_encoder_name(group[0].cfg.encoder),
                     "pooling": group[0].cfg.encoder.pooling,
+                    "layer": None if layer is None else str(layer),  # averages have names
+                    "task": name,
                 }
-                names |= {"layer": None if layer is None else str(layer), "task": name}  # averages have names
-                found: dict[tuple[Any, ...], list[np.ndarray]] = {}
-                steps = [(method, length) for length in unit_length for method in methods]
-                for method, length in track_progress(steps, f"probe, {names['encoder']}, {name}"):
-                    transform = partial(calibrate, methods[method], vectors[layer], length, fit)
-                    calibrated: dict[bytes, np.ndarray] = {}
-                    for plan in plans[name]:
-                        chosen = probe(transform, calibrated, own, plan, fit == "drawn")
-                        key = names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
-                        found[plan.classifier, plan.budget, length, method] = [predicted for predicted, _ in chosen]
-                        for draw, (predicted, strength) in zip(plan.draws, chosen, strict=True):
-                            row = key | {"method": method, "draw": draw.number}
-                            rows.append(row | score(own.labels[draw.test], predicted, len(draw.train), strength))
-                            predictions.append(
-                                row | {"example": draw.test.tolist(), "true": own.labels[draw.test].tolist()}
-                                | {"predicted": predicted.tolist()}
-                            )  # fmt: skip
-                contrasts += compare_methods(names, plans[name], own.labels, found)
-    return {"scores": rows, "contrasts": add_holm(contrasts), "predictions": predictions}
+                vectors = encoded.vectors.view(len(own.columns), len(own.labels), -1)
+                steps = [(length, method) for length in unit_length for method in methods]
+                outcomes = {}
+                for length, method in track_progress(steps, f"probe, {names['encoder']}, {name}"):
+                    transform = partial(calibrate, methods[method], vectors, length, fit)
+                    settings = [encoded.key, methods[method].cfg.calibration, length, fit]
+                    file = name_outcomes(methods[method], name, own, plans[name], settings)
+                    arrays = load_or_make_arrays(file, partial(probe_plans, transform, own, plans[name], fit))
+                    outcomes[length, method] = [
+                        list(zip(arrays[f"predicted{i}"], arrays[f"strength{i}"].tolist(), strict=True))
+                        for i in range(len(plans[name]))
+                    ]
+                yield Probed(names, own, plans[name], outcomes, vectors)
+
+
+def name_outcomes(
+    subject: "Subject", name: str, own: LabelledSet, plans: Sequence[Plan], settings: list[Any]
+) -> Path:
+    """Name the cached file of a method's predictions by all that decides them."""
+    import hashlib
+
+    import sklearn
+    import torch
+
+    drawn = hashlib.sha256(own.labels.tobytes())
+    for plan in plans:
+        for draw in plan.draws:
+            for indices in (draw.train, draw.test, draw.pool):
+                drawn.update(len(indices).to_bytes(8) + indices.astype(np.int64).tobytes())
+    listed = [(plan.classifier, len(plan.draws)) for plan in plans]
+    versions = [VERSION, torch.__version__, sklearn.__version__]
+    key = sha256_json([versions, settings, listed, drawn.hexdigest()])
+    start = f"{name}-{subject.cfg.encoder.name}-{subject.cfg.calibration['name']}"
+    return name_cached_file(subject.cfg.data.cache, "probes", start, key)
+
+
+def probe_plans(
+    transform: Callable[[np.ndarray], np.ndarray], own: LabelledSet, plans: Sequence[Plan], fit: int | str
+) -> dict[str, np.ndarray]:
+    """Carry out the plans under one method: each draw's predicted classes, [draws, N], and C, [draws], by plan."""
+    calibrated: dict[bytes, np.ndarray] = {}
+    arrays = {}
+    for i, plan in enumerate(plans):
+        found = probe(transform, calibrated, own, plan, fit == "drawn")
+        longest = max(len(predicted) for predicted, _ in found)  # parts of a set can differ by one example
+        table = np.zeros((len(found), longest), np.int32)
+        for row, (predicted, _) in zip(table, found, strict=True):
+            row[: len(predicted)] = predicted
+        arrays |= {f"predicted{i}": table, f"strength{i}": np.array([strength for _, strength in found])}
+    return arrays
+
+
+def list_outcomes(probed: Probed) -> Iterator[tuple[TidyRow, Draw, np.ndarray]]:
+    """List each draw under each method: its row of scores, the draw, and the predicted classes."""
+    for (length, method), by_plan in probed.outcomes.items():
+        for plan, outcomes in zip(probed.plans, by_plan, strict=True):
+            key = probed.names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
+            for draw, (padded, strength) in zip(plan.draws, outcomes, strict=True):
+                predicted = padded[: len(draw.test)]
+                row = key | {"method": method, "draw": draw.number}
+                yield row | score(probed.own.labels[draw.test], predicted, len(draw.train), strength), draw, predicted
 
 
 def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
@@ -167,15 +270,24 @@ def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
     return list(groups.values())
 
 
-def read_set(cfg: "Config", name: str) -> LabelledSet:
-    """Read a set below data.root."""
+def read_set(cfg: "Config", name: str, limit: int | None = None) -> LabelledSet:
+    """Read a set below data.root; of a split with more than ``limit`` examples, so many at random."""
     train, test = read_probe_set(cfg.data.root, name)
+    train, test = thin(train, limit), test and thin(test, limit)
     labels = [*train.labels, *(test.labels if test else ())]
     classes, numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise UserError(f"the set {name} has a single class, {classes[0]}: there is nothing to probe")
     texts = [*train.texts, *(test.texts if test else ())]
     return LabelledSet([texts], numbers, classes.tolist(), len(train.texts))
+
+
+def thin(texts: LabelledTexts, limit: int | None) -> LabelledTexts:
+    """Choose at most ``limit`` examples at random, always the same ones; they keep their order."""
+    if limit is None or len(texts.texts) <= limit:
+        return texts
+    kept = np.sort(np.random.default_rng(0).permutation(len(texts.texts))[:limit])
+    return LabelledTexts([texts.texts[i] for i in kept], texts.labels[kept])
 
 
 def read_task(cfg: "Config") -> LabelledSet:
@@ -189,13 +301,9 @@ def read_task(cfg: "Config") -> LabelledSet:
     return LabelledSet(columns, np.concatenate([train.labels, test.labels]), list(task.labels), len(train))
 
 
-def encode(encoder: Any, name: str, own: LabelledSet) -> dict["Layer", "Tensor"]:
-    """Compute the vectors of a set's columns at each layer: [columns, N, d]."""
-    texts = [text for column in own.columns for text in column]
-    return {
-        layer: found.vectors.view(len(own.columns), len(own.labels), -1)
-        for layer, found in encoder.encode(name, texts).items()
-    }
+def encode(encoder: "FrozenEncoder", name: str, own: LabelledSet) -> dict["Layer", "SentenceVectors"]:
+    """Compute the vectors of a set's texts at each layer, column after column."""
+    return encoder.encode(name, [text for column in own.columns for text in column])
 
 
 def plan_draws(own: LabelledSet, budget: int | None, draws: int, classifier: str, name: str) -> list[Draw]:
@@ -294,17 +402,17 @@ def score(labels: np.ndarray, predicted: np.ndarray, trained: int, strength: flo
     return row | {name: 100 * float(value) for name, value in scores.items()}
 
 
-def compare_methods(
-    names: TidyRow, plans: Sequence[Plan], labels: np.ndarray, found: dict[tuple[Any, ...], list[np.ndarray]]
-) -> list[TidyRow]:
+def compare_methods(probed: Probed) -> list[TidyRow]:
     """Compare each method with no method, where both saw the same draws."""
     rows = []
-    by_name = {(plan.classifier, plan.budget): plan.draws for plan in plans}
-    for (classifier, budget, length, method), ours in found.items():
-        theirs = found.get((classifier, budget, length, PLAIN))
-        if method != PLAIN and theirs is not None:
-            key = names | {"classifier": classifier, "budget": budget, "unit_length": length, "method": method}
-            rows.append(key | compare_draws(by_name[classifier, budget], labels, ours, theirs))
+    for (length, method), ours in probed.outcomes.items():
+        theirs = probed.outcomes.get((length, PLAIN))
+        if method == PLAIN or theirs is None:
+            continue
+        for plan, *arms in zip(probed.plans, ours, theirs, strict=True):
+            key = probed.names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
+            found = [[row[: len(draw.test)] for draw, (row, _) in zip(plan.draws, arm, strict=True)] for arm in arms]
+            rows.append(key | {"method": method} | compare_draws(plan.draws, probed.own.labels, *found))
     return rows
 
 
