@@ -1,0 +1,123 @@
+"""The whitening map: how much whitening changes the accuracy of a frozen probe, by its number of labels.
+
+The hypotheses and the tests were written down before the first run: experiments/whitening_map/registration.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+
+from isobench.analyses.rows import TidyRow, list_distinct
+from isobench.analyses.shown import Rows
+from isobench.common.errors import UserError
+from isobench.config.bounds import NOT_EMPTY, PositiveInt
+from isobench_papers.probe.probe import (
+    PLAIN,
+    LabelledSet,
+    Plan,
+    Probed,
+    check_subjects,
+    compare_draws,
+    list_outcomes,
+    plan_draws,
+    probe_sets,
+    read_set,
+)
+from isobench_papers.whitening_map.show import show
+from isobench_papers.whitening_map.verdicts import judge
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+__all__ = ["compute", "describe_differences", "show"]
+LENGTHS = {"logistic": ("none", "after"), "neighbours": ("none",)}  # the cosine ignores lengths
+
+
+def compute(
+    subjects: list["Subject"],
+    fitted: Annotated[list[str], NOT_EMPTY],
+    held_out: Annotated[list[str], NOT_EMPTY],
+    budgets: Annotated[list[PositiveInt | None], NOT_EMPTY],
+    draws: PositiveInt,
+    limit: PositiveInt,
+) -> Rows:
+    """Probe every encoder under every method, and judge the registered statements.
+
+    Args:
+        subjects: encoders x layers x methods; their tasks are not read.
+        fitted: sets that a prediction is made from, by their folders below ``<data.root>/probe``.
+        held_out: sets that the statements are judged on.
+        budgets: labels a class; None for all. A set whose rarest class has fewer goes without that budget.
+        draws: of the training examples of a budget.
+        limit: examples of a set's split that are used at most, chosen at random.
+    """
+    from isobench.metrics.isotropy import isoscore
+
+    check_subjects(subjects)
+    sets = [*fitted, *held_out]
+    if len(set(sets)) < len(sets):
+        raise UserError("analysis.fitted and analysis.held_out share a set: name each once")
+    read = {name: read_set(subjects[0].cfg, name, limit) for name in sets}
+    shrinkage = {
+        subject.method: subject.cfg.calibration.get("shrinkage")
+        for subject in subjects
+        if subject.cfg.calibration["name"].startswith("whitening")
+    }
+    scores: list[TidyRow] = []
+    changes: list[TidyRow] = []
+    isotropy: list[TidyRow] = []
+    for classifier, lengths in LENGTHS.items():
+        plans = {name: plan_budgets(own, budgets, draws, classifier, name) for name, own in read.items()}
+        for probed in probe_sets(subjects, read, plans, lengths, "train"):
+            scores += [row for row, _, _ in list_outcomes(probed)]
+            side = {"held_out": probed.names["task"] in held_out}
+            changes += [row | side | {"shrinkage": shrinkage.get(row["method"])} for row in list_changes(probed)]
+            if classifier == "logistic":
+                pool = probed.plans[0].draws[0].pool
+                isotropy.append(probed.names | {"isoscore": float(isoscore(probed.vectors[0, pool].double()))})
+    return {"scores": scores, "changes": changes, "isotropy": isotropy, "verdicts": judge(changes, isotropy)}
+
+
+def plan_budgets(
+    own: LabelledSet, budgets: Sequence[int | None], draws: int, classifier: str, name: str
+) -> list[Plan]:
+    """Plan the budgets that a set has the labels for; all of them are tested on the same examples."""
+    (first, *_) = plan_draws(own, 1, 1, classifier, name)
+    most = np.bincount(own.labels[first.pool], minlength=len(own.classes)).min()
+    plans = []
+    for budget in budgets:
+        if budget is None:
+            plans.append(Plan(classifier, None, [replace(first, train=first.pool)]))
+        elif budget <= most:
+            plans.append(Plan(classifier, budget, plan_draws(own, budget, draws, classifier, name)))
+    return plans
+
+
+def list_changes(probed: Probed) -> list[TidyRow]:
+    """List what each method changes, in points, against no method with the same unit length.
+
+    The change by unit length alone is against the vectors as they are.
+    """
+    rows = []
+    for (length, method), ours in probed.outcomes.items():
+        against = ("none" if method == PLAIN else length, PLAIN)
+        if (length, method) == against:
+            continue
+        for plan, arm, plain in zip(probed.plans, ours, probed.outcomes[against], strict=True):
+            found = [[predicted for predicted, _ in outcomes] for outcomes in (arm, plain)]
+            labels_a_class = plan.budget or len(plan.draws[0].train) / len(probed.own.classes)
+            key = probed.names | {"classifier": plan.classifier, "unit_length": length, "method": method}
+            rows.append(
+                key
+                | {"budget": plan.budget, "labels_a_class": float(labels_a_class)}
+                | compare_draws(plan.draws, probed.own.labels, *found)
+            )
+    return rows
+
+
+def describe_differences(subjects: list["Subject"], rows: Rows, fitted: list[str], held_out: list[str]) -> list[str]:
+    """Describe data and encoders: there is no paper whose numbers these are."""
+    encoders = ", ".join(list_distinct(rows["isotropy"], "encoder"))
+    return [f"{len(fitted) + len(held_out)} sets of data.root; frozen packaged encoders {encoders}"]

@@ -1,0 +1,92 @@
+"""Whitening in fine-tuning by the number of training examples: does what frozen vectors show carry over?
+
+registration.md fixed the design and the test before the first run.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.statistics.dose_response import average_over_seeds, fit_slopes
+from isobench_papers.whitening_map.verdicts import decide
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+PLAIN = "none"
+
+
+def compute(subjects: list["Subject"]) -> Rows:
+    """List the score of each planned run, in points, and judge whether whitening's change grows with the examples.
+
+    A seed without all of its runs is left out of its task, and named.
+    """
+    scores = [
+        {
+            "encoder": subject.cfg.encoder.name,
+            "task": subject.cfg.task.name,
+            "method": subject.cfg.calibration["name"],
+            "examples": subject.cfg.task.train_samples,
+            "seed": subject.cfg.seed,
+            "score": read_score(subject),
+        }
+        for subject in subjects
+    ]
+    changes = list_changes(scores)
+    return {"scores": scores, "changes": changes, "verdicts": judge(changes)}
+
+
+def read_score(subject: "Subject") -> float:
+    """Read a run's score x 100; NaN if it has none."""
+    record = subject.record
+    return 100 * record.best.score if record is not None and record.best is not None else math.nan
+
+
+def list_changes(scores: list[TidyRow]) -> list[TidyRow]:
+    """List each seed's change from plain fine-tuning; NaN where a run of the two has no score."""
+    names = ("encoder", "task", "examples", "seed")
+    plain = {tuple(row[name] for name in names): row["score"] for row in select_rows(scores, {"method": PLAIN})}
+    return [
+        row | {"change": row["score"] - plain.get(tuple(row[name] for name in names), math.nan)}
+        for row in scores
+        if row["method"] != PLAIN
+    ]
+
+
+def judge(changes: list[TidyRow]) -> list[TidyRow]:
+    """Judge the slope of the change on the binary logarithm of the examples, over the seeds that have all of it."""
+    cases = {}
+    for (task,), own in group_rows(changes, "task").items():
+        sizes = sorted(list_distinct(own, "examples"))
+        table = [
+            [row["change"] for row in sorted(of_seed, key=lambda row: row["examples"])]
+            for of_seed in group_rows(own, "seed").values()
+            if len(of_seed) == len(sizes)
+        ]
+        if len(sizes) > 1 and table:
+            cases[task] = average_over_seeds(fit_slopes(np.log2(sizes), np.array(table)))
+    return decide("the change grows with the examples", cases, sign=1)
+
+
+def show(rows: Rows) -> Shown:
+    """Show scores and changes by task and number of examples, with intervals over seeds, and the verdicts."""
+    table = make_table("Change by whitening in fine-tuning", ("task", "examples"), ("plain", "change [95%]", "seeds"))
+    for (task, examples), own in group_rows(rows["changes"], "task", "examples").items():
+        plain = select_rows(rows["scores"], {"task": task, "examples": examples, "method": PLAIN})
+        mean = average_over_seeds(np.array([row["change"] for row in own]))
+        value, low, high = (format_number(x, "+.2f") for x in (mean.value, mean.low, mean.high))
+        level = float(np.nanmean([row["score"] for row in plain]))
+        table.add_row(task, str(examples), f"{level:.2f}", f"{value} [{low}, {high}]", str(mean.seeds))
+    judged = make_table("Registered", ("statement", "task", "verdict"), ("points a doubling [95%]", "p, Holm's"))
+    for row in rows["verdicts"]:
+        value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
+        cells = (row["statement"], row["case"], row["verdict"], f"{value} [{low}, {high}]")
+        judged.add_row(*cells, format_number(row["p_holm"], ".4f"))
+    missing = [row for row in rows["scores"] if math.isnan(row["score"])]
+    notes = [f"{row['task']}, {row['examples']} examples, {row['method']}, seed {row['seed']}: no score; the seed is "
+             "left out of the slopes." for row in missing]  # fmt: skip
+    notes.append("Changes are in points, paired by seed; intervals and tests are Student's t over seeds.")
+    return Shown([table, judged], {}, notes)

@@ -1,0 +1,156 @@
+"""Show the whitening map: the picture, what each strength changes by budget, advice, and the verdicts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.common.plots import PALETTE, make_panel_grid
+from isobench.statistics.dose_response import average_over_seeds
+from isobench_papers.whitening_map.verdicts import (
+    HELD_OUT,
+    OPEN,
+    REFUTED,
+    SUPPORTED,
+    group_strengths,
+    list_values,
+    name_place,
+    select_whitening,
+)
+
+HEIGHT = 1.7  # inches of a panel
+
+
+def show(rows: Rows) -> Shown:
+    """Show the picture and the tables; the first table has the mean over all sets and encoders."""
+    whitening = select_whitening(rows["changes"])
+    cells = list_cells(whitening)
+    notes = [
+        "A change is in points of accuracy, against no method, of a logistic regression that is tuned inside the "
+        "labelled examples. Intervals of 95% are for new sets (Student's t), and for these encoders.",
+        *give_advice(cells),
+    ]
+    tables = [build_cells(cells), *build_verdicts(rows["verdicts"])]
+    return Shown(tables, {"whitening_map": draw_map(whitening)} if whitening else {}, notes)
+
+
+def list_cells(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """List the mean change over sets and encoders of each strength at each budget, with its interval over sets."""
+    cells = []
+    for strength, curves in group_strengths(whitening).items():
+        by_place: dict[str, list[tuple[float, float]]] = {}
+        for curve in curves.values():
+            for labels, change in curve:
+                by_place.setdefault(name_place(labels, curve), []).append((labels, change))
+        for place, own in sorted(by_place.items(), key=lambda item: np.mean([labels for labels, _ in item[1]])):
+            mean = average_over_seeds(np.array([change for _, change in own]))
+            cells.append({"shrinkage": strength, "place": place} | list_values(mean))
+    return cells
+
+
+def build_cells(cells: Sequence[TidyRow]) -> Table:
+    places = list_distinct(cells, "place")
+    table = make_table("Change of accuracy by whitening, mean over sets and encoders", ("shrinkage",), places, True)
+    for strength in list_distinct(cells, "shrinkage"):
+        own = {cell["place"]: cell for cell in select_rows(cells, {"shrinkage": strength})}
+        table.add_row(f"{strength:g}", *(format_interval(own[place]) for place in places))
+    return table
+
+
+def format_interval(row: TidyRow) -> str:
+    """Write a mean with its interval."""
+    value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}] ({row['sets']})"
+
+
+def build_verdicts(verdicts: Sequence[TidyRow]) -> list[Table]:
+    """Build a table of the registered statements, and one of the secondary scopes.
+
+    A statement about every budget has one row for a method: that of the budget with the lowest mean. It is supported
+    if all budgets support it, and refuted if one refutes it.
+    """
+    tables = []
+    titles = {
+        True: "Registered: mean over encoders, held-out sets",
+        False: "Secondary: all sets, each encoder by itself",
+    }
+    for is_registered, title in titles.items():
+        own = [row for row in verdicts if (row["scope"] == HELD_OUT) is is_registered]
+        words = ("statement", "case", "verdict") if is_registered else ("scope", "statement", "case", "verdict")
+        table = make_table(title, words, ("mean [95%] (sets)", "p, Holm's"), True)
+        for row in map(sum_up, group_rows(own, "scope", "statement", "group").values()):
+            table.add_row(*(row[word] for word in words), format_interval(row), format_number(row["p_holm"], ".4f"))
+        tables.append(table)
+    return [table for table in tables if table.rows]
+
+
+def sum_up(rows: Sequence[TidyRow]) -> TidyRow:
+    """Sum up the rows of a statement's group by the one with the lowest mean."""
+    verdicts = {row["verdict"] for row in rows}
+    verdict = REFUTED if REFUTED in verdicts else OPEN if OPEN in verdicts else SUPPORTED
+    return min(rows, key=lambda row: row["value"]) | {"verdict": verdict}
+
+
+def give_advice(cells: Sequence[TidyRow]) -> list[str]:
+    """Say for each strength up to how many labels a class it loses, and from how many on it gains."""
+    sentences = []
+    for strength in list_distinct(cells, "shrinkage"):
+        own = select_rows(cells, {"shrinkage": strength})
+        loses = [cell for cell in own if cell["high"] < 0]
+        gains = [cell for cell in own if cell["low"] > 0]
+        name = "Full whitening" if strength == 0 else f"Whitening with shrinkage {strength:g}"
+        parts = [
+            f"{word} with {', '.join(cell['place'] for cell in found)} ({format_interval(worst)} at {worst['place']})"
+            for word, found in (("loses", loses), ("gains", gains))
+            if found
+            for worst in [max(found, key=lambda cell: abs(cell["value"]))]
+        ]
+        sentences.append(
+            f"{name} {' and '.join(parts) or 'changes accuracy at no budget by more than its interval'}."
+        )
+    return sentences
+
+
+def draw_map(whitening: Sequence[TidyRow]) -> Figure:
+    """Draw a panel for each set: the change against the labels a class, a line for each strength."""
+    by_strength = group_strengths(whitening)
+    held_out = {row["task"]: row["held_out"] for row in whitening}
+    tasks = list(held_out)
+    titles = [f"{task}{' (held out)' * held_out[task]}" for task in tasks]
+    figure, axes = make_panel_grid(titles, HEIGHT, across=3)
+    for task, axis in zip(tasks, axes, strict=True):
+        for color, (strength, curves) in zip(PALETTE, by_strength.items(), strict=False):
+            labels, changes = zip(*curves[task], strict=True)
+            axis.plot(labels, changes, marker="o", markersize=2.5, color=color, label=name_strength(strength))
+        mark_sides(axis)
+    axes[0].legend(loc="lower right", title="shrinkage", title_fontsize=7)
+    figure.supylabel("change of accuracy, points")
+    figure.supxlabel("labels a class (the last point is all)")
+    return figure
+
+
+def name_strength(strength: float) -> str:
+    return "0 (full whitening)" if strength == 0 else f"{strength:g}"
+
+
+def mark_sides(axis: Axes) -> None:
+    """Draw the zero line, and write on which side whitening helps."""
+    axis.set_xscale("log", base=2)
+    axis.axhline(0, color="black", linewidth=0.8)
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, max(high, 0.15 * (high - low)))
+    for text, offset, vertical in (("helps", 2, "bottom"), ("hurts", -2, "top")):
+        axis.annotate(
+            text,
+            (0, 0),
+            (2, offset),
+            ("axes fraction", "data"),
+            "offset points",
+            fontsize=7,
+            color="0.35",
+            va=vertical,
+        )

@@ -1,0 +1,299 @@
+"""The whitening map: its draws, what is equal by theory, its statistics on made-up changes, and its rows."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import WORDS, make_config, read_analysis_rows, write_parquet
+from scipy import stats
+
+from isobench.frozen.posthoc import fit_method
+from isobench.frozen.probe import draw_budget, predict_draws, predict_nearest
+from isobench_papers.probe.probe import LabelledSet
+from isobench_papers.whitening_map import analysis, finetuned, show, verdicts
+
+LABELS = (4, 8, 16, 1000)
+TASKS = {"a": False, "b": False, "c": True, "d": True, "e": True}
+
+
+def make_changes(change, encoders=("x", "y"), strengths=(0.0, 0.1, 0.9), tasks=TASKS):
+    """Rows of changes: ``change(task, encoder, strength, labels)`` in points."""
+    rows = []
+    for task, held_out in tasks.items():
+        for encoder in encoders:
+            for labels in LABELS:
+                names = {"encoder": encoder, "pooling": "mean", "layer": None, "task": task, "held_out": held_out}
+                names |= {"labels_a_class": float(labels), "budget": labels if labels < 1000 else None}
+                rows += [
+                    names
+                    | verdicts.PRIMARY
+                    | {"method": "zca", "shrinkage": z, "change": change(task, encoder, z, labels)}
+                    for z in strengths
+                ]
+                other = names | {"shrinkage": None, "change": change(task, encoder, None, labels)}
+                rows.append(other | {"classifier": "logistic", "unit_length": "after", "method": "none"})
+                rows.append(other | {"classifier": "neighbours", "unit_length": "none", "method": "center"})
+    isotropy = [
+        {"encoder": encoder, "pooling": "mean", "layer": None, "task": task, "isoscore": 0.1 * i}
+        for i, task in enumerate(tasks)
+        for encoder in encoders
+    ]
+    return rows, isotropy
+
+
+def pick(rows, statement, scope=verdicts.HELD_OUT):
+    return {row["case"]: row for row in rows if row["statement"] == statement and row["scope"] == scope}
+
+
+@pytest.fixture
+def judged():
+    """Full whitening loses 10 points with 4 labels, soft whitening 2; both approach a gain of 1."""
+    rng = np.random.default_rng(0)
+
+    def change(task, encoder, strength, labels):
+        loss = {0.0: 11.0, 0.1: 3.0, 0.9: 1.5, None: 0.0}[strength]
+        return (1.0 if strength is not None else 0.0) - loss * 4 / labels + rng.normal(0, 0.05)
+
+    return verdicts.judge(*make_changes(change))
+
+
+def test_verdicts_on_losses_that_vanish(judged):
+    growth = pick(judged, "the change grows with the labels")
+    assert {row["verdict"] for row in growth.values()} == {verdicts.SUPPORTED}
+    assert {row["sets"] for row in growth.values()} == {3}
+    few = pick(judged, "loses with the fewest labels")
+    assert [few[f"shrinkage {z}"]["verdict"] for z in ("0", "0.1")] == [verdicts.SUPPORTED] * 2
+    assert all(row["verdict"] == verdicts.SUPPORTED for row in pick(judged, "gains with all labels").values())
+    assert pick(judged, "stronger whitening needs more labels")["all"]["value"] == pytest.approx(1)
+    soft = pick(judged, "soft whitening is no worse than full whitening")
+    assert len(soft) == 2 * len(LABELS)
+    assert {row["verdict"] for row in soft.values()} == {verdicts.SUPPORTED}
+    harmless = pick(judged, "costs at most half a point")
+    assert {row["verdict"] for row in harmless.values()} == {verdicts.SUPPORTED}
+    predicted = pick(judged, "other sets predict the change")["all"]
+    assert predicted["verdict"] == verdicts.SUPPORTED
+    assert predicted["value"] > 0.9
+
+
+def test_the_opposite_is_refuted():
+    rng = np.random.default_rng(0)
+
+    def change(task, encoder, strength, labels):
+        sign = 1 if TASKS[task] else -1  # the known sets say the opposite
+        size = {0.0: 2.0, 0.1: 1.0, 0.9: 0.5, None: -2.0}[strength]
+        return sign * size * (4 / labels) ** 0.2 * (1 if strength is not None else sign) + rng.normal(0, 0.02)
+
+    rows = verdicts.judge(*make_changes(change))
+    for statement in (
+        "the change grows with the labels",
+        "loses with the fewest labels",
+        "costs at most half a point",
+        "other sets predict the change",
+    ):
+        assert {row["verdict"] for row in pick(rows, statement).values()} == {verdicts.REFUTED}, statement
+
+
+def test_a_slope_is_student_t_over_sets_of_the_mean_over_encoders(judged):
+    rng = np.random.default_rng(1)
+    values = {(t, e, n): rng.normal() for t in TASKS for e in "xy" for n in LABELS}
+    rows = verdicts.judge(*make_changes(lambda t, e, z, n: values[t, e, n]))
+    slopes = [
+        stats.linregress(np.log2(LABELS), [np.mean([values[t, e, n] for e in "xy"]) for n in LABELS]).slope
+        for t in "cde"
+    ]
+    expected = stats.ttest_1samp(slopes, 0)
+    row = pick(rows, "the change grows with the labels")["shrinkage 0"]
+    low, high = expected.confidence_interval()
+    np.testing.assert_allclose([row["value"], row["low"], row["high"]], [np.mean(slopes), low, high])
+    assert row["p"] == pytest.approx(expected.pvalue)
+    assert row["p_holm"] == pytest.approx(min(1, 3 * expected.pvalue))  # all three strengths are alike
+
+
+def test_a_bound_is_a_one_sided_test():
+    values = np.array([-0.4, 0.1, 0.3, -0.2, 0.0])
+    (row,) = verdicts.judge_lower_bound("s", {"a": verdicts.average_over_seeds(values)}, -0.5)
+    assert row["p"] == pytest.approx(stats.ttest_1samp(values, -0.5, alternative="less").pvalue)
+    above = stats.ttest_1samp(values, -0.5, alternative="greater").pvalue < 0.05
+    assert (row["verdict"] == verdicts.SUPPORTED) == above
+    (same,) = verdicts.judge_lower_bound("s", {"a": verdicts.average_over_seeds(np.zeros(4))}, -0.5)
+    assert same["verdict"] == verdicts.SUPPORTED  # no set has a loss
+    (one,) = verdicts.judge_lower_bound("s", {"a": verdicts.average_over_seeds(np.zeros(1))}, -0.5)
+    assert one["verdict"] == verdicts.OPEN
+
+
+@pytest.mark.parametrize(
+    ("changes", "crossing"),
+    [([-2, -1, 1, 2], 3.5), ([1, 2, 3, 4], 2), ([-4, 1, -1, -2], 11), ([-1, 2, -3, 1], 4 + 0.75 * 6)],
+)
+def test_the_crossing_is_where_losses_end(changes, crossing):
+    curve = list(zip((4, 8, 16, 1024), changes, strict=True))
+    assert verdicts.find_crossing(curve) == pytest.approx(crossing)
+
+
+def test_what_isoscore_predicts():
+    tasks = {f"t{i}": i > 3 for i in range(9)}
+
+    def follow(task, encoder, strength, labels):  # more gain in IsoScore, more gain in accuracy
+        return -float(task[1:]) if strength == 0 else 0.0
+
+    rows = verdicts.judge(*make_changes(follow, tasks=tasks))
+    for row in pick(rows, "the gain in IsoScore predicts no gain in accuracy").values():
+        assert row["value"] == pytest.approx(1)
+        assert row["verdict"] == verdicts.REFUTED
+
+
+@pytest.mark.filterwarnings("ignore")  # of an optimiser that tries several methods
+def test_a_mixed_model_has_the_slope_of_the_tests():
+    mixedlm = pytest.importorskip("statsmodels.formula.api").mixedlm
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    own = {f"t{i}": rng.normal(1, 0.5) for i in range(9)}
+    tasks = dict.fromkeys(own, True)
+    changes, _ = make_changes(lambda t, e, z, n: own[t] * np.log2(n / 4) + rng.normal(), tasks=tasks)
+    curves = verdicts.group_strengths(verdicts.select_whitening(changes))[0.0]
+    slopes = [verdicts.measure_slope(curve) for curve in curves.values()]
+    table = pandas.DataFrame([{"task": t, "x": np.log2(n), "y": y} for t, curve in curves.items() for n, y in curve])
+    fitted = mixedlm("y ~ x", table, groups=table["task"], re_formula="~x").fit()
+    assert fitted.params["x"] == pytest.approx(np.mean(slopes), abs=1e-3)
+
+
+def test_pca_whitening_predicts_as_zca_does():
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.normal(0, np.exp(-np.arange(8) / 3), (400, 8)) + 2)
+    y = (x[:, 0] + x[:, 5] * 3 + torch.tensor(rng.normal(0, 0.5, 400)) > 2.6).numpy().astype(int)
+    drawn = np.stack([draw_budget(y[:200], 16, seed) for seed in range(5)])
+    found = []
+    for form in ("zca", "pca"):
+        for shrinkage in (0.0, 0.1):
+            cfg = make_config(f"calibration=whitening_{form}", f"calibration.shrinkage={shrinkage}")
+            z = fit_method(cfg.calibration, x[:200])(x).numpy()
+            predicted, _ = predict_draws(z[drawn], y[drawn], z[200:], 2, range(5))
+            found.append((predicted, predict_nearest(z[drawn[0]], y[drawn[0]], z[200:])))
+    for zca, pca in zip(found[:2], found[2:], strict=True):
+        assert (zca[0] != pca[0]).mean() < 0.005  # fits stop at a tolerance, and are float32
+        np.testing.assert_array_equal(zca[1], pca[1])
+
+
+def test_shrinkage_is_an_epsilon_of_mean_variances_up_to_one_factor():
+    x = torch.tensor(np.random.default_rng(0).normal(0, [3, 1, 0.2], (300, 3)))
+    shrunk = fit_method(make_config("calibration=whitening_zca", "calibration.shrinkage=0.1").calibration, x)(x)
+    epsilon = float(0.1 / 0.9 * (x - x.mean(0)).square().sum(1).mean() / 3)
+    soft = make_config("calibration=whitening_zca", "calibration.shrinkage=0", f"calibration.epsilon={epsilon}")
+    ratio = shrunk / fit_method(soft.calibration, x)(x)
+    np.testing.assert_allclose(ratio, np.full((300, 3), ratio[0, 0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("trained", [40, 60])
+def test_every_budget_is_tested_on_the_same_examples(trained):
+    labels = np.arange(60) % 3
+    labels[:20] = 0  # the rarest class has fewer
+    own = LabelledSet([["text"] * 60], labels, list("abc"), trained)
+    plans = analysis.plan_budgets(own, [4, 8, 50, None], 3, "logistic", "a")
+    most = np.bincount(labels[plans[-1].draws[0].pool]).min()
+    assert [plan.budget for plan in plans] == [b for b in (4, 8, 50) if b <= most] + [None]
+    assert len({draw.test.tobytes() for plan in plans for draw in plan.draws}) == 1
+    assert sorted([*plans[-1].draws[0].train, *plans[-1].draws[0].test]) == list(range(60))
+
+
+def test_advice_says_where_intervals_exclude_zero(judged):
+    cells = [
+        {"shrinkage": 0.0, "place": place, "value": value, "low": value - 1, "high": value + 1, "sets": 5, "p": 0.01}
+        for place, value in (("4 a class", -9.0), ("8 a class", -3.0), ("all labels", 0.2))
+    ]
+    (sentence,) = show.give_advice(cells)
+    assert "loses with 4 a class, 8 a class (-9.00 [-10.00, -8.00] (5) at 4 a class)" in sentence
+    assert "gains" not in sentence
+
+
+def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
+    rng = np.random.default_rng(0)
+    scores = [
+        {"encoder": "e", "task": "t", "method": method, "examples": n, "seed": seed,
+         "score": 50 + (0.5 * np.log2(n) + rng.normal(0, 0.1)) * (method != "none")}
+        for method in ("none", "whitening_zca") for n in (32, 128, 512) for seed in range(1, 6)
+    ]  # fmt: skip
+    slopes = []
+    for seed in range(2, 6):
+        values = [row["score"] - 50 for row in scores if row["seed"] == seed and row["method"] != "none"]
+        slopes.append(stats.linregress([5, 7, 9], values).slope)
+    scores[0]["score"] = float("nan")  # seed 1, plain
+    (row,) = finetuned.judge(finetuned.list_changes(scores))
+    assert (row["sets"], row["verdict"]) == (4, verdicts.SUPPORTED)
+    assert row["value"] == pytest.approx(np.mean(slopes))
+    assert row["p"] == pytest.approx(stats.ttest_1samp(slopes, 0).pvalue)
+
+
+# --- The experiment.
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A data.root with two sets; the first word of a text tells its class."""
+    folder = tmp_path_factory.mktemp("map")
+    rng = np.random.default_rng(0)
+    for name, classes in (("known", 2), ("new", 3)):
+        for split, size in (("train", 90), ("test", 150)):
+            labels = [f"c{i % classes}" for i in range(size)]
+            texts = [f"{WORDS[int(y[1])]} {' '.join(rng.choice(WORDS, 3))}" for y in labels]
+            write_parquet(folder / f"probe/{name}/{split}.parquet", {"text": texts, "label": labels})
+    return folder
+
+
+@pytest.fixture
+def experiment(tiny, root, tmp_path):
+    return [
+        "+experiment=whitening_map", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null",
+        "encoder.pooling=mean", f"data.root={root}", f"data.cache={tmp_path / 'cache'}",
+        f"output_dir={tmp_path / 'outputs'}", "tracking=none",
+        "analysis.fitted=[known]", "analysis.held_out=[new]", "analysis.budgets=[4,40,null]", "analysis.draws=3",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_maps_rows(experiment, cli, outputs, tmp_path):
+    code, out, err = cli(*experiment, "analysis.limit=100")
+    assert code == 0, err
+    rows = read_analysis_rows(outputs, "whitening_map")
+    assert {(row["task"], row["isoscore"] < 1) for row in rows["isotropy"]} == {("known", True), ("new", True)}
+    methods = 9
+    assert len(rows["scores"]) == methods * 3 * (7 + 4)  # logistic twice, neighbours; only "known" has 40 a class
+    changes = rows["changes"]
+    assert len(changes) == (2 * methods - 1 + methods - 1) * (3 + 2)
+    for change in changes[:40]:
+        arms = []
+        against = ("none" if change["method"] == "none" else change["unit_length"], "none")
+        for length, method in ((change["unit_length"], change["method"]), against):
+            arms.append([
+                row["accuracy"] for row in rows["scores"]
+                if all(row[key] == change[key] for key in ("task", "classifier", "budget"))
+                and (row["unit_length"], row["method"]) == (length, method)
+            ])  # fmt: skip
+        assert change["change"] == pytest.approx(np.mean(arms[0]) - np.mean(arms[1]))
+    assert {row["test"] for row in rows["scores"]} == {100}  # at most analysis.limit examples
+    centred = [row for row in changes if (row["method"], row["classifier"]) == ("center", "logistic")]
+    assert all(abs(row["change"]) < 1e-9 for row in centred if row["unit_length"] == "none")
+    assert "whitening_map" in out
+
+    # What was computed is read again, so that a map that was stopped goes on.
+    files = sorted((tmp_path / "cache/probes").iterdir())
+    files[0].unlink()
+    before = {file: file.stat().st_mtime_ns for file in files[1:]}
+    code, _, err = cli(*experiment, "analysis.limit=100")
+    assert code == 0, err
+    assert repr(read_analysis_rows(outputs, "whitening_map")) == repr(rows)
+    assert {file: file.stat().st_mtime_ns for file in files[1:]} == before
+    assert files[0].exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["analysis.held_out=[known]"], "share a set"),
+        (["analysis.held_out=[]"], "analysis.held_out"),
+        (["analysis.fitted=[knwon]"], "has no set knwon"),
+    ],
+)
+def test_mistakes_are_one_line(experiment, cli, overrides, named):
+    code, _, err = cli(*experiment, *overrides)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert named in err

@@ -1,0 +1,268 @@
+"""Judge the statements about the map by the rules of registration.md. The sets are the units of every test."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes, narrow_interval
+from isobench.statistics.seeds import ALPHA, holm
+
+SMALL = 0.5  # points: a change within it makes no difference to a user
+SMALL_CORRELATION = 0.3
+RESAMPLES = 10_000
+HELD_OUT = "held out"  # the registered scope
+SUPPORTED, REFUTED, OPEN = "supported", "refuted", "can't tell"
+ENCODING = ("encoder", "pooling", "layer")
+PRIMARY = {"classifier": "logistic", "unit_length": "none"}
+
+Curve = list[tuple[float, float]]  # labels a class, ascending, and the change in points
+
+
+def judge(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:
+    """Judge the statements: a row for each test, those of a statement corrected by Holm.
+
+    A row has ``statement``, ``scope``, ``case`` and the ``group`` of cases that are shown as one; the mean over sets
+    with its 95% interval, p and Holm's p, and the number of sets; and the verdict. The registered scope is
+    ``held out``: the mean of all encoders on the held-out sets. The others, all sets and each encoder by itself, are
+    secondary. Empty without both full and soft whitening.
+    """
+    held_out = [row for row in changes if row["held_out"]]
+    if not {0.0} < set(list_distinct(select_whitening(held_out), "shrinkage")):
+        return []
+    primary = [
+        *judge_curves(select_whitening(held_out)),
+        *judge_softness(select_whitening(held_out)),
+        *judge_harmless(held_out),
+        *judge_isoscore(changes, isotropy),
+        *judge_prediction(changes),
+    ]
+    scopes = {"all sets": select_whitening(changes)}
+    for encoding, own in group_rows(select_whitening(held_out), *ENCODING).items():
+        scopes[f"{HELD_OUT}, {name_encoding(*encoding)}"] = own
+    secondary = [row | {"scope": scope} for scope, own in scopes.items() for row in judge_curves(own)]
+    return [*(row | {"scope": HELD_OUT} for row in primary), *secondary]
+
+
+def select_whitening(changes: Sequence[TidyRow]) -> list[TidyRow]:
+    return [row for row in select_rows(changes, PRIMARY) if row["shrinkage"] is not None]
+
+
+def name_encoding(encoder: str, pooling: str, layer: str | None) -> str:
+    return f"{encoder} {pooling}" + (f" layer {layer}" if layer else "")
+
+
+def judge_curves(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """Judge what the curves of the strengths do: 1 to 4."""
+    return [*judge_growth(whitening), *judge_ends(whitening), *judge_crossing(whitening)]
+
+
+def average_encoders(rows: Iterable[TidyRow]) -> dict[str, Curve]:
+    """Average changes over encoders: set -> its curve."""
+    curves: dict[str, Curve] = {}
+    for (task, labels), own in group_rows(rows, "task", "labels_a_class").items():
+        curves.setdefault(task, []).append((labels, float(np.mean([row["change"] for row in own]))))
+    return {task: sorted(curve) for task, curve in curves.items()}
+
+
+def group_strengths(whitening: Sequence[TidyRow]) -> dict[float, dict[str, Curve]]:
+    """Group the curves of each set by shrinkage, full whitening (0) first."""
+    strengths = sorted(list_distinct(whitening, "shrinkage"))
+    return {strength: average_encoders(select_rows(whitening, {"shrinkage": strength})) for strength in strengths}
+
+
+def judge_growth(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """1: the change grows with the labels. Tests its slope on the binary logarithm of the labels a class."""
+    cases = {}
+    for strength, curves in group_strengths(whitening).items():
+        slopes = [measure_slope(curve) for curve in curves.values()]
+        cases[f"shrinkage {strength:g}"] = average_over_seeds(np.array(slopes))
+    return decide("the change grows with the labels", cases, sign=1)
+
+
+def measure_slope(curve: Curve) -> float:
+    labels, changes = zip(*curve, strict=True)
+    return float(fit_slopes(np.log2(labels), np.array(changes)))
+
+
+def judge_ends(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """2 and 3: with the fewest labels whitening loses; with all labels it gains."""
+    rows = []
+    for statement, place, sign in (("loses with the fewest labels", 0, -1), ("gains with all labels", -1, 1)):
+        cases = {
+            f"shrinkage {strength:g}": average_over_seeds(np.array([curve[place][1] for curve in curves.values()]))
+            for strength, curves in group_strengths(whitening).items()
+        }
+        rows += decide(statement, cases, sign, SMALL)
+    return rows
+
+
+def judge_crossing(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """4: the stronger the whitening, the more labels it takes until it no longer loses."""
+    by_strength = list(group_strengths(whitening).values())
+    values = []
+    for task in by_strength[0]:
+        crossings = [[-find_crossing(curves[task]) for curves in by_strength]]  # the softest is the last
+        values.append(average_correlation(np.array([range(len(by_strength))]), np.array(crossings)))
+    return decide("stronger whitening needs more labels", {"all": average_over_seeds(np.array(values))}, sign=1)
+
+
+def find_crossing(curve: Curve) -> float:
+    """Find the binary logarithm of the labels a class from which on a change is never below 0.
+
+    Between two budgets it is interpolated. Where the last change is below 0, it is one doubling after the last.
+    """
+    places = [(math.log2(labels), change) for labels, change in curve]
+    below = [i for i, (_, change) in enumerate(places) if change < 0]
+    if not below:
+        return places[0][0]
+    last = below[-1]
+    x, y = places[last]
+    if last == len(places) - 1:
+        return x + 1
+    next_x, next_y = places[last + 1]
+    return x + (next_x - x) * y / (y - next_y)
+
+
+def judge_softness(whitening: Sequence[TidyRow]) -> list[TidyRow]:
+    """5: soft whitening is never worse than full whitening. Tests the difference at every budget."""
+    full, *soft = group_strengths(whitening).items()
+    cases = {}
+    for strength, curves in soft:
+        by_place: dict[str, list[float]] = {}
+        for task, curve in curves.items():
+            for (labels, ours), (_, theirs) in zip(curve, full[1][task], strict=True):
+                by_place.setdefault(name_place(labels, curve), []).append(ours - theirs)
+        for place, values in by_place.items():
+            cases[f"shrinkage {strength:g}, {place}"] = average_over_seeds(np.array(values))
+    return judge_lower_bound("soft whitening is no worse than full whitening", cases, -SMALL)
+
+
+def name_place(labels: float, curve: Curve) -> str:
+    return "all labels" if labels == curve[-1][0] else f"{labels:g} a class"
+
+
+def judge_harmless(held_out: Sequence[TidyRow]) -> list[TidyRow]:
+    """6: centring and unit length never lose more than half a point."""
+    cases = {}
+    for name, selection in {
+        "unit length (logistic)": {"classifier": "logistic", "unit_length": "after", "method": "none"},
+        "centring (neighbours)": {"classifier": "neighbours", "unit_length": "none", "method": "center"},
+    }.items():
+        by_place: dict[str, list[float]] = {}
+        for curve in average_encoders(select_rows(held_out, selection)).values():
+            for labels, change in curve:
+                by_place.setdefault(name_place(labels, curve), []).append(change)
+        cases |= {f"{name}, {place}": average_over_seeds(np.array(own)) for place, own in by_place.items()}
+    return judge_lower_bound("costs at most half a point", cases, -SMALL)
+
+
+def judge_isoscore(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:
+    """7: the gain in IsoScore by full whitening does not predict its gain in accuracy across sets.
+
+    The mean over encoders of Spearman's correlation over all sets; the interval is of sets drawn with replacement,
+    p of the sets' changes permuted.
+    """
+    gain = {tuple(row[name] for name in (*ENCODING, "task")): 1 - row["isoscore"] for row in isotropy}
+    full = select_rows(changes, PRIMARY | {"shrinkage": 0.0})
+    tasks = list_distinct(full, "task")
+    rng = np.random.default_rng(0)
+    cases: dict[str, SeedMean] = {}
+    for place, name in ((0, "the fewest labels"), (-1, "all labels")):
+        pairs = []  # [encoders][2, tasks]
+        for encoding, own in group_rows(full, *ENCODING).items():
+            curves = average_encoders(own)
+            pairs.append([[gain[(*encoding, task)] for task in tasks], [curves[task][place][1] for task in tasks]])
+        x, y = np.array(pairs).transpose(1, 0, 2)  # [encoders, tasks]
+        seen = average_correlation(x, y)
+        drawn = [rng.integers(len(tasks), size=len(tasks)) for _ in range(RESAMPLES)]
+        low, high = np.quantile(
+            [average_correlation(x[:, own], y[:, own]) for own in drawn], [ALPHA / 2, 1 - ALPHA / 2]
+        )
+        permuted = [average_correlation(x, y[:, rng.permutation(len(tasks))]) for _ in range(RESAMPLES)]
+        p = (1 + np.sum(np.abs(permuted) >= abs(seen) - 1e-12)) / (1 + RESAMPLES)
+        cases[name] = SeedMean(seen, float(low), float(high), float(p), len(tasks))
+    rows = add_holm("the gain in IsoScore predicts no gain in accuracy", cases)
+    for row in rows:
+        is_small = row["low"] > -SMALL_CORRELATION and row["high"] < SMALL_CORRELATION
+        row["verdict"] = choose(is_small, row["p_holm"] < ALPHA)
+    return rows
+
+
+def average_correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Average Spearman's correlations of the rows of two arrays, [rows, n] each; a row without spread counts 0."""
+    from scipy import stats
+
+    ranks = [stats.rankdata(values, axis=1) for values in (x, y)]
+    a, b = (own - own.mean(1, keepdims=True) for own in ranks)
+    length = np.sqrt((a * a).sum(1) * (b * b).sum(1))
+    return float(np.mean(np.divide((a * b).sum(1), length, out=np.zeros(len(a)), where=length > 0)))
+
+
+def judge_prediction(changes: Sequence[TidyRow]) -> list[TidyRow]:
+    """8: the other sets predict the held-out ones. Tests the share of the squared changes that they explain."""
+    whitening = [row for row in select_rows(changes, PRIMARY) if row["shrinkage"] is not None]
+    key = (*ENCODING, "shrinkage", "budget")
+    known = group_rows((row for row in whitening if not row["held_out"]), *key)
+    predicted = {cell: float(np.mean([row["change"] for row in own])) for cell, own in known.items()}
+    shares = []
+    for own in group_rows((row for row in whitening if row["held_out"]), "task").values():
+        cells = [(row["change"], predicted.get(tuple(row[name] for name in key), 0.0)) for row in own]
+        total = sum(change**2 for change, _ in cells)
+        shares.append(1 - sum((change - guess) ** 2 for change, guess in cells) / total if total else math.nan)
+    return decide("other sets predict the change", {"all": average_over_seeds(np.array(shares))}, sign=1)
+
+
+def decide(statement: str, cases: Mapping[str, SeedMean], sign: int, small: float = 0.0) -> list[TidyRow]:
+    """Judge the sign of each mean; one whose 90% interval is within +-``small`` refutes the statement too."""
+    rows = add_holm(statement, cases)
+    for row in rows:
+        is_found = row["p_holm"] < ALPHA
+        is_small = abs(row["value"]) + measure_reach(row) < small
+        is_so, is_opposite = (is_found and row["value"] * way > 0 for way in (sign, -sign))
+        row["verdict"] = choose(is_so, is_opposite or is_small)
+    return rows
+
+
+def judge_lower_bound(statement: str, cases: Mapping[str, SeedMean], bound: float) -> list[TidyRow]:
+    """Judge whether means are above a bound: supported where the one-sided 95% limit is, refuted by Holm's p.
+
+    ``p`` is one-sided here, of the hypothesis that the mean is not below the bound.
+    """
+    from scipy import special
+
+    below = {}
+    for name, own in cases.items():
+        freedom = max(own.seeds - 1, 1)
+        error = narrow_interval(own.low, own.high, own.seeds) / special.stdtrit(freedom, 1 - ALPHA)
+        below[name] = own._replace(p=float(special.stdtr(freedom, (own.value - bound) / error)))
+    rows = add_holm(statement, below)
+    for row in rows:
+        row["verdict"] = choose(row["value"] - measure_reach(row) > bound, row["p_holm"] < ALPHA)
+    return rows
+
+
+def measure_reach(row: TidyRow) -> float:
+    """Measure half of a row's 90% interval; 0 where several sets have one value, NaN with one set."""
+    if math.isnan(row["low"]) and row["sets"] > 1:
+        return 0.0
+    return narrow_interval(row["low"], row["high"], row["sets"])
+
+
+def add_holm(statement: str, cases: Mapping[str, SeedMean]) -> list[TidyRow]:
+    corrected = holm([own.p for own in cases.values()])
+    return [
+        {"statement": statement, "group": case.split(", ")[0], "case": case} | list_values(own) | {"p_holm": p}
+        for (case, own), p in zip(cases.items(), corrected, strict=True)
+    ]
+
+
+def list_values(mean: SeedMean) -> TidyRow:
+    """List a mean over sets, its interval, p, and the number of sets."""
+    return {"value": mean.value, "low": mean.low, "high": mean.high, "p": mean.p, "sets": mean.seeds}
+
+
+def choose(is_supported: bool, is_refuted: bool) -> str:
+    """Name the verdict; where a statement is both supported and refuted, it can't be told."""
+    return OPEN if is_supported == is_refuted else SUPPORTED if is_supported else REFUTED
