@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
@@ -119,38 +120,35 @@ def draw_map(whitening: Sequence[TidyRow]) -> Figure:
     """Draw a panel for each set: the change against the labels a class, a line for each strength."""
     by_strength = group_strengths(whitening)
     held_out = {row["task"]: row["held_out"] for row in whitening}
-    tasks = list(held_out)
-    titles = [f"{task}{' (held out)' * held_out[task]}" for task in tasks]
-    figure, axes = make_panel_grid(titles, HEIGHT, across=3)
-    for task, axis in zip(tasks, axes, strict=True):
+    titles = [task.replace("_", " ") + " (held out)" * is_held_out for task, is_held_out in held_out.items()]
+    figure, axes = make_panel_grid(titles, HEIGHT, across=3, sharex=True, sharey=True)
+    for task, axis in zip(held_out, axes, strict=True):
         for color, (strength, curves) in zip(PALETTE, by_strength.items(), strict=False):
             labels, changes = zip(*curves[task], strict=True)
             axis.plot(labels, changes, marker="o", markersize=2.5, color=color, label=name_strength(strength))
+    for axis in axes:
         mark_sides(axis)
-    axes[0].legend(loc="lower right", title="shrinkage", title_fontsize=7)
-    figure.supylabel("change of accuracy, points")
-    figure.supxlabel("labels a class (the last point is all)")
+        axis.tick_params(labelbottom=True)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    figure.supylabel("change of accuracy, points", fontsize=8)
+    axes[max(len(axes) - 2, 0)].set_xlabel("labels a class (the last point is all labels)")
     return figure
 
 
 def name_strength(strength: float) -> str:
-    return "0 (full whitening)" if strength == 0 else f"{strength:g}"
+    return "full whitening" if strength == 0 else f"shrinkage {strength:g}"
 
 
 def mark_sides(axis: Axes) -> None:
-    """Draw the zero line, and write on which side whitening helps."""
+    """Draw the zero line, write on which side whitening helps, and write the labels as plain numbers."""
     axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_locator(LogLocator(base=4))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.axhline(0, color="black", linewidth=0.8)
     low, high = axis.get_ylim()
-    axis.set_ylim(low, max(high, 0.15 * (high - low)))
+    axis.set_ylim(low, max(high, 0.2 * (high - low)))
     for text, offset, vertical in (("helps", 2, "bottom"), ("hurts", -2, "top")):
+        place = ("axes fraction", "data")
         axis.annotate(
-            text,
-            (0, 0),
-            (2, offset),
-            ("axes fraction", "data"),
-            "offset points",
-            fontsize=7,
-            color="0.35",
-            va=vertical,
+            text, (1, 0), (-2, offset), place, "offset points", fontsize=7, color="0.35", ha="right", va=vertical
         )
