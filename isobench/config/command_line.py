@@ -11,7 +11,7 @@ from isobench.papers.folders import list_config_groups
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
 SEARCH_PATH = "hydra.searchpath"
-GROUPS = ("task", "encoder", "head", "optimization", "tracking", "scale", "experiment", "hydra/launcher")
+GROUPS = ("task", "encoder", "head", "optimization", "optimizer", "tracking", "scale", "experiment", "hydra/launcher")
 ONE_LOCAL_LAUNCHER = "leave it out, and set hydra.launcher.processes=N for N runs at the same time on this machine"
 FORMER_LAUNCHERS = {
     "hydra/launcher=local": ONE_LOCAL_LAUNCHER,

@@ -218,7 +218,7 @@ class Head(Section):
 
 @dataclass
 class Optimization(Section):
-    """AdamW with linear warm-up, then a decaying or constant learning rate."""
+    """AdamW, or another optimiser, with linear warm-up, then a decaying or constant learning rate."""
 
     lr: PositiveFloat = 2e-5  # learning rate after the warm-up
     batch_size: PositiveInt = 32  # examples
@@ -229,6 +229,7 @@ class Optimization(Section):
     accumulate: PositiveInt = 1  # batches whose mean gradient makes one step; a method's statistics stay a batch's
     schedule: Annotated[str, one_of("linear", "polynomial", "constant")] = "linear"  # linear decays to 0
     warmup: Fraction = 0.06  # share of all steps
+    optimizer: Annotated[dict[str, Any], PLAIN] | None = None  # of conf/optimizer, its name and settings; null: AdamW
     eps: PositiveFloat = 1e-8  # AdamW's epsilon
     weight_decay: NonNegativeFloat = 0.0
     clip: PositiveFloat | None = None  # largest norm of the gradient

@@ -148,7 +148,7 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
     records = [
         {
             **dict(zip(NAMES, (run.folder.path.name, *read_run_names(run.cfg), run.cfg.seed), strict=True)),
-            **values,
+            **{name: str(value) if isinstance(value, list) else value for name, value in values.items()},
             **read_outcome(run),
             **_read_origin(run),
         }

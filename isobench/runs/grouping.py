@@ -15,7 +15,8 @@ from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.run import Run
 
-NESTED_SETTINGS = ("task.generation", "encoder.scratch")  # settings that are null or have settings of their own
+# Settings that are null or have settings of their own.
+NESTED_SETTINGS = ("task.generation", "encoder.scratch", "optimization.optimizer")
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared

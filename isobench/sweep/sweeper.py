@@ -202,7 +202,10 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         ask_hub_early(configs)  # the hub answers while torch is imported
     if configs:
         from isobench.training.instantiate import check_method_settings
+        from isobench.training.optimizers import check_optimizer
 
+        for cfg in configs:
+            check_optimizer(cfg.optimization)
         for generates in (False, True):
             similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
             check_method_settings((cfg.calibration for cfg in similar_configs), generates)

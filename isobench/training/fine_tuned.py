@@ -15,6 +15,7 @@ from isobench.config.schema import HELD_OUT, Config, Optimization
 from isobench.metrics.task import nan_to_zero
 from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
+from isobench.training.optimizers import make_optimizer
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait
 END_LR = 1e-7  # where polynomial decay ends: transformers' default
@@ -147,8 +148,13 @@ class FineTuningModule(pl.LightningModule):
                 output.update({name: v.numpy() if isinstance(v, Tensor) else v for name, v in output.items()})
             self.best = ReportedEpoch(Epoch.model_validate(best["epoch"]), best["outputs"])
 
+    def list_vocabularies(self) -> list[Tensor]:
+        """List the matrices with a row for each token: the input embedding, and a generator's output."""
+        matrices = {name: matrix() for name, matrix in self.matrices().items()}
+        return [matrix for matrix in matrices.values() if len(matrix) == len(matrices["vocabulary"])]
+
     def configure_optimizers(self) -> dict[str, Any]:
-        """Make AdamW, without weight decay on biases and norms, and the schedule; methods add their own groups."""
+        """Make the optimiser, without weight decay on biases and norms, and the schedule; methods add own groups."""
         o = self.cfg.optimization
         method_groups = self.chain.parameter_groups()
         grouped = {id(p) for group in method_groups for p in group["params"]}
@@ -159,7 +165,7 @@ class FineTuningModule(pl.LightningModule):
             *method_groups,
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
-        optimizer = torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
+        optimizer = make_optimizer(o, groups, self.list_vocabularies(), fused)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

@@ -1,0 +1,150 @@
+"""Optimisers: Coupled Adam against an independent float64 derivation, and what a config makes of the others."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from helpers import build_parts, make_config, make_ended_run
+from torch import nn
+
+from isobench.common.errors import UserError
+from isobench.report.tables import build_runs
+from isobench.runs.grouping import find_varying_settings, group_over_seeds
+from isobench.runs.identity import identify
+from isobench.training.optimizers import CoupledAdam, check_optimizer, make_optimizer
+
+LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
+
+
+def derive(start, gradients, coupled):
+    """Adam with decoupled weight decay as its paper has it, by sums over all steps; v averaged over rows."""
+    w = start.copy()
+    for t in range(1, len(gradients) + 1):
+        ages = np.arange(t)[::-1]
+        past = np.array(gradients[:t])
+        m = np.tensordot((1 - BETAS[0]) * BETAS[0] ** ages, past, 1) / (1 - BETAS[0] ** t)
+        v = np.tensordot((1 - BETAS[1]) * BETAS[1] ** ages, past**2, 1) / (1 - BETAS[1] ** t)
+        if coupled:
+            v = np.broadcast_to(v.mean(0), v.shape)
+        w = w - LR * DECAY * w - LR * m / (np.sqrt(v) + EPS)
+    return w
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_coupled_adam_is_its_papers(rows):
+    rng = np.random.default_rng(0)
+    starts = [rng.normal(size=(rows, 4)), rng.normal(size=(5, 4))]
+    gradients = [[rng.normal(0, np.exp(rng.normal(size=(len(w), 1))), w.shape) for _ in range(9)] for w in starts]
+    gradients[0][3][-1] = 0  # a token that a batch lacks
+    coupled, free = (nn.Parameter(torch.tensor(w)) for w in starts)
+    optimizer = CoupledAdam([{"params": [coupled, free], "weight_decay": DECAY}], LR, [coupled], betas=BETAS, eps=EPS)
+    for step in zip(*gradients, strict=True):
+        coupled.grad, free.grad = map(torch.tensor, step)
+        optimizer.step()
+        assert coupled.grad is not None  # whoever logs gradients after the step still finds it
+    np.testing.assert_allclose(coupled.detach().numpy(), derive(starts[0], gradients[0], True), rtol=1e-10)
+    np.testing.assert_allclose(free.detach().numpy(), derive(starts[1], gradients[1], False), rtol=1e-10)
+    if rows == 1:  # the mean of one row is itself
+        np.testing.assert_allclose(coupled.detach().numpy(), derive(starts[0], gradients[0], False), rtol=1e-10)
+
+
+def test_without_coupled_matrices_it_is_adamw():
+    torch.manual_seed(0)
+    results = []
+    for kind in (CoupledAdam, torch.optim.AdamW):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+        optimizer = kind(model.parameters(), LR, weight_decay=DECAY)
+
+        def closure(model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(torch.arange(9)), torch.arange(9).roll(1))
+            loss.backward()
+            return loss
+
+        losses = [float(optimizer.step(closure).detach()) for _ in range(20)]
+        results.append((losses, [p.detach().clone() for p in model.parameters()]))
+    assert results[0][0] == results[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(results[0][1], results[1][1], strict=True))
+
+
+def test_coupled_adam_goes_on_from_its_state():
+    rng = np.random.default_rng(0)
+    gradients = [torch.tensor(rng.normal(size=(6, 3))) for _ in range(8)]
+
+    def walk(w, optimizer, steps):
+        for gradient in steps:
+            w.grad = gradient.clone()
+            optimizer.step()
+
+    first = nn.Parameter(torch.ones(6, 3, dtype=torch.float64))
+    optimizer = CoupledAdam([first], LR, [first])
+    walk(first, optimizer, gradients[:4])
+    second = nn.Parameter(first.detach().clone())
+    resumed = CoupledAdam([second], LR, [second])
+    resumed.load_state_dict(deepcopy(optimizer.state_dict()))
+    walk(first, optimizer, gradients[4:])
+    walk(second, resumed, gradients[4:])
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", ["coupled_adam", "sgd", "adafactor"])
+def test_a_configs_optimiser_steps(name):
+    o = make_config(f"optimizer={name}", "optimization.lr=0.01").optimization
+    matrix, bias = nn.Parameter(torch.ones(5, 3)), nn.Parameter(torch.ones(3))
+    groups = [{"params": [matrix], "weight_decay": 0.1}, {"params": [bias], "weight_decay": 0.0}]
+    optimizer = make_optimizer(o, groups, [matrix], fused=True)
+    matrix.grad, bias.grad = torch.ones(5, 3), torch.ones(3)
+    optimizer.step()
+    assert (matrix < 1).all()
+    assert (bias < 1).all()
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert {group["lr"] for group in optimizer.param_groups} == {0.01}
+
+
+def test_adamw_leaves_keys_as_they_are():
+    keys = {name: identify(make_config(f"optimizer={name}")).key for name in ("adamw", "sgd", "coupled_adam")}
+    assert keys["adamw"] == identify(make_config()).key
+    assert len(set(keys.values())) == 3
+
+
+def test_only_the_vocabulary_is_coupled(tiny):
+    module = build_parts("optimizer=coupled_adam", "encoder=local", f"encoder.path={tiny}", "calibration=none")[0]
+    vocabulary = module.encoder.vocabulary()
+    assert [id(matrix) for matrix in module.list_vocabularies()] == [id(vocabulary)]
+    module.total_steps = 10
+    optimizer = module.configure_optimizers()["optimizer"]
+    assert optimizer.coupled == {id(vocabulary)}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["optimizer=sgd", "+optimization.optimizer.betas=[0.9,0.9]"], "optimizer=sgd has no setting betas"),
+        (["optimizer=coupled_adam", "+optimization.optimizer.eps=1"], "optimizer=coupled_adam has no setting eps"),
+        (["optimizer=sgd", "optimization.optimizer.name=lion"], "there is no optimizer=lion"),
+    ],
+)
+def test_what_an_optimiser_does_not_take_is_named(overrides, named):
+    with pytest.raises(UserError, match=named):
+        check_optimizer(make_config(*overrides).optimization)
+
+
+def test_a_value_out_of_range_is_one_line():
+    o = make_config("optimizer=sgd", "optimization.optimizer.momentum=-1").optimization
+    with pytest.raises(UserError, match=r"optimizer=sgd: Invalid momentum"):
+        make_optimizer(o, [{"params": [nn.Parameter(torch.ones(1))]}], [], fused=False)
+
+
+def test_a_report_tells_optimisers_apart(tmp_path):
+    runs = [
+        make_ended_run(0.5 + 0.1 * i, f"seed={seed}", *chosen, output_dir=tmp_path)
+        for i, chosen in enumerate(([], ["optimizer=coupled_adam"], ["optimizer=sgd"]))
+        for seed in (1, 2)
+    ]
+    varying = find_varying_settings(runs)
+    assert "optimization.optimizer.name" in varying
+    table = build_runs(runs, varying)
+    assert table["optimization.optimizer.betas"].tolist() == ["-", "-", "[0.9, 0.999]", "[0.9, 0.999]", "-", "-"]
+    assert len(group_over_seeds(runs, varying)) == 3
