@@ -230,7 +230,7 @@ def name_outcomes(
                 drawn.update(len(indices).to_bytes(8) + indices.astype(np.int64).tobytes())
     listed = [(plan.classifier, len(plan.draws)) for plan in plans]
     versions = [VERSION, torch.__version__, sklearn.__version__]
-    key = sha256_json([versions, settings, listed, drawn.hexdigest()])
+    key = sha256_json([versions, settings, listed, own.columns, len(own.classes), drawn.hexdigest()])
     start = f"{name}-{subject.cfg.encoder.name}-{subject.cfg.calibration['name']}"
     return name_cached_file(subject.cfg.data.cache, "probes", start, key)
 

@@ -59,7 +59,7 @@ def compute(
     sets = [*fitted, *held_out]
     if len(set(sets)) < len(sets):
         raise UserError("analysis.fitted and analysis.held_out share a set: name each once")
-    read = {name: read_set(subjects[0].cfg, name, limit) for name in sets}
+    read = {name: keep_distinct(read_set(subjects[0].cfg, name, limit)) for name in sets}
     shrinkage = {
         subject.method: subject.cfg.calibration.get("shrinkage")
         for subject in subjects
@@ -78,6 +78,14 @@ def compute(
                 pool = probed.plans[0].draws[0].pool
                 isotropy.append(probed.names | {"isoscore": float(isoscore(probed.vectors[0, pool].double()))})
     return {"scores": scores, "changes": changes, "isotropy": isotropy, "verdicts": judge(changes, isotropy)}
+
+
+def keep_distinct(own: LabelledSet) -> LabelledSet:
+    """Keep each text once, the last time that it occurs: no tested text is trained on, and none is tested twice."""
+    (texts,) = own.columns
+    kept = sorted({text: i for i, text in enumerate(texts)}.values())
+    trained = sum(i < own.trained for i in kept)
+    return LabelledSet([[texts[i] for i in kept]], own.labels[kept], own.classes, trained)
 
 
 def plan_budgets(

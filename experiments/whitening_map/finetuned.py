@@ -11,6 +11,7 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.statistics.dose_response import average_over_seeds, fit_slopes
+from isobench_papers.whitening_map.show import describe_registration
 from isobench_papers.whitening_map.verdicts import decide
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -22,7 +23,7 @@ PLAIN = "none"
 def compute(subjects: list["Subject"]) -> Rows:
     """List the score of each planned run, in points, and judge whether whitening's change grows with the examples.
 
-    A seed without all of its runs is left out of its task, and named.
+    A seed with a run that failed is left out of its task, and named.
     """
     scores = [
         {
@@ -32,6 +33,7 @@ def compute(subjects: list["Subject"]) -> Rows:
             "examples": subject.cfg.task.train_samples,
             "seed": subject.cfg.seed,
             "score": read_score(subject),
+            "constant": is_constant(subject),
         }
         for subject in subjects
     ]
@@ -43,6 +45,14 @@ def read_score(subject: "Subject") -> float:
     """Read a run's score x 100; NaN if it has none."""
     record = subject.record
     return 100 * record.best.score if record is not None and record.best is not None else math.nan
+
+
+def is_constant(subject: "Subject") -> bool:
+    """Return True if a run gives one number, or one class, for all examples."""
+    record = subject.record
+    if record is None or record.best is None:
+        return False
+    return bool(record.best.metrics(subject.cfg.task.dev_splits[0]).get("constant_predictor"))
 
 
 def list_changes(scores: list[TidyRow]) -> list[TidyRow]:
@@ -57,16 +67,15 @@ def list_changes(scores: list[TidyRow]) -> list[TidyRow]:
 
 
 def judge(changes: list[TidyRow]) -> list[TidyRow]:
-    """Judge the slope of the change on the binary logarithm of the examples, over the seeds that have all of it."""
+    """Judge the slope of the change on the binary logarithm of the examples, over the seeds without a failed run."""
     cases = {}
     for (task,), own in group_rows(changes, "task").items():
         sizes = sorted(list_distinct(own, "examples"))
         table = [
             [row["change"] for row in sorted(of_seed, key=lambda row: row["examples"])]
             for of_seed in group_rows(own, "seed").values()
-            if len(of_seed) == len(sizes)
         ]
-        if len(sizes) > 1 and table:
+        if len(sizes) > 1:
             cases[task] = average_over_seeds(fit_slopes(np.log2(sizes), np.array(table)))
     return decide("the change grows with the examples", cases, sign=1)
 
@@ -85,8 +94,12 @@ def show(rows: Rows) -> Shown:
         value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
         cells = (row["statement"], row["case"], row["verdict"], f"{value} [{low}, {high}]")
         judged.add_row(*cells, format_number(row["p_holm"], ".4f"))
-    missing = [row for row in rows["scores"] if math.isnan(row["score"])]
-    notes = [f"{row['task']}, {row['examples']} examples, {row['method']}, seed {row['seed']}: no score; the seed is "
-             "left out of the slopes." for row in missing]  # fmt: skip
-    notes.append("Changes are in points, paired by seed; intervals and tests are Student's t over seeds.")
+    notes = ["Changes are in points, paired by seed; intervals and tests are Student's t over seeds."]
+    for row in rows["scores"]:
+        name = f"{row['task']}, {row['examples']} examples, {row['method']}, seed {row['seed']}"
+        if math.isnan(row["score"]):
+            notes.append(f"{name}: no score; the seed is left out of the slopes.")
+        elif row["constant"]:
+            notes.append(f"{name}: one answer for all examples.")
+    notes.append(describe_registration())
     return Shown([table, judged], {}, notes)

@@ -1,6 +1,7 @@
 """Show the whitening map: the picture, what each strength changes by budget, advice, and the verdicts."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,19 +11,19 @@ from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.common.files import sha256_file
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
-    HELD_OUT,
-    OPEN,
     REFUTED,
-    SUPPORTED,
+    REGISTERED,
+    group_places,
     group_strengths,
     list_values,
-    name_place,
     select_whitening,
 )
 
+REGISTRATION = Path(__file__).parent / "registration.md"
 HEIGHT = 1.7  # inches of a panel
 
 
@@ -34,28 +35,25 @@ def show(rows: Rows) -> Shown:
         "A change is in points of accuracy, against no method, of a logistic regression that is tuned inside the "
         "labelled examples. Intervals of 95% are for new sets (Student's t), and for these encoders.",
         *give_advice(cells),
+        "These intervals are not corrected for their number, and include the known sets.",
+        describe_registration(),
     ]
     tables = [build_cells(cells), *build_verdicts(rows["verdicts"])]
     return Shown(tables, {"whitening_map": draw_map(whitening)} if whitening else {}, notes)
 
 
 def list_cells(whitening: Sequence[TidyRow]) -> list[TidyRow]:
-    """List the mean change over sets and encoders of each strength at each budget, with its interval over sets."""
-    cells = []
-    for strength, curves in group_strengths(whitening).items():
-        by_place: dict[str, list[tuple[float, float]]] = {}
-        for curve in curves.values():
-            for labels, change in curve:
-                by_place.setdefault(name_place(labels, curve), []).append((labels, change))
-        for place, own in sorted(by_place.items(), key=lambda item: np.mean([labels for labels, _ in item[1]])):
-            mean = average_over_seeds(np.array([change for _, change in own]))
-            cells.append({"shrinkage": strength, "place": place} | list_values(mean))
-    return cells
+    """List the mean change over sets and encodings of each strength at each budget, with its interval over sets."""
+    return [
+        {"shrinkage": strength, "place": place} | list_values(average_over_seeds(np.array(values)))
+        for strength, curves in group_strengths(whitening).items()
+        for place, values in group_places(curves.values()).items()
+    ]
 
 
 def build_cells(cells: Sequence[TidyRow]) -> Table:
     places = list_distinct(cells, "place")
-    table = make_table("Change of accuracy by whitening, mean over sets and encoders", ("shrinkage",), places, True)
+    table = make_table("Change of accuracy by whitening, mean over sets and encodings", ("shrinkage",), places, True)
     for strength in list_distinct(cells, "shrinkage"):
         own = {cell["place"]: cell for cell in select_rows(cells, {"shrinkage": strength})}
         table.add_row(f"{strength:g}", *(format_interval(own[place]) for place in places))
@@ -69,31 +67,30 @@ def format_interval(row: TidyRow) -> str:
 
 
 def build_verdicts(verdicts: Sequence[TidyRow]) -> list[Table]:
-    """Build a table of the registered statements, and one of the secondary scopes.
-
-    A statement about every budget has one row for a method: that of the budget with the lowest mean. It is supported
-    if all budgets support it, and refuted if one refutes it.
-    """
+    """Build a table of the registered statements, and one of the secondary scopes; a row for each group of tests."""
     tables = []
-    titles = {
-        True: "Registered: mean over encoders, held-out sets",
-        False: "Secondary: all sets, each encoder by itself",
-    }
+    titles = {True: "Registered statements", False: "Secondary: other sets, labels or encodings"}
     for is_registered, title in titles.items():
-        own = [row for row in verdicts if (row["scope"] == HELD_OUT) is is_registered]
+        own = [row for row in verdicts if (row["scope"] == REGISTERED) is is_registered]
         words = ("statement", "case", "verdict") if is_registered else ("scope", "statement", "case", "verdict")
         table = make_table(title, words, ("mean [95%] (sets)", "p, Holm's"), True)
-        for row in map(sum_up, group_rows(own, "scope", "statement", "group").values()):
+        for row in map(choose_row, group_rows(own, "scope", "statement", "group").values()):
             table.add_row(*(row[word] for word in words), format_interval(row), format_number(row["p_holm"], ".4f"))
         tables.append(table)
     return [table for table in tables if table.rows]
 
 
-def sum_up(rows: Sequence[TidyRow]) -> TidyRow:
-    """Sum up the rows of a statement's group by the one with the lowest mean."""
-    verdicts = {row["verdict"] for row in rows}
-    verdict = REFUTED if REFUTED in verdicts else OPEN if OPEN in verdicts else SUPPORTED
-    return min(rows, key=lambda row: row["value"]) | {"verdict": verdict}
+def choose_row(group: Sequence[TidyRow]) -> TidyRow:
+    """Choose the test that a group is shown by: the lowest mean of those that refute, else of all."""
+    refuting = [row for row in group if row["verdict"] == REFUTED]
+    lowest = min(refuting or group, key=lambda row: row["value"])
+    return lowest | {"verdict": lowest["group_verdict"]}
+
+
+def describe_registration() -> str:
+    """Name the registration by its sha256, so that a reader can look up its commit."""
+    found = sha256_file(REGISTRATION) if REGISTRATION.is_file() else "not in this installation"
+    return f"{REGISTRATION.name}: sha256 {found}"
 
 
 def give_advice(cells: Sequence[TidyRow]) -> list[str]:
@@ -124,7 +121,7 @@ def draw_map(whitening: Sequence[TidyRow]) -> Figure:
     figure, axes = make_panel_grid(titles, HEIGHT, across=3, sharex=True, sharey=True)
     for task, axis in zip(held_out, axes, strict=True):
         for color, (strength, curves) in zip(PALETTE, by_strength.items(), strict=False):
-            labels, changes = zip(*curves[task], strict=True)
+            labels, changes, _ = zip(*curves[task], strict=True)
             axis.plot(labels, changes, marker="o", markersize=2.5, color=color, label=name_strength(strength))
     for axis in axes:
         mark_sides(axis)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,37 +13,57 @@ from isobench.statistics.seeds import ALPHA, holm
 SMALL = 0.5  # points: a change within it makes no difference to a user
 SMALL_CORRELATION = 0.3
 RESAMPLES = 10_000
-HELD_OUT = "held out"  # the registered scope
+REGISTERED, ALL_SETS, FEW_LABELS = "registered", "all sets", "without all labels"  # scopes; others are encodings
 SUPPORTED, REFUTED, OPEN = "supported", "refuted", "can't tell"
 ENCODING = ("encoder", "pooling", "layer")
 PRIMARY = {"classifier": "logistic", "unit_length": "none"}
 
-Curve = list[tuple[float, float]]  # labels a class, ascending, and the change in points
+
+class Point(NamedTuple):
+    """A change in points at a budget: its labels a class, and None or the labels that were asked for."""
+
+    labels: float
+    change: float
+    budget: int | None
+
+    @property
+    def place(self) -> str:
+        return "all labels" if self.budget is None else f"{self.budget} a class"
+
+
+Curve = list[Point]  # ascending in the labels
 
 
 def judge(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:
     """Judge the statements: a row for each test, those of a statement corrected by Holm.
 
-    A row has ``statement``, ``scope``, ``case`` and the ``group`` of cases that are shown as one; the mean over sets
-    with its 95% interval, p and Holm's p, and the number of sets; and the verdict. The registered scope is
-    ``held out``: the mean of all encoders on the held-out sets. The others, all sets and each encoder by itself, are
-    secondary. Empty without both full and soft whitening.
+    A row has ``scope``, ``statement`` and ``case``; the mean over sets with its 95% interval, p and Holm's p, and the
+    number of sets; the test's verdict, and under ``group_verdict`` that of its ``group`` of tests. The scope
+    ``registered`` is the mean over encodings on the held-out sets (statement 7: on all). The other scopes are
+    secondary. Empty without both full and soft whitening on sets of both kinds.
     """
     held_out = [row for row in changes if row["held_out"]]
-    if not {0.0} < set(list_distinct(select_whitening(held_out), "shrinkage")):
+    whitening = select_whitening(held_out)
+    if not {0.0} < set(list_distinct(whitening, "shrinkage")) or len(held_out) == len(changes):
         return []
-    primary = [
-        *judge_curves(select_whitening(held_out)),
-        *judge_softness(select_whitening(held_out)),
+    registered = [
+        *judge_curves(whitening),
+        *judge_softness(whitening),
         *judge_harmless(held_out),
         *judge_isoscore(changes, isotropy),
         *judge_prediction(changes),
     ]
-    scopes = {"all sets": select_whitening(changes)}
-    for encoding, own in group_rows(select_whitening(held_out), *ENCODING).items():
-        scopes[f"{HELD_OUT}, {name_encoding(*encoding)}"] = own
-    secondary = [row | {"scope": scope} for scope, own in scopes.items() for row in judge_curves(own)]
-    return [*(row | {"scope": HELD_OUT} for row in primary), *secondary]
+    scopes = {ALL_SETS: judge_curves(select_whitening(changes))}
+    scopes[FEW_LABELS] = judge_growth([row for row in whitening if row["budget"] is not None])
+    for encoding, own in group_rows(whitening, *ENCODING).items():
+        scopes[name_encoding(*encoding)] = judge_curves(own)
+    rows = [row | {"scope": scope} for scope, own in {REGISTERED: registered, **scopes}.items() for row in own]
+    for group in group_rows(rows, "scope", "statement", "group").values():
+        verdicts = {row["verdict"] for row in group}
+        verdict = REFUTED if REFUTED in verdicts else OPEN if OPEN in verdicts else SUPPORTED
+        for row in group:
+            row["group_verdict"] = verdict
+    return rows
 
 
 def select_whitening(changes: Sequence[TidyRow]) -> list[TidyRow]:
@@ -55,21 +76,33 @@ def name_encoding(encoder: str, pooling: str, layer: str | None) -> str:
 
 def judge_curves(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """Judge what the curves of the strengths do: 1 to 4."""
-    return [*judge_growth(whitening), *judge_ends(whitening), *judge_crossing(whitening)]
+    ends = judge_ends(whitening)
+    loses = ends[0]["verdict"] == SUPPORTED  # full whitening, with the fewest labels
+    return [*judge_growth(whitening), *ends, *judge_crossing(whitening, loses)]
 
 
-def average_encoders(rows: Iterable[TidyRow]) -> dict[str, Curve]:
-    """Average changes over encoders: set -> its curve."""
+def average_encodings(rows: Iterable[TidyRow]) -> dict[str, Curve]:
+    """Average changes over encodings: set -> its curve."""
     curves: dict[str, Curve] = {}
-    for (task, labels), own in group_rows(rows, "task", "labels_a_class").items():
-        curves.setdefault(task, []).append((labels, float(np.mean([row["change"] for row in own]))))
+    for (task, labels, budget), own in group_rows(rows, "task", "labels_a_class", "budget").items():
+        change = float(np.mean([row["change"] for row in own]))
+        curves.setdefault(task, []).append(Point(labels, change, budget))
     return {task: sorted(curve) for task, curve in curves.items()}
 
 
 def group_strengths(whitening: Sequence[TidyRow]) -> dict[float, dict[str, Curve]]:
     """Group the curves of each set by shrinkage, full whitening (0) first."""
     strengths = sorted(list_distinct(whitening, "shrinkage"))
-    return {strength: average_encoders(select_rows(whitening, {"shrinkage": strength})) for strength in strengths}
+    return {strength: average_encodings(select_rows(whitening, {"shrinkage": strength})) for strength in strengths}
+
+
+def group_places(curves: Iterable[Curve]) -> dict[str, list[float]]:
+    """Group the changes of several sets' curves by budget, the fewest labels first and all labels last."""
+    points = sorted((point for curve in curves for point in curve), key=lambda point: point.budget or math.inf)
+    places: dict[str, list[float]] = {}
+    for point in points:
+        places.setdefault(point.place, []).append(point.change)
+    return places
 
 
 def judge_growth(whitening: Sequence[TidyRow]) -> list[TidyRow]:
@@ -82,7 +115,10 @@ def judge_growth(whitening: Sequence[TidyRow]) -> list[TidyRow]:
 
 
 def measure_slope(curve: Curve) -> float:
-    labels, changes = zip(*curve, strict=True)
+    """Fit a straight line by least squares; NaN for a set with one budget."""
+    if len(curve) < 2:
+        return math.nan
+    labels, changes, _ = zip(*curve, strict=True)
     return float(fit_slopes(np.log2(labels), np.array(changes)))
 
 
@@ -90,30 +126,35 @@ def judge_ends(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """2 and 3: with the fewest labels whitening loses; with all labels it gains."""
     rows = []
     for statement, place, sign in (("loses with the fewest labels", 0, -1), ("gains with all labels", -1, 1)):
-        cases = {
-            f"shrinkage {strength:g}": average_over_seeds(np.array([curve[place][1] for curve in curves.values()]))
-            for strength, curves in group_strengths(whitening).items()
-        }
+        cases = {}
+        for strength, curves in group_strengths(whitening).items():
+            values = [curve[place].change for curve in curves.values()]
+            cases[f"shrinkage {strength:g}"] = average_over_seeds(np.array(values))
         rows += decide(statement, cases, sign, SMALL)
     return rows
 
 
-def judge_crossing(whitening: Sequence[TidyRow]) -> list[TidyRow]:
-    """4: the stronger the whitening, the more labels it takes until it no longer loses."""
-    by_strength = list(group_strengths(whitening).values())
+def judge_crossing(whitening: Sequence[TidyRow], loses: bool) -> list[TidyRow]:
+    """4: the stronger the whitening, the more labels it takes until it loses at most half a point.
+
+    Supported only if full whitening ``loses`` with the fewest labels: else the crossings are places of noise.
+    """
+    by_strength = group_strengths(whitening)
+    strengths = -np.array([list(by_strength)])
     values = []
-    for task in by_strength[0]:
-        crossings = [[-find_crossing(curves[task]) for curves in by_strength]]  # the softest is the last
-        values.append(average_correlation(np.array([range(len(by_strength))]), np.array(crossings)))
-    return decide("stronger whitening needs more labels", {"all": average_over_seeds(np.array(values))}, sign=1)
+    for task in next(iter(by_strength.values())):
+        crossings = np.array([[find_crossing(curves[task]) for curves in by_strength.values()]])
+        values.append(average_correlation(strengths, crossings))
+    rows = decide("stronger whitening needs more labels", {"all": average_over_seeds(np.array(values))}, sign=1)
+    return [row | {"verdict": OPEN} if row["verdict"] == SUPPORTED and not loses else row for row in rows]
 
 
 def find_crossing(curve: Curve) -> float:
-    """Find the binary logarithm of the labels a class from which on a change is never below 0.
+    """Find the binary logarithm of the labels a class from which on a change is never below -0.5.
 
-    Between two budgets it is interpolated. Where the last change is below 0, it is one doubling after the last.
+    Between two budgets it is interpolated. Where the last change is below, it is one doubling after the last.
     """
-    places = [(math.log2(labels), change) for labels, change in curve]
+    places = [(math.log2(point.labels), point.change + SMALL) for point in curve]
     below = [i for i, (_, change) in enumerate(places) if change < 0]
     if not below:
         return places[0][0]
@@ -126,43 +167,39 @@ def find_crossing(curve: Curve) -> float:
 
 
 def judge_softness(whitening: Sequence[TidyRow]) -> list[TidyRow]:
-    """5: soft whitening is never worse than full whitening. Tests the difference at every budget."""
-    full, *soft = group_strengths(whitening).items()
+    """5: soft whitening is at most half a point worse than full whitening. Tests the difference at every budget."""
+    (_, full), *soft = group_strengths(whitening).items()
     cases = {}
     for strength, curves in soft:
-        by_place: dict[str, list[float]] = {}
-        for task, curve in curves.items():
-            for (labels, ours), (_, theirs) in zip(curve, full[1][task], strict=True):
-                by_place.setdefault(name_place(labels, curve), []).append(ours - theirs)
-        for place, values in by_place.items():
+        differences = [
+            [
+                ours._replace(change=ours.change - theirs.change)
+                for ours, theirs in zip(curve, full[task], strict=True)
+            ]
+            for task, curve in curves.items()
+        ]
+        for place, values in group_places(differences).items():
             cases[f"shrinkage {strength:g}, {place}"] = average_over_seeds(np.array(values))
     return judge_lower_bound("soft whitening is no worse than full whitening", cases, -SMALL)
 
 
-def name_place(labels: float, curve: Curve) -> str:
-    return "all labels" if labels == curve[-1][0] else f"{labels:g} a class"
-
-
 def judge_harmless(held_out: Sequence[TidyRow]) -> list[TidyRow]:
-    """6: centring and unit length never lose more than half a point."""
+    """6: centring and unit length cost at most half a point."""
     cases = {}
     for name, selection in {
         "unit length (logistic)": {"classifier": "logistic", "unit_length": "after", "method": "none"},
         "centring (neighbours)": {"classifier": "neighbours", "unit_length": "none", "method": "center"},
     }.items():
-        by_place: dict[str, list[float]] = {}
-        for curve in average_encoders(select_rows(held_out, selection)).values():
-            for labels, change in curve:
-                by_place.setdefault(name_place(labels, curve), []).append(change)
-        cases |= {f"{name}, {place}": average_over_seeds(np.array(own)) for place, own in by_place.items()}
+        places = group_places(average_encodings(select_rows(held_out, selection)).values())
+        cases |= {f"{name}, {place}": average_over_seeds(np.array(own)) for place, own in places.items()}
     return judge_lower_bound("costs at most half a point", cases, -SMALL)
 
 
 def judge_isoscore(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:
     """7: the gain in IsoScore by full whitening does not predict its gain in accuracy across sets.
 
-    The mean over encoders of Spearman's correlation over all sets; the interval is of sets drawn with replacement,
-    p of the sets' changes permuted.
+    The mean over encodings of Spearman's correlation over all sets. The interval draws the sets with replacement; p
+    permutes the changes over the sets, for all encodings alike.
     """
     gain = {tuple(row[name] for name in (*ENCODING, "task")): 1 - row["isoscore"] for row in isotropy}
     full = select_rows(changes, PRIMARY | {"shrinkage": 0.0})
@@ -170,16 +207,16 @@ def judge_isoscore(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> l
     rng = np.random.default_rng(0)
     cases: dict[str, SeedMean] = {}
     for place, name in ((0, "the fewest labels"), (-1, "all labels")):
-        pairs = []  # [encoders][2, tasks]
+        pairs = []  # [encodings][2, tasks]
         for encoding, own in group_rows(full, *ENCODING).items():
-            curves = average_encoders(own)
-            pairs.append([[gain[(*encoding, task)] for task in tasks], [curves[task][place][1] for task in tasks]])
-        x, y = np.array(pairs).transpose(1, 0, 2)  # [encoders, tasks]
+            curves = average_encodings(own)
+            accuracies = [curves[task][place].change for task in tasks]
+            pairs.append([[gain[(*encoding, task)] for task in tasks], accuracies])
+        x, y = np.array(pairs).transpose(1, 0, 2)  # [encodings, tasks]
         seen = average_correlation(x, y)
         drawn = [rng.integers(len(tasks), size=len(tasks)) for _ in range(RESAMPLES)]
-        low, high = np.quantile(
-            [average_correlation(x[:, own], y[:, own]) for own in drawn], [ALPHA / 2, 1 - ALPHA / 2]
-        )
+        resampled = [average_correlation(x[:, own], y[:, own]) for own in drawn]
+        low, high = np.quantile(resampled, [ALPHA / 2, 1 - ALPHA / 2])
         permuted = [average_correlation(x, y[:, rng.permutation(len(tasks))]) for _ in range(RESAMPLES)]
         p = (1 + np.sum(np.abs(permuted) >= abs(seen) - 1e-12)) / (1 + RESAMPLES)
         cases[name] = SeedMean(seen, float(low), float(high), float(p), len(tasks))
@@ -201,24 +238,27 @@ def average_correlation(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def judge_prediction(changes: Sequence[TidyRow]) -> list[TidyRow]:
-    """8: the other sets predict the held-out ones. Tests the share of the squared changes that they explain."""
-    whitening = [row for row in select_rows(changes, PRIMARY) if row["shrinkage"] is not None]
+    """8: the known sets predict the held-out ones. Tests the share of the squared changes that they explain."""
     key = (*ENCODING, "shrinkage", "budget")
+    whitening = select_whitening(changes)
     known = group_rows((row for row in whitening if not row["held_out"]), *key)
     predicted = {cell: float(np.mean([row["change"] for row in own])) for cell, own in known.items()}
     shares = []
     for own in group_rows((row for row in whitening if row["held_out"]), "task").values():
-        cells = [(row["change"], predicted.get(tuple(row[name] for name in key), 0.0)) for row in own]
+        cells = [(row["change"], predicted[tuple(row[name] for name in key)]) for row in own]
         total = sum(change**2 for change, _ in cells)
         shares.append(1 - sum((change - guess) ** 2 for change, guess in cells) / total if total else math.nan)
     return decide("other sets predict the change", {"all": average_over_seeds(np.array(shares))}, sign=1)
 
 
 def decide(statement: str, cases: Mapping[str, SeedMean], sign: int, small: float = 0.0) -> list[TidyRow]:
-    """Judge the sign of each mean; one whose 90% interval is within +-``small`` refutes the statement too."""
+    """Judge the sign of each mean; one whose 90% interval is within +-``small`` refutes the statement too.
+
+    Where several sets have the same value, which is not 0, there is no p, and its sign decides.
+    """
     rows = add_holm(statement, cases)
     for row in rows:
-        is_found = row["p_holm"] < ALPHA
+        is_found = row["p_holm"] < ALPHA or (math.isnan(row["p"]) and row["sets"] > 1)
         is_small = abs(row["value"]) + measure_reach(row) < small
         is_so, is_opposite = (is_found and row["value"] * way > 0 for way in (sign, -sign))
         row["verdict"] = choose(is_so, is_opposite or is_small)

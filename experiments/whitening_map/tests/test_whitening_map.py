@@ -1,5 +1,7 @@
 """The whitening map: its draws, what is equal by theory, its statistics on made-up changes, and its rows."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from scipy import stats
 
 from isobench.frozen.posthoc import fit_method
 from isobench.frozen.probe import draw_budget, predict_draws, predict_nearest
-from isobench_papers.probe.probe import LabelledSet
+from isobench_papers.probe.probe import Draw, LabelledSet, Plan, name_outcomes
 from isobench_papers.whitening_map import analysis, finetuned, show, verdicts
 
 LABELS = (4, 8, 16, 1000)
@@ -40,7 +42,7 @@ def make_changes(change, encoders=("x", "y"), strengths=(0.0, 0.1, 0.9), tasks=T
     return rows, isotropy
 
 
-def pick(rows, statement, scope=verdicts.HELD_OUT):
+def pick(rows, statement, scope=verdicts.REGISTERED):
     return {row["case"]: row for row in rows if row["statement"] == statement and row["scope"] == scope}
 
 
@@ -63,7 +65,9 @@ def test_verdicts_on_losses_that_vanish(judged):
     few = pick(judged, "loses with the fewest labels")
     assert [few[f"shrinkage {z}"]["verdict"] for z in ("0", "0.1")] == [verdicts.SUPPORTED] * 2
     assert all(row["verdict"] == verdicts.SUPPORTED for row in pick(judged, "gains with all labels").values())
-    assert pick(judged, "stronger whitening needs more labels")["all"]["value"] == pytest.approx(1)
+    crossing = pick(judged, "stronger whitening needs more labels")["all"]
+    assert crossing["value"] == pytest.approx(1)  # in every set: there is no p
+    assert crossing["verdict"] == verdicts.SUPPORTED
     soft = pick(judged, "soft whitening is no worse than full whitening")
     assert len(soft) == 2 * len(LABELS)
     assert {row["verdict"] for row in soft.values()} == {verdicts.SUPPORTED}
@@ -122,10 +126,10 @@ def test_a_bound_is_a_one_sided_test():
 
 @pytest.mark.parametrize(
     ("changes", "crossing"),
-    [([-2, -1, 1, 2], 3.5), ([1, 2, 3, 4], 2), ([-4, 1, -1, -2], 11), ([-1, 2, -3, 1], 4 + 0.75 * 6)],
+    [([-2, -1, 0, 2], 3.5), ([1, 2, -0.4, 4], 2), ([-4, 1, -1, -2], 11), ([-1, 2, -3, 1], 4 + 2.5 / 4 * 6)],
 )
 def test_the_crossing_is_where_losses_end(changes, crossing):
-    curve = list(zip((4, 8, 16, 1024), changes, strict=True))
+    curve = [verdicts.Point(n, change, n) for n, change in zip((4, 8, 16, 1024), changes, strict=True)]
     assert verdicts.find_crossing(curve) == pytest.approx(crossing)
 
 
@@ -151,7 +155,8 @@ def test_a_mixed_model_has_the_slope_of_the_tests():
     changes, _ = make_changes(lambda t, e, z, n: own[t] * np.log2(n / 4) + rng.normal(), tasks=tasks)
     curves = verdicts.group_strengths(verdicts.select_whitening(changes))[0.0]
     slopes = [verdicts.measure_slope(curve) for curve in curves.values()]
-    table = pandas.DataFrame([{"task": t, "x": np.log2(n), "y": y} for t, curve in curves.items() for n, y in curve])
+    rows = [{"task": task, "x": np.log2(n), "y": y} for task, curve in curves.items() for n, y, _ in curve]
+    table = pandas.DataFrame(rows)
     fitted = mixedlm("y ~ x", table, groups=table["task"], re_formula="~x").fit()
     assert fitted.params["x"] == pytest.approx(np.mean(slopes), abs=1e-3)
 
@@ -207,7 +212,7 @@ def test_advice_says_where_intervals_exclude_zero(judged):
 def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
     rng = np.random.default_rng(0)
     scores = [
-        {"encoder": "e", "task": "t", "method": method, "examples": n, "seed": seed,
+        {"encoder": "e", "task": "t", "method": method, "examples": n, "seed": seed, "constant": False,
          "score": 50 + (0.5 * np.log2(n) + rng.normal(0, 0.1)) * (method != "none")}
         for method in ("none", "whitening_zca") for n in (32, 128, 512) for seed in range(1, 6)
     ]  # fmt: skip
@@ -220,6 +225,35 @@ def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
     assert (row["sets"], row["verdict"]) == (4, verdicts.SUPPORTED)
     assert row["value"] == pytest.approx(np.mean(slopes))
     assert row["p"] == pytest.approx(stats.ttest_1samp(slopes, 0).pvalue)
+
+
+def test_the_crossing_says_nothing_where_nothing_is_lost():
+    changes, isotropy = make_changes(lambda t, e, z, n: {0.0: -0.7, 0.1: 0.3}.get(z, 0.4) if n == 8 else 0.5)
+    rows = verdicts.judge(changes, isotropy)  # full whitening loses in the middle, and not with the fewest labels
+    found = pick(rows, "stronger whitening needs more labels")["all"]
+    assert found["value"] > 0.8
+    assert found["verdict"] == verdicts.OPEN
+
+
+def test_each_text_is_kept_once_and_never_on_both_sides():
+    texts = ["a", "b", "a", "c", "b", "d"]
+    own = analysis.keep_distinct(LabelledSet([texts], np.array([0, 1, 0, 1, 0, 1]), ["x", "y"], 4))
+    assert own.columns == [["a", "c", "b", "d"]]
+    assert own.labels.tolist() == [0, 1, 0, 1]
+    assert own.trained == 2
+
+
+def test_a_cached_outcome_is_of_these_texts_and_classes():
+    subject = SimpleNamespace(cfg=make_config("data.cache=/nowhere"))
+    labels = np.array([0, 0, 1, 1])
+    sets = [
+        LabelledSet([list("abcd")], labels, ["x", "y"], 2), LabelledSet([list("abca")], labels, ["x", "y"], 2),
+        LabelledSet([list("abac")], labels, ["x", "y"], 2), LabelledSet([list("abcd")], labels, ["x", "y", "z"], 2),
+    ]  # fmt: skip
+    index = np.arange(2)
+    plans = [Plan("logistic", 1, [Draw(0, index, index + 2, index)])]
+    names = {name_outcomes(subject, "a", own, plans, ["key"]) for own in sets}
+    assert len(names) == len(sets)
 
 
 # --- The experiment.
