@@ -51,7 +51,8 @@ HELD_OUT = "held_out"  # the dev splits' name for a held-out share of the traini
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")
 TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
-METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS
+LANGUAGE_METRICS = ("token_probability",)
+METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS + LANGUAGE_METRICS
 
 LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
 COLUMNS = Bound(  # none: data/own_task.py finds them in the user's file
@@ -128,8 +129,17 @@ class Generation(Section):
 
 
 @dataclass
+class Language(Section):
+    """What a language model learns; its presence makes a task one of language modelling."""
+
+    objective: Annotated[str, one_of("causal", "masked")] = "causal"  # predict the next token, or masked tokens
+    masked_share: Fraction = 0.15  # of the tokens of a window, which a masked language model predicts
+
+
+@dataclass
 class Task(Section):
-    """One task: of single sentences, of sentence pairs, or with ``generation`` of translation or summarisation.
+    """One task: of single sentences, of sentence pairs, with ``generation`` of translation or summarisation, or with
+    ``language`` of language modelling on windows of ``max_length`` tokens.
 
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     """
@@ -161,6 +171,7 @@ class Task(Section):
     reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
     sample_seed: Seed | None = None  # changes which examples train_samples and reduced take
     generation: Generation | None = None
+    language: Language | None = None
 
     @property
     def read_splits(self) -> list[str]:

@@ -16,7 +16,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
 from isobench.data.labels import find_classes, parse_number
-from isobench.data.sources import fingerprint_own_file, read_examples
+from isobench.data.sources import fingerprint_own_file, read_examples, read_texts
 from isobench.data.tables import read_own_file
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
@@ -46,6 +46,9 @@ def complete_config(cfg: Config) -> Config:
             )
         return cfg
     files = _match_files(task, data)
+    absolute = replace(data, files={split: str(path) for split, path in files.items()})
+    if task.language:
+        return replace(cfg, data=absolute)
     file = files[task.train_split]
     is_regression = task.label_range is not None or any(name in REGRESSION_METRICS for name in task.metrics)
     stat = file.stat() if file.is_file() else None
@@ -61,7 +64,7 @@ def complete_config(cfg: Config) -> Config:
     completed = replace(
         task, text=list(texts), label=label, labels=labels, metrics=metrics, primary=task.primary or metrics[0]
     )
-    return replace(cfg, task=completed, data=replace(data, files={split: str(path) for split, path in files.items()}))
+    return replace(cfg, task=completed, data=absolute)
 
 
 def _match_files(task: Task, data: Data) -> dict[str, Path]:
@@ -161,6 +164,8 @@ def _describe_own_data(cfg: Config) -> str:
         f"{', not scored' if split == task.test_split else ''})"
         for split, file in (cfg.data.files or {}).items()
     )
+    if task.language:
+        return f"task={task.name}: {counts}; text in {task.text[0]}; scored by {task.primary}"
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
     if len(kind) > MOST_LETTERS:
         kind = f"{kind[:MOST_LETTERS]} ..."
@@ -187,7 +192,7 @@ def check_own_files(configs: Iterable[Config]) -> None:
             checked.add(reading)
             _refuse_equal_files(cfg.data.files)
             for split in task.read_splits:
-                read_examples(task, cfg.data, split)
+                (read_texts if task.language else read_examples)(task, cfg.data, split)
 
 
 def _refuse_equal_files(files: dict[str, str]) -> None:

@@ -178,6 +178,25 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     return _select_examples(Examples(texts, labels), limit)
 
 
+def read_texts(task: Task, data: Data, split: str) -> list[str]:
+    """Read the texts of a split in their order; texts without a letter are left out."""
+    (column,) = task.text
+    source = find_data_source(task, data)
+    if source == "files":
+        where = str((data.files or {})[split])
+        table = read_own_file(Path(where))
+        require_columns(table.schema, [column], where)
+        texts = table[column].to_pylist()
+    elif source == "parquet":
+        path = find_parquet_file(task, data, split)
+        texts, where = read_field(read_columns(path, [column]), column), str(path)
+    else:
+        texts, where = load_hub_split(task, split)[column][:], f"{task.hub}/{task.subset} {split}"
+    if not texts:
+        raise UserError(f"{where} has no rows")
+    return [text for text in check_texts(texts, column, where) if text.strip()]
+
+
 def _read_own_columns(path: Path, task: Task, may_lack_labels: bool) -> dict[str, list[Any]]:
     """Read the texts of a user's own file and, under ``label``, their classes as numbers, or their scores.
 

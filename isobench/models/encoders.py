@@ -22,7 +22,6 @@ from isobench.models.loading import (
     refuse_other_shapes,
 )
 from isobench.models.sentence_encoder import Pooler, SentenceEncoder
-from isobench.models.tokenization import OFFLINE_ENCODER_DECODER
 from isobench.models.word_vectors import WordTokenizer, WordVectorEncoder
 
 NO_POOLER_WARNING = "the checkpoint has no pooler: pooler.dense is randomly initialised"
@@ -167,8 +166,11 @@ def _read_dropout(config: Any) -> float:
 
 
 @dataclass
-class LoadedEncoderDecoder:
-    """An encoder-decoder; ``dim`` and ``max_positions`` are as in ``LoadedEncoder``, of the decoder's states."""
+class LoadedGenerator:
+    """An encoder-decoder, or a causal or masked language model.
+
+    ``dim`` and ``max_positions`` are as in ``LoadedEncoder``, of the states that its output embedding reads.
+    """
 
     model: Any
     dim: int
@@ -176,26 +178,47 @@ class LoadedEncoderDecoder:
     warnings: list[str] = field(default_factory=list)
 
 
-def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any) -> LoadedEncoderDecoder:
-    """Load an ``AutoModelForSeq2SeqLM``, or make one from ``cfg.scratch``, whose vocabulary the tokenizer decides."""
-    torch.manual_seed(seed)
-    with handle_loading_errors(cfg, OFFLINE_ENCODER_DECODER) as options:
-        from transformers import AutoConfig, AutoModelForSeq2SeqLM
+# What writes or predicts words -> transformers' class, and the encoders that an error suggests.
+GENERATORS = {
+    "seq2seq": ("AutoModelForSeq2SeqLM", "bart-scratch, bart-base"),
+    "causal": ("AutoModelForCausalLM", "gpt-scratch, gpt2"),
+    "masked": ("AutoModelForMaskedLM", "bert-scratch, bert-base-uncased"),
+}
 
+
+def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, kind: str) -> LoadedGenerator:
+    """Load a model, or make one from ``cfg.scratch`` with the tokenizer's vocabulary; ``kind``: of ``GENERATORS``."""
+    torch.manual_seed(seed)
+    class_name, others = GENERATORS[kind]
+    with handle_loading_errors(cfg, others.partition(",")[0]) as options:
+        import transformers
+
+        auto = getattr(transformers, class_name)
         if cfg.scratch:
-            _check_scratch_settings(cfg.scratch)
+            _check_scratch_settings(cfg.scratch, kind)
             settings = {**_make_token_settings(tokenizer), **cfg.scratch}
-            model, missing = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**settings)), set()
+            config, missing = transformers.AutoConfig.for_model(**settings), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
-            config = AutoConfig.from_pretrained(folder, **options)
-            if not config.is_encoder_decoder:
-                raise UserError(
-                    f"encoder={cfg.name} is a {config.model_type}, and task.generation needs an encoder-decoder: "
-                    "choose encoder=bart-scratch, bart-base or another"
-                )
-            model, report = AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **options
+            config = transformers.AutoConfig.from_pretrained(folder, **options)
+        if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
+            raise UserError(
+                f"encoder={cfg.name} is a {config.model_type}, and the task needs "
+                f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
+                f"encoder={others} or another"
+            )
+        if kind == "causal":
+            config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
+        if cfg.scratch:
+            model = auto.from_config(config)
+        else:
+            model, report = auto.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **options,
             )
             refuse_other_shapes(cfg, report["mismatched_keys"])
             missing = set(report["missing_keys"])
@@ -214,18 +237,20 @@ def load_encoder_decoder(cfg: Encoder, cache: str | None, seed: int, tokenizer: 
             f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate; "
             "choose another encoder"
         )
-    return LoadedEncoderDecoder(model, int(projection.in_features), read_max_positions(model.config), notes)
+    return LoadedGenerator(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
-def _check_scratch_settings(scratch: dict[str, Any]) -> None:
+def _check_scratch_settings(scratch: dict[str, Any], kind: str) -> None:
     from transformers import AutoConfig
 
+    instead = {"seq2seq": "bart, t5, marian", "causal": "gpt2, opt, llama", "masked": "bert, roberta"}[kind]
     if "model_type" not in scratch:
-        raise UserError("encoder.scratch.model_type must be set: bart, t5, marian, ...")
+        raise UserError(f"encoder.scratch.model_type must be set: {instead}, ...")
     defaults = AutoConfig.for_model(scratch["model_type"])
-    if not defaults.is_encoder_decoder:
-        kind = defaults.model_type
-        raise UserError(f"encoder.scratch.model_type={kind} is no encoder-decoder: choose bart, t5, marian, ...")
+    if kind == "seq2seq" and not defaults.is_encoder_decoder:
+        raise UserError(
+            f"encoder.scratch.model_type={defaults.model_type} is no encoder-decoder: choose {instead}, ..."
+        )
     for name in scratch:
         if not hasattr(defaults, name):
             raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, defaults.to_dict())}")

@@ -1,7 +1,7 @@
 """Load a model's tokenizer, or learn one; and fingerprint it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
 from isobench.data import weights
 from isobench.data.seq2seq_pairs import list_cache_key_inputs, read_pairs, require_generation, resolve_train_limit
+from isobench.data.sources import read_texts
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.loading import handle_loading_errors
 from isobench.models.word_vectors import WordTokenizer
@@ -26,6 +27,7 @@ from isobench.runs.identity import Identity
 OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
 MOST_SPECIAL_TOKENS = 200  # a tokenizer with more tokens has words too, so its vocabulary is not looked through
 VERSION = 2  # of learned tokenizers, part of their cache key
+DEFAULT_SIZE = 8000  # of a learned vocabulary
 SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
 
@@ -105,22 +107,45 @@ def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
 
 
 def _load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
-    """Return a byte-level BPE tokenizer, as BART's, learned once from the training set's sources and targets."""
+    """Return a tokenizer that is learned once from the training set's sources and targets."""
+    task = cfg.task
+    limit = resolve_train_limit(task)
+
+    def read() -> list[str]:
+        texts = read_pairs(task, cfg.data, task.train_split, limit)
+        return [*texts.sources, *texts.targets]
+
+    return _learn_once(cfg, [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)], read)
+
+
+def load_language_tokenizer(cfg: Config, identity: Identity) -> Any:
+    """Load the tokenizer of a language model, which needs an end token; learn one if the encoder has none."""
+    task, encoder = cfg.task, cfg.encoder
+    if encoder.scratch and not encoder.path:
+        inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
+        learned = _learn_once(cfg, inputs, lambda: read_texts(task, cfg.data, task.train_split))
+        if len(learned) < (wanted := encoder.vocabulary_size or DEFAULT_SIZE):
+            raise UserError(
+                f"encoder.vocabulary_size={wanted}: the training text gives {len(learned):,} tokens; set "
+                f"encoder.vocabulary_size={len(learned)}, or name a longer text"
+            )
+        return learned
+    tokenizer = load_tokenizer(encoder, cfg.data.cache, "gpt-scratch")
+    if tokenizer.eos_token_id is None:
+        tokenizer.eos_token = tokenizer.sep_token
+    return tokenizer
+
+
+def _learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) -> Any:
+    """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache."""
     from transformers import PreTrainedTokenizerFast
 
-    task, encoder = cfg.task, cfg.encoder
-    limit = resolve_train_limit(task)
-    key_inputs = [
-        VERSION,
-        identity.data,
-        *list_cache_key_inputs(task, task.train_split, limit),
-        encoder.vocabulary_size,
-    ]
-    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{task.name}-{shorten_digest(sha256_json(key_inputs))}.json"
+    encoder = cfg.encoder
+    key = shorten_digest(sha256_json([*inputs, encoder.vocabulary_size]))
+    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{cfg.task.name}-{key}.json"
     learned = read_learned_tokenizer(file)
     if learned is None:
-        texts = read_pairs(task, cfg.data, task.train_split, limit)
-        train_tokenizer(iter([*texts.sources, *texts.targets]), int(encoder.vocabulary_size or 8000), file)
+        train_tokenizer(iter(read()), encoder.vocabulary_size or DEFAULT_SIZE, file)
         learned = read_learned_tokenizer(file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
     return PreTrainedTokenizerFast(tokenizer_object=learned, model_max_length=length, **SPECIAL_TOKENS)

@@ -16,7 +16,7 @@ from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.run import Run
 
 # Settings that are null or have settings of their own.
-NESTED_SETTINGS = ("task.generation", "encoder.scratch", "optimization.optimizer")
+NESTED_SETTINGS = ("task.generation", "task.language", "encoder.scratch", "optimization.optimizer")
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared

@@ -144,7 +144,7 @@ def choose_dropout(cfg: Config) -> str:
     Gradient checkpointing restores torch's generator only, before it computes activations again. The models of
     translation and summarisation mostly call torch's function.
     """
-    return "torch" if cfg.task.generation or cfg.encoder.gradient_checkpointing else "auto"
+    return "torch" if cfg.task.generation or cfg.task.language or cfg.encoder.gradient_checkpointing else "auto"
 
 
 def derive_seed(seed: int, stream: str) -> int:

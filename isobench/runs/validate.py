@@ -12,6 +12,7 @@ from isobench.config.bounds import NAME, check_value, check_values, read_hints
 from isobench.config.schema import (
     CLASS_METRICS,
     HELD_OUT,
+    LANGUAGE_METRICS,
     LAST_EPOCH,
     REGRESSION_METRICS,
     TEXT_METRICS,
@@ -41,6 +42,8 @@ def validate_config(cfg: Config) -> None:
     _validate_head(cfg)
     if cfg.task.generation:
         _validate_generation(cfg, cfg.task.generation)
+    elif cfg.task.language:
+        _validate_language(cfg)
     else:
         _validate_no_generation(cfg)
     _validate_calibration(cfg.calibration)
@@ -92,24 +95,35 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
         )
     if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
         raise UserError("task.text must name one column, and task.labels be unset: task.generation has the target")
+    _refuse_classification(cfg, "translation and summarisation")
+    if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
+        raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
+
+
+def _validate_language(cfg: Config) -> None:
+    task, optimization = cfg.task, cfg.optimization
+    if cfg.analysis and not cfg.analysis.get("trains"):
+        raise UserError(f"analyses read sentences, and task={task.name} is language modelling: choose another task")
+    if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
+        raise UserError("task.text must name one column, and task.labels be unset: a language model reads only texts")
+    if optimization.batch_tokens is not None or optimization.label_smoothing is not None:
+        raise UserError("optimization.batch_tokens and label_smoothing are not for language modelling: unset them")
+    _refuse_classification(cfg, "language modelling")
+
+
+def _refuse_classification(cfg: Config, what: str) -> None:
     for setting, value in (
-        ("task.held_out", task.held_out),
+        ("task.held_out", cfg.task.held_out),
         ("encoder.layer", cfg.encoder.layer),
         ("encoder.pooling", None if cfg.encoder.pooling == "pooler" else cfg.encoder.pooling),
         ("encoder.missing_from", cfg.encoder.missing_from),
         ("checkpoint.export", cfg.checkpoint.export),
-        ("task.test_split", task.test_split),
+        ("task.test_split", cfg.task.test_split),
     ):
         if value is not None:
-            raise UserError(
-                f"{setting} is for sentence classification, not for translation and summarisation: unset it"
-            )
+            raise UserError(f"{setting} is for sentence classification, not for {what}: unset it")
     if cfg.head != Head():
-        raise UserError(
-            "head is for sentence classification, not for translation and summarisation: leave it as it is"
-        )
-    if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
-        raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
+        raise UserError(f"head is for sentence classification, not for {what}: leave it as it is")
 
 
 def _validate_no_generation(cfg: Config) -> None:
@@ -125,7 +139,7 @@ def _validate_no_generation(cfg: Config) -> None:
     for setting, value in settings.items():
         if value is not None:
             raise UserError(
-                f"{setting} is for translation and summarisation, not for task={cfg.task.name}: leave it out"
+                f"{setting} is for models that write or predict words, not for task={cfg.task.name}: leave it out"
             )
 
 
@@ -134,6 +148,8 @@ def _validate_metrics(task: Task) -> None:
     suitable: tuple[str, ...]
     if task.generation:
         suitable = TEXT_METRICS
+    elif task.language:
+        suitable = LANGUAGE_METRICS
     elif task.as_classes is not None:  # rounded scores, so correlations keep their meaning
         suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
     elif task.labels is None:

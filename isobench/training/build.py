@@ -10,6 +10,7 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.seq2seq import PairLoaders
+from isobench.data.batches.windows import WindowLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoders, tokenization
 from isobench.models.dropout import DropoutNumbers, replace_dropout
@@ -17,6 +18,7 @@ from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed
 from isobench.runs.record import RecordedGeneration
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain, refuse_what_generation_lacks
+from isobench.training.language_model import LanguageModel
 from isobench.training.preparation import DecoderStates, load_pretrained_embeddings
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
@@ -24,14 +26,16 @@ from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 class RunParts(NamedTuple):
     """The module, data and warnings of a run; ``generation`` is for its record."""
 
-    module: Classifier | Seq2Seq
-    loaders: Loaders | PairLoaders
+    module: Classifier | Seq2Seq | LanguageModel
+    loaders: Loaders | PairLoaders | WindowLoaders
     warnings: list[str]
     generation: RecordedGeneration | None = None
 
 
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run: a text generator if the task generates text, else a classifier."""
+    if cfg.task.language:
+        return _build_language_model(cfg, identity, cfg.task.language.objective)
     return _build_seq2seq(cfg, identity) if cfg.task.generation else _build_classifier(cfg, identity)
 
 
@@ -83,18 +87,11 @@ def count_words(model: Any) -> int | None:
 
 def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
-    loaded = encoders.load_encoder_decoder(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer)
+    loaded = encoders.load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, "seq2seq")
     fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), resolve_seeds(cfg)["order"])
-    chain = build_chain(cfg, loaded.dim)
-    method = format_method_name(cfg.calibration)
-    if chain.out_dim != loaded.dim:
-        raise UserError(
-            f"calibration={method}: {chain.out_dim} columns don't fit the output embedding's {loaded.dim}; choose "
-            "methods that keep the width"
-        )
-    refuse_what_generation_lacks(method, chain)
+    chain = build_generator_chain(cfg, loaded)
     module = Seq2Seq(cfg, loaded, chain, loaders, _count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
@@ -106,11 +103,38 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 
 
+def _build_language_model(cfg: Config, identity: Identity, objective: str) -> RunParts:
+    tokenizer = tokenization.load_language_tokenizer(cfg, identity)
+    loaded = encoders.load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, objective)
+    inputs = ModelInputs(tokenizer, tokenization.fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
+    loaders = WindowLoaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
+    chain = build_generator_chain(cfg, loaded)
+    if find_prepared_once(chain) or any(method.epoch_sample for method in chain):
+        name = format_method_name(cfg.calibration)
+        raise UserError(f"calibration={name} is prepared with vectors of sentences: language modelling has none")
+    module = LanguageModel(cfg, loaded, chain, loaders, _count_training_steps(cfg, loaders))
+    chain.adjust(module.matrices())
+    module.train()
+    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
+
+
+def build_generator_chain(cfg: Config, loaded: encoders.LoadedGenerator) -> Chain:
+    """Make the chain of methods for the states that an output embedding reads."""
+    chain, method = build_chain(cfg, loaded.dim), format_method_name(cfg.calibration)
+    if chain.out_dim != loaded.dim:
+        raise UserError(
+            f"calibration={method}: {chain.out_dim} columns don't fit the output embedding's {loaded.dim}; choose "
+            "methods that keep the width"
+        )
+    refuse_what_generation_lacks(method, chain)
+    return chain
+
+
 def build_chain(cfg: Config, dim: int) -> Chain:
     """Make the chain of methods for embeddings of width ``dim``, seeded so that its random weights are repeatable."""
     seed_everything(resolve_seeds(cfg)["init"])
     return instantiate_chain(cfg.calibration, dim)
 
 
-def _count_training_steps(cfg: Config, loaders: Loaders | PairLoaders) -> int:
+def _count_training_steps(cfg: Config, loaders: Loaders | PairLoaders | WindowLoaders) -> int:
     return math.ceil(len(loaders.train) / cfg.optimization.accumulate) * cfg.optimization.epochs

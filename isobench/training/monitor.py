@@ -120,8 +120,9 @@ def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
 
 def build_monitors(cfg: Config) -> list[Callback]:
     """Make the callbacks that measure: isotropy, and ``monitors``, one of which may replace ``isotropy``."""
+    predicts_words = cfg.task.generation is not None or cfg.task.language is not None
     callbacks: dict[str, Callback] = {
-        "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if cfg.task.generation else DEFAULT_CONVENTIONS)
+        "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if predicts_words else DEFAULT_CONVENTIONS)
     }
     for name, settings in cfg.monitors.items():
         try:

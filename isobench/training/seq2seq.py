@@ -20,7 +20,7 @@ from isobench.data.batches.seq2seq import PairLoaders
 from isobench.data.seq2seq_pairs import require_generation
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import is_constant
-from isobench.models.encoders import LoadedEncoderDecoder
+from isobench.models.encoders import LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.fused_loss import fused_cross_entropy
 
@@ -132,7 +132,7 @@ class Seq2Seq(FineTuningModule):
     """Translate or summarise with an encoder-decoder whose decoder states are calibrated."""
 
     def __init__(
-        self, cfg: Config, loaded: LoadedEncoderDecoder, chain: Chain, loaders: PairLoaders, total_steps: int
+        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: PairLoaders, total_steps: int
     ) -> None:
         super().__init__(cfg, chain, total_steps)
         self.model = loaded.model
@@ -223,7 +223,7 @@ class Seq2Seq(FineTuningModule):
         self.record_epoch(scores, outputs)
 
 
-def _build_generation_config(cfg: Config, loaded: LoadedEncoderDecoder, loaders: PairLoaders) -> Any:
+def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: PairLoaders) -> Any:
     """Make transformers' ``GenerationConfig`` from the model's special tokens and the task's search settings.
 
     The decoder starts with the token that the model puts first when it shifts targets to the right; for mBART that is

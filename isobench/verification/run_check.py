@@ -222,7 +222,7 @@ def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
     known = {*task.evaluated, "explained_variance"}
     if not cfg.monitors and (others := entries.keys() - known):
         yield f"{', '.join(sorted(others))} {where}: its config asks for no such entry"
-    metrics = {*task.metrics, "constant_predictor", *(["loss"] if task.generation else [])}
+    metrics = {*task.metrics, "constant_predictor", *(["loss"] if task.generation or task.language else [])}
     for split in task.evaluated:
         scores = epoch.metrics(split)
         if others := scores.keys() - metrics:

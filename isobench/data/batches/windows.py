@@ -1,0 +1,104 @@
+"""The batches of a language model: running text, tokenised once and cut into windows of one length."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_json
+from isobench.common.progress import track_progress
+from isobench.config.schema import Config
+from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_training_loader, uses_gpu
+from isobench.data.batches.tokens import EpochSampler
+from isobench.data.cache import load_or_make_arrays, name_cached_file
+from isobench.data.sources import read_texts
+
+VERSION = 1  # of the cached tokens, part of their name
+TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
+
+
+@dataclass
+class Windows(Dataset):
+    """N windows of T tokens, [N, T]."""
+
+    ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> int:
+        return index  # the collator gathers a whole batch at once
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of tokens of each window, [N]."""
+        return np.full(len(self.ids), self.ids.shape[1])
+
+    def collate(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """Return a batch: ``ids`` [B, T] and ``index`` [B], the windows' places."""
+        index = np.asarray(indices)
+        return {"ids": torch.from_numpy(self.ids[index].astype(np.int64)), "index": torch.from_numpy(index)}
+
+
+class WindowLoaders:
+    """The training and dev batches of a run that models language.
+
+    ``task.train_samples`` and ``task.dev_samples`` count windows, the first ones of a split. ``sampler``,
+    ``batch_size``, ``warnings``: as those of `isobench.data.batches.loaders.Loaders`.
+    """
+
+    def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
+        self.cfg, self.inputs, self.data = cfg, inputs, data
+        self.sizes: dict[str, int] = {}
+        self.warnings: list[str] = []
+        task = cfg.task
+        self.max_length = min(task.max_length, inputs.max_positions)
+        self.train_tokens = self._load_or_cut(task.train_split, task.train_samples)
+        dev = [self._load_or_cut(split, task.dev_samples) for split in task.dev_splits]
+        self.batch_size = cfg.optimization.batch_size
+        check_drop_last(cfg, len(self.train_tokens))
+        self.sampler = EpochSampler(len(self.train_tokens), order_seed)
+        collate = self.train_tokens.collate
+        self.train = make_training_loader(cfg, self.train_tokens, self.batch_size, self.sampler, collate)
+        self.dev = [self._make_dev_loader(windows) for windows in dev]
+
+    def describe_data(self) -> dict[str, Any]:
+        """Return the record's entries on the data: windows by split, and their length."""
+        return {"examples": self.sizes, "max_length": self.max_length}
+
+    def _make_dev_loader(self, windows: Windows) -> DataLoader:
+        size = self.cfg.trainer.eval_batch_size
+        return DataLoader(windows, size, collate_fn=windows.collate, pin_memory=uses_gpu(self.cfg))
+
+    def _load_or_cut(self, split: str, limit: int | None) -> Windows:
+        task = self.cfg.task
+        key = sha256_json([VERSION, self.data, split, list(task.text), self.max_length, self.inputs.fingerprint])
+        file = name_cached_file(self.cfg.data.cache, "windows", f"{task.name}-{split}", key)
+
+        def cut() -> dict[str, np.ndarray]:
+            ids = tokenise_running_text(read_texts(task, self.cfg.data, split), self.inputs.tokenizer)
+            if len(ids) < self.max_length:
+                raise UserError(
+                    f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {self.max_length}: "
+                    "set a smaller task.max_length, or name a longer text"
+                )
+            whole = len(ids) // self.max_length * self.max_length
+            return {"ids": ids[:whole].reshape(-1, self.max_length)}
+
+        windows = Windows(load_or_make_arrays(file, cut)["ids"][:limit])
+        self.sizes[split] = len(windows)
+        return windows
+
+
+def tokenise_running_text(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
+    """Tokenise texts, one after the other, an end token after each: [tokens] int32."""
+    rows: list[int] = []
+    for start in track_progress(range(0, len(texts), TEXTS_PER_CALL), "tokens, once"):
+        part = list(texts[start : start + TEXTS_PER_CALL])
+        for ids in tokenizer(part, add_special_tokens=False, padding=False)["input_ids"]:
+            rows += [*ids, tokenizer.eos_token_id]
+    return np.array(rows, np.int32)

@@ -1,0 +1,114 @@
+"""The module for language modelling: the next token, or masked tokens, from calibrated states."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.calibration.chain import Chain
+from isobench.common.errors import RunFailure
+from isobench.config.schema import Config
+from isobench.data.batches.windows import WindowLoaders
+from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.models.encoders import LoadedGenerator
+from isobench.training.fine_tuned import FineTuningModule
+from isobench.training.seq2seq import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
+
+
+class LanguageModel(FineTuningModule):
+    """Predict each token of a window from those before it, or masked tokens from all others.
+
+    A state is the vector that the output embedding reads. A calibration changes the states, as in `Seq2Seq`.
+    """
+
+    def __init__(
+        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: WindowLoaders, total_steps: int
+    ) -> None:
+        super().__init__(cfg, chain, total_steps)
+        assert cfg.task.language is not None
+        self.model, self.language = loaded.model, cfg.task.language
+        self.projection = CalibratedProjection(loaded.model, chain)
+        tokenizer = loaders.inputs.tokenizer
+        # A tokenizer that was learned here makes no unknown token: it stands for the mask.
+        self.mask_id = tokenizer.mask_token_id if tokenizer.mask_token_id is not None else tokenizer.unk_token_id
+        predicted = loaders.sizes[cfg.task.dev_splits[0]] * loaders.max_length * self._get_share()
+        self.state_stride = 1 + int(predicted) // MAX_MEASURED_STATES
+
+    def _get_share(self) -> float:
+        return self.language.masked_share if self.language.objective == "masked" else 1.0
+
+    def compute_states(self, ids: Tensor, masked: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Compute the uncalibrated states of the tokens to predict, [n, d], row by row, and these tokens, [n].
+
+        ``masked`` [B, T]: the tokens to predict; None for the next token of each but the last of a row.
+        """
+        if masked is None:
+            predicted, target = torch.ones_like(ids, dtype=torch.bool), ids.roll(-1, 1)
+            predicted[:, -1] = False
+            given = ids
+        else:
+            predicted, target, given = masked, ids, ids.masked_fill(masked, self.mask_id)
+        with self.projection.capture_states(predicted.flatten().nonzero()[:, 0]) as get_states:
+            self.model(input_ids=given)
+        return get_states(), target[predicted]
+
+    def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
+        ids = batch["ids"]
+        masked = None
+        if self.language.objective == "masked":
+            masked = torch.rand(ids.shape, device=ids.device) < self.language.masked_share
+            masked[:, 0] |= ~masked.any(1)  # a window without a masked token would teach nothing
+        states, labels = self.compute_states(ids, masked)
+        h, method_inputs = self.chain(states, IDENTITY_POOLER)
+        loss = self.projection.sum_losses(h, labels) / len(labels)
+        return self.compute_total_loss(loss, method_inputs, index)
+
+    def matrices(self) -> dict[str, Callable[[], Tensor]]:
+        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
+        return {
+            "head": lambda: self.projection.linear.weight,
+            "vocabulary": lambda: self.model.get_input_embeddings().weight,
+        }
+
+    def on_validation_epoch_start(self) -> None:
+        self.rows: dict[int, list[tuple[int, int, float]]] = {}  # by split: window, predicted tokens, nats
+
+    def validation_step(
+        self, batch: dict[str, Tensor], index: int, dataloader_idx: int = 0
+    ) -> dict[str, Tensor] | None:
+        """Note each window's loss; return every ``state_stride``-th calibrated state of the first dev split."""
+        ids, kept = batch["ids"], []
+        masked = self._mask_alike(batch["index"], ids) if self.language.objective == "masked" else None
+        states, labels = self.compute_states(ids, masked)
+        h = self.chain(states, IDENTITY_POOLER)[0]
+        counts = [len(ids[0]) - 1] * len(ids) if masked is None else masked.sum(1).tolist()
+        for place, own, targets in zip(batch["index"].tolist(), h.split(counts), labels.split(counts), strict=True):
+            nats = float(self.projection.sum_losses(own, targets).double())
+            self.rows.setdefault(dataloader_idx, []).append((place, len(targets), nats))
+            kept.append(own)
+        return {"embedding": torch.cat(kept)[:: self.state_stride].float()} if dataloader_idx == 0 else None
+
+    def _mask_alike(self, index: Tensor, ids: Tensor) -> Tensor:
+        """Choose the masked tokens of dev windows [B, T]: the same ones in every epoch and run."""
+        draws = [np.random.default_rng(place).random(ids.shape[1]) for place in index.tolist()]
+        masked = torch.from_numpy(np.stack(draws) < self.language.masked_share).to(ids.device)
+        masked[:, 0] |= ~masked.any(1)
+        return masked
+
+    def on_validation_epoch_end(self) -> None:
+        self._raise_if_non_finite()
+        scores, outputs = {}, {}
+        for position, split in enumerate(self.cfg.task.evaluated):
+            rows = sorted(self.rows[position])
+            tokens, nats = (np.array(column, np.float64) for column in list(zip(*rows, strict=True))[1:])
+            if not np.isfinite(nats).all():
+                step = self.global_step
+                raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
+            metrics: dict[str, Any] = evaluate_predictions(list(self.cfg.task.metrics), tokens, nats)
+            loss = float(nats.sum() / tokens.sum())
+            scores[split] = {**metrics, "loss": loss, "constant_predictor": is_constant(nats)}
+            outputs[split] = {"label": tokens, "prediction": nats, "logits": nats[:, None]}
+        self.rows = {}
+        self.record_epoch(scores, outputs)

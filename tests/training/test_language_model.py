@@ -1,0 +1,208 @@
+"""Language modelling: what a state may see, the loss, the masks, the windows, resumed runs, mistakes."""
+
+import json
+import math
+import signal
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from helpers import WORDS, build_parts, make_config, write_parquet
+from killed_runs import outcome, start
+from tampering import list_failures
+
+from isobench.common.errors import UserError
+from isobench.metrics.task import evaluate_predictions
+from isobench.runs.identity import identify
+
+
+def make_texts(n, seed):
+    rng = np.random.default_rng(seed)
+    return {"text": [" ".join(rng.choice(WORDS, rng.integers(3, 20))) if i % 7 else "" for i in range(n)]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("language")
+    for seed, split in enumerate(("train", "validation")):
+        write_parquet(folder / f"{split}.parquet", make_texts(150, seed))
+    write_parquet(folder / "short.parquet", {"text": ["a few words"]})
+    return folder
+
+
+@pytest.fixture
+def language(files, tmp_path):
+    named = ", ".join(f"{split}: {files / split}.parquet" for split in ("train", "validation"))
+    return [
+        "task=wikitext2", "encoder=gpt-scratch", "optimization=language", f"data.files={{{named}}}",
+        f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}", "tracking=none", "report=false",
+        "encoder.vocabulary_size=300", "task.max_length=16", "encoder.scratch.hidden_size=16",
+        "encoder.scratch.word_embed_proj_dim=16", "encoder.scratch.ffn_dim=32", "optimization.epochs=3",
+        "calibration=none",
+    ]  # fmt: skip
+
+
+def as_bert(overrides, objective):
+    kept = [text for text in overrides if not text.startswith(("encoder", "encoder.scratch"))]
+    return [
+        *kept, "encoder=bert-scratch", "encoder.scratch.hidden_size=16", "encoder.scratch.intermediate_size=32",
+        "encoder.vocabulary_size=300", f"task.language.objective={objective}",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def causal(language):
+    return build_parts(*language)
+
+
+def first_batch(parts, size=4):
+    return parts.loaders.train_tokens.collate(range(size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["opt", "opt, norms after", "bert"])
+def test_a_state_sees_no_later_token(language, family):
+    overrides = as_bert(language, "causal") if family == "bert" else language
+    if family == "opt, norms after":
+        overrides = [*overrides, "encoder.scratch.do_layer_norm_before=false"]
+    parts = build_parts(*overrides)
+    module, ids = parts.module.eval(), first_batch(parts)["ids"]
+    with torch.no_grad():
+        before, labels = module.compute_states(ids, None)
+        changed = ids.clone()
+        changed[:, 9:] = (changed[:, 9:] + 1) % 200
+        after, _ = module.compute_states(changed, None)
+    assert torch.equal(labels.view(4, 15), ids[:, 1:])
+    same = (before - after).abs().view(4, 15, -1).amax(2) < 1e-6
+    assert same[:, :9].all()
+    assert not same[:, 9:].any()
+
+
+@pytest.mark.slow
+def test_the_loss_is_the_models_own(causal):
+    module, batch = causal.module.eval(), first_batch(causal)
+    module.log = lambda *_, **__: None
+    with torch.no_grad():
+        own = module.model(input_ids=batch["ids"], labels=batch["ids"]).loss
+        states, labels = module.compute_states(batch["ids"], None)
+        ours = module.projection.sum_losses(states, labels) / len(labels)
+    assert float(ours) == pytest.approx(float(own), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_masked_tokens_are_hidden_and_only_they_are_predicted(language):
+    parts = build_parts(*as_bert(language, "masked"))
+    module, ids = parts.module.eval(), first_batch(parts)["ids"]
+    masked = module._mask_alike(torch.arange(4), ids)
+    assert torch.equal(masked, module._mask_alike(torch.arange(4), ids))  # in every epoch the same
+    assert masked.any(1).all()
+    with torch.no_grad():
+        states, labels = module.compute_states(ids, masked)
+        other = ids.masked_fill(masked, 5)  # what stood there is not seen
+        again, _ = module.compute_states(other, masked)
+        logits = module.model(input_ids=ids.masked_fill(masked, module.mask_id)).logits[masked]
+        loss = module.projection.sum_losses(states, labels)
+    assert torch.equal(labels, ids[masked])
+    torch.testing.assert_close(states, again)
+    expected = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+    assert float(loss) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_windows_are_the_text_without_a_gap(causal):
+    loaders = causal.loaders
+    tokenizer, ids = loaders.inputs.tokenizer, loaders.train_tokens.ids
+    texts = [text for text in make_texts(150, 0)["text"] if text]
+    whole = [i for text in texts for i in [*tokenizer(text, add_special_tokens=False)["input_ids"], 2]]
+    assert ids.shape[1] == 16
+    assert ids.flatten().tolist() == whole[: len(whole) // 16 * 16]
+    assert tokenizer.decode(ids.flatten().tolist()).startswith(texts[0])
+    assert loaders.sizes == {"train": len(ids), "validation": len(loaders.dev[0].dataset)}
+
+
+def test_token_probability_is_one_over_perplexity():
+    tokens, nats = np.array([10.0, 5.0, 1.0]), np.array([20.0, 12.0, 3.0])
+    found = evaluate_predictions(["token_probability"], tokens, nats)["token_probability"]
+    assert found == pytest.approx(1 / math.exp(35 / 16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, language, tmp_path, objective):
+    overrides = language if objective == "causal" else as_bert(language, objective)
+    overrides = [*overrides, "optimization.lr=0.01", "trainer.threads=1", "checkpoint.steps=3"]
+    assert start(processes, overrides) == 0
+    outputs = tmp_path / "outputs"
+    whole = outcome(outputs)
+    assert list_failures(outputs) == []
+    (file,) = outputs.glob("runs/*/result.json")
+    record = json.loads(file.read_text())
+    losses = [epoch["validation"]["loss"] for epoch in record["history"]]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < 0.8 * math.log(300)
+    best = record["best"]["validation"]
+    assert best["token_probability"] == pytest.approx(math.exp(-best["loss"]))
+    assert {"embedding/isoscore", "head/i1"} <= record["best"]["isotropy"].keys()  # tied: the vocabulary is the head
+    rows = pyarrow.parquet.read_table(file.parent / "predictions.parquet").to_pydict()
+    assert sum(rows["prediction"]) / sum(rows["label"]) == pytest.approx(best["loss"])
+    if objective == "causal":
+        assert set(rows["label"]) == {15}
+    again = [text if not text.startswith("output_dir") else f"output_dir={tmp_path / 'again'}" for text in overrides]
+    step = "isobench.training.language_model.LanguageModel.training_step"
+    assert start(processes, again, step, 20, "before") == -signal.SIGKILL
+    assert start(processes, again) == 0
+    assert outcome(tmp_path / "again") == whole
+
+
+def test_a_calibration_changes_the_states_that_the_head_reads(language):
+    plain, centred = (build_parts(*language, f"calibration={name}") for name in ("none", "center"))
+    assert identify(plain.module.cfg).key != identify(centred.module.cfg).key
+    centred.module.log = lambda *_, **__: None
+    batch = first_batch(centred, 8)
+    loss = centred.module.training_step(batch, 0)
+    states, labels = centred.module.compute_states(batch["ids"], None)
+    h = states - states.mean(0)
+    expected = torch.nn.functional.cross_entropy(h @ centred.module.projection.linear.weight.T, labels)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_coupled_adam_couples_input_and_output_embedding(language):
+    for tied, count in (("true", 1), ("false", 2)):
+        module = build_parts(*language, f"encoder.scratch.tie_word_embeddings={tied}").module
+        assert len({id(matrix) for matrix in module.list_vocabularies()}) == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["encoder.vocabulary_size=4000"], "encoder.vocabulary_size=4000: the training text gives"),
+        (["task.max_length=4096", "encoder.scratch.max_position_embeddings=5000"], "fewer than a window of 4096"),
+        (["task.language.objective=masked"], "needs a masked language model"),
+        (["encoder=minilm", "~encoder.scratch"], "encoder"),
+        (["calibration=all_but_the_top", "task.held_out=0.1"], "task.held_out is for sentence classification"),
+        (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
+        (["task.text=[text,more]"], "task.text must name one column"),
+        (["task.text=[words]"], "words"),
+        (["optimization.label_smoothing=0.1"], "label_smoothing"),
+        (["task.language.masked_share=2"], "task.language.masked_share=2"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(language, cli, outputs, overrides, named):
+    code, _, err = cli(*language, *overrides)
+    assert code == 2, err
+    assert named in err.splitlines()[-1], err
+    assert "Traceback" not in err
+    assert not list(outputs.glob("runs/*/result.json"))
+
+
+def test_an_encoder_decoder_is_no_language_model(language):
+    kept = [text for text in language if not text.startswith("encoder")]
+    with pytest.raises(UserError, match="encoder=bart-scratch is a bart, and the task needs a causal language model"):
+        build_parts(*kept, "encoder=bart-scratch", "encoder.vocabulary_size=300")
+
+
+def test_earlier_tasks_keep_their_keys():
+    cfg = make_config("task=rotten_tomatoes")
+    assert cfg.task.language is None
+    assert identify(cfg).key == identify(make_config()).key
