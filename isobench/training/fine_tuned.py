@@ -153,6 +153,13 @@ class FineTuningModule(pl.LightningModule):
         matrices = {name: matrix() for name, matrix in self.matrices().items()}
         return [matrix for matrix in matrices.values() if len(matrix) == len(matrices["vocabulary"])]
 
+    def list_hidden_matrices(self) -> list[Tensor]:
+        """List the matrices that are trained, but for embeddings, the vocabulary's output and a method's own."""
+        embeddings = [p for m in self.modules() if isinstance(m, nn.Embedding) for p in m.parameters()]
+        own = [p for group in self.chain.parameter_groups() for p in group["params"]]
+        others = {id(p) for p in (*embeddings, *own, *self.list_vocabularies())}
+        return [p for p in self.parameters() if p.requires_grad and p.ndim == 2 and id(p) not in others]
+
     def configure_optimizers(self) -> dict[str, Any]:
         """Make the optimiser, without weight decay on biases and norms, and the schedule; methods add own groups."""
         o = self.cfg.optimization
@@ -165,7 +172,7 @@ class FineTuningModule(pl.LightningModule):
             *method_groups,
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
-        optimizer = make_optimizer(o, groups, self.list_vocabularies(), fused)
+        optimizer = make_optimizer(o, groups, self.list_vocabularies(), self.list_hidden_matrices(), fused)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

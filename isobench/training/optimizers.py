@@ -1,4 +1,4 @@
-"""Optimisers other than AdamW: torch's, and Coupled Adam."""
+"""Optimisers other than AdamW: torch's, and two that treat some matrices in another way than AdamW does."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -11,7 +11,38 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Optimization
 
 
-class CoupledAdam(torch.optim.AdamW):
+class _AdamWBut(torch.optim.AdamW):
+    """AdamW but for some matrices, which ``update`` treats in another way."""
+
+    def __init__(self, params: Any, lr: float, taken: Sequence[Tensor] = (), **settings: Any) -> None:
+        super().__init__(params, lr, **settings)
+        self.taken = {id(matrix) for matrix in taken}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        gradients: list[tuple[Tensor, Tensor]] = []
+        for group in self.param_groups:
+            matrices = [p for p in group["params"] if id(p) in self.taken and p.grad is not None]
+            if matrices:
+                self.update(group, matrices)
+            for matrix in matrices:
+                gradients.append((matrix, matrix.grad))
+                matrix.grad = None  # AdamW's own step leaves it out
+        super().step()
+        for matrix, gradient in gradients:
+            matrix.grad = gradient
+        return loss
+
+    def update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
+        """Update the matrices of a group, which have gradients."""
+        raise NotImplementedError
+
+
+class CoupledAdam(_AdamWBut):
     """AdamW whose second moment is one for all rows of some matrices (Stollenwerk & Stollenwerk 2025).
 
     With g_i the gradient of row i, v_i its second moment and V rows, a step of such a matrix divides by
@@ -20,70 +51,86 @@ class CoupledAdam(torch.optim.AdamW):
 
     Args:
         params, lr, betas, eps, weight_decay: AdamW's.
-        coupled: the matrices [V, d], such as the embeddings of a vocabulary.
+        taken: the matrices [V, d], such as the embeddings of a vocabulary.
     """
 
-    def __init__(self, params: Any, lr: float, coupled: Sequence[Tensor] = (), **settings: Any) -> None:
-        super().__init__(params, lr, **settings)
-        self.coupled = {id(matrix) for matrix in coupled}
+    def update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
+        """Update coupled matrices; the mean of the rows' second moments is all that is kept of them, [1, d]."""
+        beta1, beta2 = group["betas"]
+        for matrix in matrices:
+            state, gradient = self.state[matrix], matrix.grad
+            assert gradient is not None
+            if not state:
+                state["step"] = torch.tensor(0.0)
+                state["exp_avg"] = torch.zeros_like(matrix)
+                state["exp_avg_sq"] = torch.zeros_like(matrix[:1])
+            state["step"] += 1
+            step = state["step"].item()
+            matrix.mul_(1 - group["lr"] * group["weight_decay"])
+            state["exp_avg"].lerp_(gradient, 1 - beta1)
+            state["exp_avg_sq"].lerp_(gradient.square().mean(0, keepdim=True), 1 - beta2)
+            divisor = (state["exp_avg_sq"] / (1 - beta2**step)).sqrt() + group["eps"]
+            matrix.sub_(state["exp_avg"] / divisor, alpha=group["lr"] / (1 - beta1**step))
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        taken = []
-        for group in self.param_groups:
-            for matrix in group["params"]:
-                if id(matrix) in self.coupled and matrix.grad is not None:
-                    self._update(matrix, group)
-                    taken.append((matrix, matrix.grad))
-                    matrix.grad = None  # AdamW's own step leaves it out
-        super().step()
-        for matrix, gradient in taken:
-            matrix.grad = gradient
-        return loss
 
-    def _update(self, matrix: Tensor, group: dict[str, Any]) -> None:
-        """Update a coupled matrix; the mean of the rows' second moments is all that is kept of them, [1, d]."""
-        state, gradient = self.state[matrix], matrix.grad
-        assert gradient is not None
-        if not state:
-            state["step"] = torch.tensor(0.0)
-            state["exp_avg"] = torch.zeros_like(matrix)
-            state["exp_avg_sq"] = torch.zeros_like(matrix[:1])
-        state["step"] += 1
-        step, (beta1, beta2) = state["step"].item(), group["betas"]
-        matrix.mul_(1 - group["lr"] * group["weight_decay"])
-        state["exp_avg"].lerp_(gradient, 1 - beta1)
-        state["exp_avg_sq"].lerp_(gradient.square().mean(0, keepdim=True), 1 - beta2)
-        divisor = (state["exp_avg_sq"] / (1 - beta2**step)).sqrt() + group["eps"]
-        matrix.sub_(state["exp_avg"] / divisor, alpha=group["lr"] / (1 - beta1**step))
+class Muon(_AdamWBut):
+    """torch's Muon (Jordan et al. 2024) for matrices inside a model, AdamW for its vectors and embeddings.
+
+    Steps of a matrix have the size of AdamW's (Moonshot's rule), so that both take one learning rate.
+
+    Args:
+        params, lr, betas, eps, weight_decay: AdamW's.
+        taken: the matrices [m, n] inside of the model.
+        momentum, nesterov: Muon's.
+    """
+
+    def __init__(
+        self, params: Any, lr: float, taken: Sequence[Tensor] = (), momentum: float = 0.95, nesterov: bool = True,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(params, lr, taken, **settings)
+        options = {"momentum": momentum, "nesterov": nesterov, "adjust_lr_fn": "match_rms_adamw"}
+        self.muon = torch.optim.Muon(list(taken), lr, **options)  # type: ignore[arg-type]
+
+    def update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
+        own = {"params": matrices, "lr": group["lr"], "weight_decay": group["weight_decay"]}
+        self.muon.state, self.muon.param_groups = self.state, [self.muon.defaults | own]
+        self.muon.step()
+        for matrix in matrices:
+            self.state[matrix].setdefault("step", torch.tensor(0.0))  # AdamW looks for it when it is loaded
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adafactor": torch.optim.Adafactor,
     "coupled_adam": CoupledAdam,
+    "muon": Muon,
     "sgd": torch.optim.SGD,
 }
+NOT_SET = ("params", "lr", "weight_decay", "taken", "fused")  # parameters that other settings, or none, decide
+OF_ADAMW = ("betas", "amsgrad")  # what a kind of AdamW takes besides its own
 
 
 def make_optimizer(
-    o: Optimization, groups: list[dict[str, Any]], vocabulary: Sequence[Tensor], fused: bool
+    o: Optimization,
+    groups: list[dict[str, Any]],
+    vocabulary: Sequence[Tensor],
+    hidden: Sequence[Tensor],
+    fused: bool,
 ) -> torch.optim.Optimizer:
     """Make the optimiser of a config for groups of parameters, which bring their own weight decay.
 
-    ``vocabulary``: the matrices that Coupled Adam couples. ``fused``: torch's faster AdamW, with the same results.
+    ``vocabulary``: the matrices that Coupled Adam couples. ``hidden``: those that Muon takes. ``fused``: take torch's
+    faster AdamW, with the same results.
     """
     if o.optimizer is None:
         return torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
     check_optimizer(o)
+    kind = OPTIMIZERS[o.optimizer["name"]]
     settings = {key: value for key, value in o.optimizer.items() if key != "name"}
-    if o.optimizer["name"] == "coupled_adam":
-        settings |= {"coupled": vocabulary, "eps": o.eps}
+    if kind in (CoupledAdam, Muon):
+        settings |= {"taken": vocabulary if kind is CoupledAdam else hidden, "eps": o.eps}
     try:
-        return OPTIMIZERS[o.optimizer["name"]](groups, lr=o.lr, **settings)
+        return kind(groups, lr=o.lr, **settings)
     except (TypeError, ValueError) as error:
         raise UserError(f"optimizer={o.optimizer['name']}: {error}") from error
 
@@ -95,9 +142,9 @@ def check_optimizer(o: Optimization) -> None:
     name = str(o.optimizer.get("name"))
     if name not in OPTIMIZERS:
         raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")
-    kind = torch.optim.AdamW if name == "coupled_adam" else OPTIMIZERS[name]
-    known = inspect.signature(kind).parameters.keys() - {"params", "lr", "weight_decay", "eps", "fused"}
-    if name == "adafactor":
-        known |= {"eps"}
+    kind = OPTIMIZERS[name]
+    parameters = inspect.signature(kind).parameters.values()
+    known = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} - set(NOT_SET)
+    known |= set(OF_ADAMW) if kind in (CoupledAdam, Muon) else set()
     for key in o.optimizer.keys() - {"name"} - known:
         raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, sorted(known))}")

@@ -12,7 +12,7 @@ from isobench.common.errors import UserError
 from isobench.report.tables import build_runs
 from isobench.runs.grouping import find_varying_settings, group_over_seeds
 from isobench.runs.identity import identify
-from isobench.training.optimizers import CoupledAdam, check_optimizer, make_optimizer
+from isobench.training.optimizers import CoupledAdam, Muon, check_optimizer, make_optimizer
 
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
 
@@ -89,18 +89,52 @@ def test_coupled_adam_goes_on_from_its_state():
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("name", ["coupled_adam", "sgd", "adafactor"])
+@pytest.mark.parametrize("name", ["coupled_adam", "sgd", "adafactor", "muon"])
 def test_a_configs_optimiser_steps(name):
     o = make_config(f"optimizer={name}", "optimization.lr=0.01").optimization
-    matrix, bias = nn.Parameter(torch.ones(5, 3)), nn.Parameter(torch.ones(3))
+    matrix, bias = nn.Parameter(torch.ones(5, 3)), nn.Parameter(torch.ones(3))  # Muon takes the matrix too
     groups = [{"params": [matrix], "weight_decay": 0.1}, {"params": [bias], "weight_decay": 0.0}]
-    optimizer = make_optimizer(o, groups, [matrix], fused=True)
+    optimizer = make_optimizer(o, groups, [matrix], [matrix], fused=True)
     matrix.grad, bias.grad = torch.ones(5, 3), torch.ones(3)
     optimizer.step()
     assert (matrix < 1).all()
     assert (bias < 1).all()
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
     assert {group["lr"] for group in optimizer.param_groups} == {0.01}
+
+
+def test_muon_is_torchs_for_matrices_and_adamw_for_the_rest():
+    rng = np.random.default_rng(0)
+    starts = [rng.normal(size=(6, 4)), rng.normal(size=(9, 4)), rng.normal(size=4)]
+    gradients = [[torch.tensor(rng.normal(size=w.shape)) for w in starts] for _ in range(7)]
+
+    def walk(steps, ours, state=None):
+        matrix, embedding, vector = (nn.Parameter(torch.tensor(w)) for w in ours)
+        optimizer = Muon([{"params": [matrix, embedding, vector], "weight_decay": DECAY}], LR, [matrix])
+        if state:
+            optimizer.load_state_dict(state)
+        for step in steps:
+            matrix.grad, embedding.grad, vector.grad = (g.clone() for g in step)
+            optimizer.step()
+        return [p.detach().numpy() for p in (matrix, embedding, vector)], deepcopy(optimizer.state_dict())
+
+    found, _ = walk(gradients, starts)
+    matrix, *rest = (nn.Parameter(torch.tensor(w)) for w in starts)
+    kinds = [
+        torch.optim.Muon([matrix], LR, DECAY, 0.95, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, LR, weight_decay=DECAY),
+    ]
+    for step in gradients:
+        for p, gradient in zip((matrix, *rest), step, strict=True):
+            p.grad = gradient.clone()
+        for optimizer in kinds:
+            optimizer.step()
+    for ours, theirs in zip(found, (matrix, *rest), strict=True):
+        np.testing.assert_array_equal(ours, theirs.detach().numpy())
+    half, state = walk(gradients[:3], starts)
+    again, _ = walk(gradients[3:], half, state)
+    for whole, resumed in zip(found, again, strict=True):
+        np.testing.assert_array_equal(whole, resumed)
 
 
 def test_adamw_leaves_keys_as_they_are():
@@ -115,7 +149,7 @@ def test_only_the_vocabulary_is_coupled(tiny):
     assert [id(matrix) for matrix in module.list_vocabularies()] == [id(vocabulary)]
     module.total_steps = 10
     optimizer = module.configure_optimizers()["optimizer"]
-    assert optimizer.coupled == {id(vocabulary)}
+    assert optimizer.taken == {id(vocabulary)}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +168,7 @@ def test_what_an_optimiser_does_not_take_is_named(overrides, named):
 def test_a_value_out_of_range_is_one_line():
     o = make_config("optimizer=sgd", "optimization.optimizer.momentum=-1").optimization
     with pytest.raises(UserError, match=r"optimizer=sgd: Invalid momentum"):
-        make_optimizer(o, [{"params": [nn.Parameter(torch.ones(1))]}], [], fused=False)
+        make_optimizer(o, [{"params": [nn.Parameter(torch.ones(1))]}], [], [], fused=False)
 
 
 def test_a_report_tells_optimisers_apart(tmp_path):
