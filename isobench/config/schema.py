@@ -134,6 +134,8 @@ class Language(Section):
 
     objective: Annotated[str, one_of("causal", "masked")] = "causal"  # predict the next token, or masked tokens
     masked_share: Fraction = 0.15  # of the tokens of a window, which a masked language model predicts
+    # Keep a token that is a share f of the text with probability sqrt(subsample / f), as in word2vec; null keeps all.
+    subsample: PositiveFloat | None = None
 
 
 @dataclass
@@ -210,6 +212,9 @@ class Encoder(Section):
     # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
     # which are all bytes and some special tokens.
     vocabulary_size: Annotated[int, at_least(300)] | None = None
+    # Of a language model with scratch: read all tokens alike (average), or softmax with one more in its denominator.
+    attention: Annotated[str, one_of("average", "off_by_one")] | None = None
+    frozen_blocks: bool | None = None  # train the embeddings of a language model, and not the layers between them
     instructions: bool | None = None  # start every source with task.generation.instruction
     gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
 

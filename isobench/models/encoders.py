@@ -12,6 +12,7 @@ from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.attention import find_first_position, restrict_to_first_token
+from isobench.models.attention_forms import register_form
 from isobench.models.huggingface_head import find_huggingface_pooling
 from isobench.models.loading import (
     describe_missing_weights,
@@ -210,7 +211,8 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
         if kind == "causal":
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
         if cfg.scratch:
-            model = auto.from_config(config)
+            form = {"attn_implementation": register_form(cfg.attention)} if cfg.attention else {}
+            model = auto.from_config(config, **form)
         else:
             model, report = auto.from_pretrained(
                 folder,

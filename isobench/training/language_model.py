@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
@@ -29,6 +29,9 @@ class LanguageModel(FineTuningModule):
         super().__init__(cfg, chain, total_steps)
         assert cfg.task.language is not None
         self.model, self.language = loaded.model, cfg.task.language
+        if cfg.encoder.frozen_blocks:
+            blocks = max((m for m in self.model.modules() if isinstance(m, nn.ModuleList)), key=len)
+            blocks.requires_grad_(False)
         self.projection = CalibratedProjection(loaded.model, chain)
         tokenizer = loaders.inputs.tokenizer
         # A tokenizer that was learned here makes no unknown token: it stands for the mask.

@@ -13,7 +13,9 @@ from killed_runs import outcome, start
 from tampering import list_failures
 
 from isobench.common.errors import UserError
+from isobench.data.batches.windows import subsample
 from isobench.metrics.task import evaluate_predictions
+from isobench.models.attention_forms import attend_off_by_one
 from isobench.runs.identity import identify
 
 
@@ -185,6 +187,8 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         (["task.text=[text,more]"], "task.text must name one column"),
         (["task.text=[words]"], "words"),
         (["optimization.label_smoothing=0.1"], "label_smoothing"),
+        (["task.language.subsample=0"], "task.language.subsample=0"),
+        (["encoder.attention=none"], "encoder.attention=none must be one of average, off_by_one"),
         (["task.language.masked_share=2"], "task.language.masked_share=2"),
     ],
 )  # fmt: skip
@@ -200,6 +204,71 @@ def test_an_encoder_decoder_is_no_language_model(language):
     kept = [text for text in language if not text.startswith("encoder")]
     with pytest.raises(UserError, match="encoder=bart-scratch is a bart, and the task needs a causal language model"):
         build_parts(*kept, "encoder=bart-scratch", "encoder.vocabulary_size=300")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["average", "off_by_one"])
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_forms_of_attention_are_their_formulas(language, form, objective):
+    overrides = language if objective == "causal" else as_bert(language, objective)
+    parts = build_parts(*overrides, f"encoder.attention={form}")
+    seen = {}
+    name = "isobench_" + form
+    from transformers import AttentionInterface
+
+    own = AttentionInterface._global_mapping[name]
+
+    def spy(module, query, key, value, mask, scaling, **more):
+        seen["given"] = (query, key, value, scaling)
+        seen["found"] = own(module, query, key, value, mask, scaling, **more)
+        return seen["found"]
+
+    AttentionInterface.register(name, spy)
+    ids = first_batch(parts)["ids"]
+    with torch.no_grad():
+        parts.module.eval().model(input_ids=ids)
+    AttentionInterface.register(name, own)
+    query, key, value, scaling = (np.asarray(x, np.float64) for x in seen["given"])
+    output, weights = (x.double().numpy() for x in seen["found"])
+    T = ids.shape[1]
+    may_read = np.tril(np.ones((T, T))) if objective == "causal" else np.ones((T, T))
+    scores = np.einsum("bhid,bhjd->bhij", query, key) * scaling if form == "off_by_one" else np.zeros(weights.shape)
+    exponentials = np.exp(scores) * may_read
+    expected = exponentials / (exponentials.sum(-1, keepdims=True) + (form == "off_by_one"))
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    np.testing.assert_allclose(output, np.einsum("bhij,bhjd->bihd", expected, value), atol=1e-5)
+
+
+def test_large_scores_do_not_overflow():
+    query = torch.full((1, 1, 2, 4), 1e3)
+    module = torch.nn.Module().eval()
+    for sign, expected in ((1, 0.5), (-1, 0.0)):
+        _, weights = attend_off_by_one(module, query, sign * query, query, None, 1.0)
+        torch.testing.assert_close(weights, torch.full((1, 1, 2, 2), expected))
+
+
+def test_frozen_blocks_stay_and_embeddings_learn(language):
+    module = build_parts(*language, "encoder.frozen_blocks=true").module
+    trained = {name for name, p in module.named_parameters() if p.requires_grad}
+    frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
+    assert all(".layers." in name for name in frozen)
+    assert not any(".layers." in name for name in trained)
+    assert any("embed_tokens" in name for name in trained)
+    assert len(frozen) == 2 * 16  # two layers: four projections, two of the feed-forward part, two norms
+
+
+def test_subsampling_flattens_frequencies(language):
+    plain, flat = (build_parts(*language, f"task.language.subsample={t}") for t in ("null", "0.01"))
+    shares = [np.sort(np.bincount(p.loaders.train_tokens.ids.flatten()) / p.loaders.train_tokens.ids.size)[::-1]
+              for p in (plain, flat)]  # fmt: skip
+    assert len(flat.loaders.train_tokens) < len(plain.loaders.train_tokens)
+    assert shares[1][0] < shares[0][0]
+    ids = np.repeat([0, 1], [99_000, 1_000])
+    kept = subsample(ids, 0.01)
+    assert (kept == 1).sum() == 1_000  # its share is the threshold
+    expected = 99_000 * np.sqrt(0.01 / 0.99)
+    assert abs((kept == 0).sum() - expected) < 5 * np.sqrt(expected)
+    np.testing.assert_array_equal(kept, subsample(ids, 0.01))
 
 
 def test_earlier_tasks_keep_their_keys():

@@ -76,11 +76,15 @@ class WindowLoaders:
 
     def _load_or_cut(self, split: str, limit: int | None) -> Windows:
         task = self.cfg.task
-        key = sha256_json([VERSION, self.data, split, list(task.text), self.max_length, self.inputs.fingerprint])
+        assert task.language is not None
+        threshold = task.language.subsample
+        settings = [list(task.text), self.max_length, self.inputs.fingerprint, threshold]
+        key = sha256_json([VERSION, self.data, split, settings])
         file = name_cached_file(self.cfg.data.cache, "windows", f"{task.name}-{split}", key)
 
         def cut() -> dict[str, np.ndarray]:
             ids = tokenise_running_text(read_texts(task, self.cfg.data, split), self.inputs.tokenizer)
+            ids = ids if threshold is None else subsample(ids, threshold)
             if len(ids) < self.max_length:
                 raise UserError(
                     f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {self.max_length}: "
@@ -102,3 +106,13 @@ def tokenise_running_text(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
         for ids in tokenizer(part, add_special_tokens=False, padding=False)["input_ids"]:
             rows += [*ids, tokenizer.eos_token_id]
     return np.array(rows, np.int32)
+
+
+def subsample(ids: np.ndarray, threshold: float) -> np.ndarray:
+    """Leave out frequent tokens at random, always the same ones (Mikolov et al. 2013): [tokens] -> fewer.
+
+    A token whose share of the text is f stays with probability sqrt(threshold / f), at most 1.
+    """
+    shares = np.bincount(ids) / len(ids)
+    stays = np.minimum(1.0, np.sqrt(threshold / shares[ids]))
+    return ids[np.random.default_rng(0).random(len(ids)) < stays]
