@@ -188,7 +188,7 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         (["task.text=[words]"], "words"),
         (["optimization.label_smoothing=0.1"], "label_smoothing"),
         (["task.language.subsample=0"], "task.language.subsample=0"),
-        (["encoder.attention=none"], "encoder.attention=none must be one of average, off_by_one"),
+        (["encoder.attention=none"], "encoder.attention=none is not known: choose one of: average, off_by_one"),
         (["task.language.masked_share=2"], "task.language.masked_share=2"),
     ],
 )  # fmt: skip
