@@ -1,0 +1,204 @@
+"""The bench of causes: what one change of a small language model does to the isotropy of its vocabulary and states.
+
+Predictions and tests were written down before the first run: experiments/causes/registration.md.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.common.errors import UserError
+from isobench.common.files import sha256_file
+from isobench.common.plots import PALETTE, make_panels
+from isobench.statistics.dose_response import average_over_seeds
+from isobench.statistics.seeds import ALPHA, holm
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+    from isobench.config.schema import Config
+
+REGISTRATION = Path(__file__).parent / "registration.md"
+BASE = "base"
+MEASURES = {  # by their names in a record; those of the output embedding are the vocabulary's
+    "head/average_cosine": "vocabulary's average cosine",
+    "embedding/average_cosine": "states' average cosine",
+    "head/mean_ratio": "vocabulary's mean ratio",
+    "head/i1_printed": "vocabulary's I1",
+    "head/i2": "vocabulary's I2",
+    "head/isoscore": "vocabulary's IsoScore",
+    "embedding/isoscore": "states' IsoScore",
+    "vocabulary/average_cosine": "input embedding's average cosine",
+    "loss": "loss, nats",
+}
+PRIMARY = ("head/average_cosine", "embedding/average_cosine")
+PREDICTED = {  # the sign of the change that a paper predicts, by cause and measure; registration.md names the papers
+    ("coupled Adam", "head/average_cosine"): -1,
+    ("SGD", "head/average_cosine"): -1,
+    ("fewer frequent tokens", "head/average_cosine"): -1,
+    ("attention averages", "embedding/average_cosine"): -1,
+    ("attention off by one", "embedding/average_cosine"): -1,
+}
+OPTIMIZERS = {"coupled_adam": "coupled Adam", "sgd": "SGD", "adafactor": "Adafactor", "muon": "Muon"}
+
+
+def name_cause(cfg: "Config") -> str:
+    """Name the one thing in which a run differs from the base."""
+    scratch, language = cfg.encoder.scratch or {}, cfg.task.language
+    causes = [OPTIMIZERS.get(str((cfg.optimization.optimizer or {}).get("name")), "")]
+    causes.append("" if scratch.get("tie_word_embeddings", True) else "untied")
+    causes.append("" if scratch.get("do_layer_norm_before", True) else "norms after")
+    causes.append(
+        {"average": "attention averages", "off_by_one": "attention off by one"}.get(str(cfg.encoder.attention), "")
+    )
+    causes.append("untrained blocks" if cfg.encoder.frozen_blocks else "")
+    causes.append("fewer frequent tokens" if language and language.subsample else "")
+    found = list(filter(None, causes))
+    if len(found) > 1:
+        raise UserError(f"causes turns one cause at a time, and a run has {' and '.join(found)}")
+    return found[0] if found else BASE
+
+
+def compute(subjects: list["Subject"]) -> Rows:
+    """List every run, choose each cause's learning rate, and compare its measures with the base's, seed by seed.
+
+    Raises:
+        UserError: a run turns two causes, or none is the base.
+    """
+    runs = [read_run(subject) for subject in subjects]
+    chosen = choose_rates(runs)
+    if BASE not in {row["cause"] for row in chosen}:
+        raise UserError("causes compares with the base, and no run of it has ended: run the whole experiment")
+    return {"runs": runs, "rates": chosen, "effects": compare(runs, chosen)}
+
+
+def read_run(subject: "Subject") -> TidyRow:
+    """Read a run's cause, learning rate, loss and isotropy; NaN for what it has not."""
+    record, cfg = subject.record, subject.cfg
+    best = record.best if record is not None else None
+    values: dict[str, Any] = dict(best.isotropy) if best is not None else {}
+    if best is not None:
+        values["loss"] = best.metrics(cfg.task.dev_splits[0])["loss"]
+        values.setdefault("vocabulary/average_cosine", values.get("head/average_cosine"))  # tied: one matrix
+    measures = {name: math.nan if values.get(name) is None else float(values[name]) for name in MEASURES}
+    return {"cause": name_cause(cfg), "lr": cfg.optimization.lr, "seed": cfg.seed} | measures
+
+
+def choose_rates(runs: Sequence[TidyRow]) -> list[TidyRow]:
+    """Choose the learning rate with the smallest mean loss for each cause; ``edge``: it is an end of those tried.
+
+    A rate at which a run has no loss is not chosen.
+    """
+    chosen = []
+    for (cause,), own in group_rows(runs, "cause").items():
+        losses = {lr: float(np.mean([row["loss"] for row in rows])) for (lr,), rows in group_rows(own, "lr").items()}
+        known = {lr: loss for lr, loss in losses.items() if not math.isnan(loss)}
+        if known:
+            best = min(sorted(known), key=known.__getitem__)
+            edge = best in (min(losses), max(losses)) and len(losses) > 1
+            chosen.append({"cause": cause, "lr": best, "loss": known[best], "edge": edge})
+    return chosen
+
+
+def compare(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> list[TidyRow]:
+    """Compare each cause with the base, both at their own learning rates: paired by seed, t-test, Holm."""
+    rates = {row["cause"]: row["lr"] for row in chosen}
+    own = {
+        cause: {row["seed"]: row for row in select_rows(runs, {"cause": cause, "lr": lr})}
+        for cause, lr in rates.items()
+    }
+    effects: list[TidyRow] = []
+    for measure in MEASURES:
+        rows = []
+        for cause in rates:
+            if cause != BASE:
+                seeds = own[cause].keys() & own[BASE].keys()
+                differences = [own[cause][seed][measure] - own[BASE][seed][measure] for seed in sorted(seeds)]
+                mean = average_over_seeds(np.array(differences))
+                level = float(np.nanmean([row[measure] for row in own[cause].values()]))
+                rows.append({"cause": cause, "measure": measure, "level": level} | mean._asdict())
+        for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+            row["p_holm"] = corrected
+            row["verdict"] = judge(row)
+        effects += rows
+    return effects
+
+
+def judge(row: Mapping[str, Any]) -> str:
+    """Judge a predicted sign; empty where no paper predicts one."""
+    sign = PREDICTED.get((row["cause"], row["measure"]))
+    if sign is None:
+        return ""
+    if not row["p_holm"] < ALPHA:
+        return "can't tell"
+    return "supported" if row["value"] * sign > 0 else "refuted"
+
+
+def show(rows: Rows) -> Shown:
+    """Show the effects on both primary measures as a picture and a table, all measures in another, and the rates."""
+    effects = rows["effects"]
+    causes = list_distinct(effects, "cause")
+    primary = make_table("Change from the base", ("cause",), [MEASURES[name] for name in PRIMARY], True)
+    verdicts = make_table(
+        "Predictions of papers", ("cause", "measure", "verdict"), ("change [95%]", "p, Holm's"), True
+    )
+    others = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
+    for cause in causes:
+        cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in PRIMARY]
+        primary.add_row(cause, *(format_effect(cell) + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
+    for row in effects:
+        if row["verdict"]:
+            cells_ = (row["cause"], MEASURES[row["measure"]], row["verdict"], format_effect(row))
+            verdicts.add_row(*cells_, format_number(row["p_holm"], ".4f"))
+    for rate in rows["rates"]:
+        own = select_rows(rows["runs"], {"cause": rate["cause"], "lr": rate["lr"]})
+        means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]
+        others.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
+    notes = [
+        "Changes are paired by seed; intervals of 95% and p are Student's t over seeds. * marks p below .05 after "
+        "Holm's correction over the causes.",
+        "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
+    ]
+    if missing := sum(math.isnan(row["loss"]) for row in rows["runs"]):
+        notes.append(f"{missing} of {len(rows['runs'])} planned runs have no result: INCOMPLETE.")
+    found = sha256_file(REGISTRATION) if REGISTRATION.is_file() else "not in this installation"
+    notes.append(f"{REGISTRATION.name}: sha256 {found}")
+    return Shown([primary, verdicts, others], {"causes": draw_effects(effects)} if effects else {}, notes)
+
+
+def format_effect(row: Mapping[str, Any]) -> str:
+    value, low, high = (format_number(row[name], "+.3f") for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
+def draw_effects(effects: Sequence[TidyRow]) -> Figure:
+    """Draw each cause's change of both primary measures with its interval, sorted by that of the vocabulary."""
+    first = select_rows(effects, {"measure": PRIMARY[0]})
+    order = [row["cause"] for row in sorted(first, key=lambda row: row["value"])]
+    figure, axes = make_panels(1, 2, 0.5 + 0.22 * len(order), sharey=True)
+    for axis, measure in zip(axes[0], PRIMARY, strict=True):
+        rows = {row["cause"]: row for row in select_rows(effects, {"measure": measure})}
+        for place, cause in enumerate(reversed(order)):
+            row = rows[cause]
+            color = PALETTE[5] if row["p_holm"] < ALPHA else "0.5"
+            axis.plot([row["low"], row["high"]], [place, place], color=color)
+            axis.plot(row["value"], place, "o", color=color, markersize=4)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_title(f"change of the {MEASURES[measure]}")
+        axis.set_xlabel("more isotropic \N{LEFTWARDS ARROW}")
+    axes[0, 0].set_yticks(range(len(order)), list(reversed(order)))
+    return figure
+
+
+def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
+    """Describe model and data: there is no paper whose numbers these are."""
+    cfg = subjects[0].cfg
+    files = ", ".join(Path(file).stem for file in (cfg.data.files or {}).values())
+    return [
+        f"a language model of {(cfg.encoder.scratch or {}).get('num_hidden_layers')} layers, {files or cfg.task.name}"
+    ]

@@ -1,0 +1,120 @@
+"""The bench of causes: what tells its runs apart, which learning rate is taken, its tests, its rows."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+from helpers import ROOT, WORDS, make_config, read_analysis_rows, write_parquet
+from scipy import stats
+
+from isobench.common.errors import UserError
+from isobench_papers.causes import causes
+
+LM = ["task=wikitext2", "encoder=gpt-scratch", "optimization=language"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "base"),
+        (["optimizer=coupled_adam"], "coupled Adam"),
+        (["optimizer=muon"], "Muon"),
+        (["encoder.scratch.tie_word_embeddings=false"], "untied"),
+        (["encoder.scratch.do_layer_norm_before=false"], "norms after"),
+        (["encoder.attention=average"], "attention averages"),
+        (["encoder.attention=off_by_one"], "attention off by one"),
+        (["encoder.frozen_blocks=true"], "untrained blocks"),
+        (["task.language.subsample=0.001"], "fewer frequent tokens"),
+    ],
+)
+def test_a_run_is_named_by_its_cause(overrides, name):
+    assert causes.name_cause(make_config(*LM, *overrides)) == name
+
+
+def test_two_causes_at_once_are_refused():
+    cfg = make_config(*LM, "optimizer=sgd", "encoder.frozen_blocks=true")
+    with pytest.raises(UserError, match="SGD and untrained blocks"):
+        causes.name_cause(cfg)
+
+
+def test_the_grid_turns_every_registered_cause_once():
+    grid = yaml.safe_load((ROOT / "experiments/causes/experiment/causes.yaml").read_text())["experiment"]["grid"][
+        "embedded"
+    ]
+    names = []
+    for part in grid:
+        turned = {key: values for key, values in part.items() if key not in grid[0]}
+        overrides = [f"{key}={str(value).lower()}" for key, values in turned.items() for value in values]
+        assert all(len(part["optimization.lr"]) == 4 and len(part["seed"]) == 5 for _ in overrides or [0])
+        names += [causes.name_cause(make_config(*LM, override)) for override in overrides] or [causes.BASE]
+    assert len(names) == len(set(names)) == 11
+    assert {cause for cause, _ in causes.PREDICTED} < set(names)
+    text = (ROOT / "experiments/causes/registration.md").read_text()
+    assert "11 x 4 x 5 = 220 runs" in text
+
+
+def make_runs(effect):
+    """Base and one cause, two rates, five seeds; the cause changes the vocabulary's cosine by ``effect``."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for cause, change in (("base", 0.0), ("coupled Adam", effect), ("untied", 0.0)):
+        for lr, loss in ((0.001, 5.0), (0.01, 4.0)):
+            for seed in range(1, 6):
+                row = dict.fromkeys(causes.MEASURES, 0.0) | {"cause": cause, "lr": lr, "seed": seed}
+                row |= {"loss": loss + rng.normal(0, 0.01)}
+                row |= {name: 0.4 + rng.normal(0, 0.01) + change * (lr == 0.01) for name in causes.PRIMARY}
+                rows.append(row)
+    return rows
+
+
+def test_the_rate_with_the_smallest_loss_is_taken():
+    runs = make_runs(0.0)
+    chosen = {row["cause"]: row for row in causes.choose_rates(runs)}
+    assert {row["lr"] for row in chosen.values()} == {0.01}
+    assert chosen["base"]["edge"]
+    runs[5]["loss"] = float("nan")  # a run of the base at 0.01 has failed
+    assert {row["cause"]: row["lr"] for row in causes.choose_rates(runs)}["base"] == 0.001
+
+
+@pytest.mark.parametrize(("effect", "verdict"), [(-0.2, "supported"), (0.2, "refuted"), (0.0, "can't tell")])
+def test_changes_are_paired_and_judged_by_the_registration(effect, verdict):
+    runs = make_runs(effect)
+    effects = causes.compare(runs, causes.choose_rates(runs))
+    row = next(row for row in effects if (row["cause"], row["measure"]) == ("coupled Adam", "head/average_cosine"))
+    assert row["verdict"] == verdict
+    values = {
+        cause: [run["head/average_cosine"] for run in runs if run["cause"] == cause and run["lr"] == 0.01]
+        for cause in ("base", "coupled Adam")
+    }
+    expected = stats.ttest_rel(values["coupled Adam"], values["base"])
+    assert row["p"] == pytest.approx(expected.pvalue)
+    assert row["value"] == pytest.approx(np.mean(values["coupled Adam"]) - np.mean(values["base"]))
+    assert row["p_holm"] >= row["p"]
+    assert all(not other["verdict"] for other in effects if other["cause"] == "untied")
+
+
+@pytest.mark.slow
+def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
+    rng = np.random.default_rng(0)
+    for split in ("train", "validation"):
+        texts = [" ".join(rng.choice(WORDS, rng.integers(3, 20))) for _ in range(100)]
+        write_parquet(tmp_path / f"wikitext/{split}.parquet", {"text": texts})
+    small = [
+        "encoder.vocabulary_size=300", "task.max_length=16", "encoder.scratch.hidden_size=16",
+        "encoder.scratch.word_embed_proj_dim=16", "encoder.scratch.ffn_dim=32", "optimization.epochs=1",
+    ]  # fmt: skip
+    code, out, err = cli(
+        "+experiment=causes", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}", *small, "seed=1,2",
+        "optimization.lr=0.003", "tracking=none", f"output_dir={outputs}",
+    )  # fmt: skip
+    assert code == 0, err
+    rows = read_analysis_rows(outputs, "causes")
+    assert len(rows["rates"]) == 10  # SGD has other learning rates
+    assert len(rows["effects"]) == 9 * len(causes.MEASURES)
+    runs = list(outputs.glob("runs/*/result.json"))
+    for run in rows["runs"]:
+        assert run["loss"] > 0
+    losses = sorted(json.loads(file.read_text())["best"]["validation"]["loss"] for file in runs)
+    assert sorted(row["loss"] for row in rows["runs"]) == pytest.approx(losses)
+    assert "Predictions of papers" in out
