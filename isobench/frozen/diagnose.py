@@ -20,7 +20,7 @@ from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
-from isobench.metrics import IsotropyAccumulator, alignment, silhouette, uniformity
+from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
 
@@ -34,6 +34,7 @@ MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
+DECIDED = 2  # times IsoScore makes the trimmed one worth a remark
 SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
 POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
@@ -85,7 +86,8 @@ def diagnose(
     shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
     spread = uniformity(shuffled[:UNIFORMITY_ROWS])
-    found = [*scan.list_findings(), *_describe_norms(norms), _describe_uniformity(spread)]
+    found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
+    found += [*_describe_norms(norms), _describe_uniformity(spread)]
     classes, ends, score = None, None, None
     if pairs is not None:
         kept = ~scan.missing[pairs[0]].any(1)
@@ -292,6 +294,12 @@ class _RowHashes:
         """Return how many rows equal an earlier one, and the share of rows from which this is estimated."""
         hashes = np.sort(np.concatenate(self.parts))
         return round(int((hashes[1:] == hashes[:-1]).sum()) / self.share), self.share
+
+
+def _describe_trimmed(trimmed: float, whole: float) -> Measured:
+    """Describe IsoScore of the sampled rows without the 2% that are farthest from the median."""
+    said = " A few far rows decide IsoScore." if trimmed > DECIDED * whole else ""
+    return "IsoScore, trimmed", trimmed, f"Without the 2% of rows farthest from the median it is {trimmed:.3g}.{said}"
 
 
 def _describe_norms(norms: Tensor) -> list[Measured]:

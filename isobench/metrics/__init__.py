@@ -19,6 +19,7 @@ from isobench.metrics.isotropy import (
     mean_ratio,
     rankme,
     spectrum,
+    trimmed_isoscore,
 )
 from isobench.metrics.partition import partition_isotropy
 from isobench.metrics.tokens import mask_tokens
@@ -50,6 +51,7 @@ __all__ = [
     "silhouette_values",
     "spectrum",
     "threshold_accuracies",
+    "trimmed_isoscore",
     "uniformity",
     "weighted_isotropy",
 ]

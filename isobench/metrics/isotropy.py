@@ -95,6 +95,30 @@ def isoscore(h: Array, shrinkage: float = 0.0, target: Array | None = None) -> f
     return isoscore_of(covariance, shrinkage, None if target is None else as_tensor(target).to(covariance.device))
 
 
+def trimmed_isoscore(h: Array, trim: float = 0.02) -> float:
+    """Compute IsoScore without the vectors that are farthest from the median; a variant of ours.
+
+    A few vectors can decide IsoScore: the states of first tokens in decoders have norms a hundred times those of all
+    others. Here the trim N vectors (rounded up) with the largest distance from the coordinate-wise median are left
+    out. The breakdown point is ``trim``: so many vectors can be moved to anywhere without driving the value to 0.
+
+    Args:
+        h: vectors, [N, d].
+        trim: the share that is left out, at least 0 and below 0.5.
+
+    Returns:
+        A number in [0, 1]; NaN without any variance, if d is 1, or if an entry is not finite.
+    """
+    if not 0 <= trim < 0.5:
+        raise ValueError(f"trim must be at least 0 and below 0.5, not {trim}")
+    x = to_float64(as_vectors(h))
+    if not bool(x.isfinite().all()):
+        return math.nan
+    distances = torch.linalg.vector_norm(x - x.median(0).values, dim=1)
+    kept = distances.argsort(stable=True)[: len(x) - math.ceil(trim * len(x))]
+    return isoscore(x[kept])
+
+
 def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:
     """Compute IsoScore from the covariance, [d, d]; see ``isoscore``."""
     if not 0 <= shrinkage <= 1:

@@ -39,6 +39,14 @@ def found():
     return x, diagnose(x)
 
 
+def trim_isoscore(x):
+    """IsoScore of the 98% of rows nearest to the lower median of each coordinate."""
+    distances = np.linalg.norm(x - np.sort(x, axis=0)[(len(x) - 1) // 2], axis=1)
+    kept = x[np.argsort(distances, kind="stable")[: len(x) - math.ceil(0.02 * len(x))]]
+    covariance = np.cov(kept.T)
+    return (np.trace(covariance) ** 2 / (covariance**2).sum() - 1) / (x.shape[1] - 1)
+
+
 def test_measures_of_all_vectors(found):
     x, diagnosis = found
     centred = x - x.mean(0)
@@ -74,6 +82,7 @@ def test_measures_of_all_vectors(found):
         "outlier coordinates": (x.var(0) > 5 * x.var(0).mean()).sum(),
         "duplicates": 1,
         "zero rows": 0,
+        "IsoScore, trimmed": trim_isoscore(x),
         "median norm": np.median(np.linalg.norm(x, axis=1)),
         "spread of norms": stats.iqr(np.linalg.norm(x, axis=1)) / np.median(np.linalg.norm(x, axis=1)),
         "uniformity": np.log(np.mean(np.exp(-2 * pdist(units, "sqeuclidean")))),

@@ -8,7 +8,7 @@ import torch
 from scipy.spatial.distance import pdist
 
 from isobench.calibration import Uniformity
-from isobench.metrics import alignment, alpha_req, mask_tokens, rankme, uniformity
+from isobench.metrics import alignment, alpha_req, isoscore, mask_tokens, rankme, trimmed_isoscore, uniformity
 from isobench.metrics.accumulator import IsotropyAccumulator
 from isobench.metrics.isotropy import alpha_req_of, gram_eigenvalues, rankme_of
 
@@ -154,3 +154,46 @@ def test_one_massive_token_decides_a_measure_until_it_is_left_out():
     kept = mask_tokens(states, np.arange(1000) % 50, np.zeros(1000), ["outlying"])
     assert rankme(states) < 2
     assert rankme(states[kept.numpy()]) == pytest.approx(clean, rel=0.01)
+
+
+def test_trimmed_isoscore_is_that_of_the_nearest_vectors():
+    rng = np.random.default_rng(0)
+    x = rng.standard_t(2, (300, 5)) * [5, 1, 1, 1, 0.2] + 7
+    distances = np.linalg.norm(x - np.sort(x, axis=0)[(len(x) - 1) // 2], axis=1)  # torch takes the lower median
+    kept = x[np.argsort(distances)[: 300 - 9]]
+    covariance = np.cov(kept.T)
+    expected = (np.trace(covariance) ** 2 / (covariance**2).sum() - 1) / 4
+    assert trimmed_isoscore(x, 0.03) == pytest.approx(expected)
+    assert trimmed_isoscore(torch.tensor(x), 0) == pytest.approx(isoscore(x))
+    assert trimmed_isoscore(3 * x - 4, 0.03) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("trim", [0.01, 0.02, 0.1])
+def test_its_breakdown_point_is_the_trim(trim):
+    clean = np.random.default_rng(0).normal(size=(1000, 20))
+    value, replaced = isoscore(clean), int(trim * 1000)
+    for size in (1e2, 1e6):
+        dirty = clean.copy()
+        dirty[:replaced] = size * np.eye(20)[3]
+        assert trimmed_isoscore(dirty, trim) == pytest.approx(value, rel=0.05)
+        assert isoscore(dirty) < 0.1 * value
+        dirty[: 2 * replaced] = size * np.eye(20)[3]  # more than it withstands
+        assert trimmed_isoscore(dirty, trim) < 0.1 * value
+
+
+def test_states_with_a_few_giants_keep_their_trimmed_isoscore():
+    """As in decoders: 8 of 4,096 states are a hundred times as long, in one direction."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4096, 64)) * np.exp(-np.arange(64) / 20)
+    x[:8] = 300 * np.eye(64)[5] + rng.normal(size=(8, 64))
+    lengths = np.linalg.norm(x, axis=1)
+    without = x[np.argsort(lengths)[: int(0.99 * len(x))]]
+    assert isoscore(without) > 20 * isoscore(x)
+    assert trimmed_isoscore(without) == pytest.approx(trimmed_isoscore(x), rel=0.1)
+
+
+def test_trimmed_isoscore_of_nothing_special():
+    assert math.isnan(trimmed_isoscore(np.ones((10, 3))))
+    assert math.isnan(trimmed_isoscore(np.array([[1.0, math.nan], [2, 3], [4, 5]])))
+    with pytest.raises(ValueError, match=r"trim must be at least 0 and below 0\.5"):
+        trimmed_isoscore(np.ones((4, 2)), 0.5)
