@@ -163,7 +163,7 @@ def read_default(composed: dict[str, Any], kind: Any, prefix: str, name: str) ->
     value: Any = composed
     for part in f"{prefix}{name}".split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    if value is None and f"{prefix}".startswith("task.generation"):  # the default task generates nothing
+    if value is None and prefix.startswith(("task.generation", "task.language")):  # the default task has neither
         field = next(field for field in dataclasses.fields(kind) if field.name == name)
         value = field.default
     if value == "???":

@@ -100,7 +100,7 @@ def list_settings(value, prefix=""):
     for name, part in vars(value).items():
         if dataclasses.is_dataclass(part):
             yield from list_settings(part, f"{prefix}{name}.")
-        elif f"{prefix}{name}" not in ("task.generation", "calibration"):  # their own settings are below
+        elif f"{prefix}{name}" not in ("task.generation", "task.language", "calibration"):  # their own settings are below
             yield f"{prefix}{name}"
 
 
@@ -109,6 +109,7 @@ def test_every_setting_is_in_the_reference(reference):
     settings = {*list_settings(make_config("task=captions", "encoder=bart-scratch")), *list_settings(make_config())}
     settings |= {f"calibration.{field.name}" for field in dataclasses.fields(schema.MethodSettings)}
     settings |= {f"task.generation.{field.name}" for field in dataclasses.fields(schema.Generation)}
+    settings |= {f"task.language.{field.name}" for field in dataclasses.fields(schema.Language)}
     assert len(settings) > 90
     assert [name for name in settings if f"<td><code>{name}</code></td>" not in page] == []
     row = re.search(r"<td><code>optimization\.warmup</code></td>\s*(.*?)</tr>", page, re.DOTALL)[1]
