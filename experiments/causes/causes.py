@@ -16,6 +16,7 @@ from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.common.plots import PALETTE, make_panels
+from isobench.common.terminal import name_some
 from isobench.statistics.dose_response import average_over_seeds
 from isobench.statistics.seeds import ALPHA, holm
 
@@ -29,7 +30,7 @@ MEASURES = {  # by their names in a record; those of the output embedding are th
     "head/average_cosine": "vocabulary's average cosine",
     "embedding/average_cosine": "states' average cosine",
     "head/mean_ratio": "vocabulary's mean ratio",
-    "head/i1_printed": "vocabulary's I1",
+    "head/i1": "vocabulary's I1",
     "head/i2": "vocabulary's I2",
     "head/isoscore": "vocabulary's IsoScore",
     "embedding/isoscore": "states' IsoScore",
@@ -41,24 +42,31 @@ PREDICTED = {  # the sign of the change that a paper predicts, by cause and meas
     ("coupled Adam", "head/average_cosine"): -1,
     ("SGD", "head/average_cosine"): -1,
     ("fewer frequent tokens", "head/average_cosine"): -1,
-    ("attention averages", "embedding/average_cosine"): -1,
-    ("attention off by one", "embedding/average_cosine"): -1,
 }
+CAUSES = (  # of the registration: Holm's correction is over all of them, also those without a result
+    "coupled Adam", "Muon", "SGD", "Adafactor", "untied", "norms after", "attention averages", "attention off by one",
+    "untrained blocks", "fewer frequent tokens",
+)  # fmt: skip
 OPTIMIZERS = {"coupled_adam": "coupled Adam", "sgd": "SGD", "adafactor": "Adafactor", "muon": "Muon"}
 
 
 def name_cause(cfg: "Config") -> str:
     """Name the one thing in which a run differs from the base."""
     scratch, language = cfg.encoder.scratch or {}, cfg.task.language
-    causes = [OPTIMIZERS.get(str((cfg.optimization.optimizer or {}).get("name")), "")]
-    causes.append("" if scratch.get("tie_word_embeddings", True) else "untied")
-    causes.append("" if scratch.get("do_layer_norm_before", True) else "norms after")
-    causes.append(
-        {"average": "attention averages", "off_by_one": "attention off by one"}.get(str(cfg.encoder.attention), "")
-    )
-    causes.append("untrained blocks" if cfg.encoder.frozen_blocks else "")
-    causes.append("fewer frequent tokens" if language and language.subsample else "")
-    found = list(filter(None, causes))
+    optimizer = str((cfg.optimization.optimizer or {}).get("name"))
+    found = [OPTIMIZERS[optimizer]] if optimizer in OPTIMIZERS else []
+    found += [
+        name
+        for name, is_turned in {
+            "untied": not scratch.get("tie_word_embeddings", True),
+            "norms after": not scratch.get("do_layer_norm_before", True),
+            "attention averages": cfg.encoder.attention == "average",
+            "attention off by one": cfg.encoder.attention == "off_by_one",
+            "untrained blocks": cfg.encoder.frozen_blocks,
+            "fewer frequent tokens": language and language.subsample,
+        }.items()
+        if is_turned
+    ]
     if len(found) > 1:
         raise UserError(f"causes turns one cause at a time, and a run has {' and '.join(found)}")
     return found[0] if found else BASE
@@ -68,61 +76,73 @@ def compute(subjects: list["Subject"]) -> Rows:
     """List every run, choose each cause's learning rate, and compare its measures with the base's, seed by seed.
 
     Raises:
-        UserError: a run turns two causes, or none is the base.
+        UserError: a run turns two causes, or no seed has all runs of the base.
     """
     runs = [read_run(subject) for subject in subjects]
     chosen = choose_rates(runs)
     if BASE not in {row["cause"] for row in chosen}:
-        raise UserError("causes compares with the base, and no run of it has ended: run the whole experiment")
+        raise UserError("causes compares with the base, and no seed has all its runs: run the whole experiment")
     return {"runs": runs, "rates": chosen, "effects": compare(runs, chosen)}
 
 
 def read_run(subject: "Subject") -> TidyRow:
-    """Read a run's cause, learning rate, loss and isotropy; NaN for what it has not."""
+    """Read a run's cause, learning rate, state, loss and isotropy; NaN for what it has not."""
     record, cfg = subject.record, subject.cfg
-    best = record.best if record is not None else None
+    best = record.best if record is not None and record.status == "finished" else None
+    state = "missing" if record is None else record.status
     values: dict[str, Any] = dict(best.isotropy) if best is not None else {}
     if best is not None:
         values["loss"] = best.metrics(cfg.task.dev_splits[0])["loss"]
         values.setdefault("vocabulary/average_cosine", values.get("head/average_cosine"))  # tied: one matrix
     measures = {name: math.nan if values.get(name) is None else float(values[name]) for name in MEASURES}
-    return {"cause": name_cause(cfg), "lr": cfg.optimization.lr, "seed": cfg.seed} | measures
+    return {"cause": name_cause(cfg), "lr": cfg.optimization.lr, "seed": cfg.seed, "state": state} | measures
 
 
 def choose_rates(runs: Sequence[TidyRow]) -> list[TidyRow]:
     """Choose the learning rate with the smallest mean loss for each cause; ``edge``: it is an end of those tried.
 
-    A rate at which a run has no loss is not chosen.
+    The mean is over the seeds whose runs have all ended. A rate at which one of them failed is not taken.
     """
     chosen = []
     for (cause,), own in group_rows(runs, "cause").items():
-        losses = {lr: float(np.mean([row["loss"] for row in rows])) for (lr,), rows in group_rows(own, "lr").items()}
+        begun = {row["seed"] for row in own if row["state"] == "missing"}
+        losses = {
+            lr: float(np.mean([row["loss"] for row in rows if row["seed"] not in begun] or [math.nan]))
+            for (lr,), rows in group_rows(own, "lr").items()
+        }
         known = {lr: loss for lr, loss in losses.items() if not math.isnan(loss)}
         if known:
             best = min(sorted(known), key=known.__getitem__)
             edge = best in (min(losses), max(losses)) and len(losses) > 1
-            chosen.append({"cause": cause, "lr": best, "loss": known[best], "edge": edge})
+            seeds = sorted({row["seed"] for row in own} - begun)
+            chosen.append({"cause": cause, "lr": best, "loss": known[best], "edge": edge, "seeds": seeds})
     return chosen
 
 
 def compare(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> list[TidyRow]:
-    """Compare each cause with the base, both at their own learning rates: paired by seed, t-test, Holm."""
-    rates = {row["cause"]: row["lr"] for row in chosen}
+    """Compare each cause with the base, both at their own learning rates: paired by seed, t-test, Holm.
+
+    A cause without a result, or without a p, counts in Holm's correction with p = 1.
+    """
     own = {
-        cause: {row["seed"]: row for row in select_rows(runs, {"cause": cause, "lr": lr})}
-        for cause, lr in rates.items()
+        rate["cause"]: {
+            row["seed"]: row
+            for row in select_rows(runs, {"cause": rate["cause"], "lr": rate["lr"]})
+            if row["seed"] in rate["seeds"]
+        }
+        for rate in chosen
     }
     effects: list[TidyRow] = []
     for measure in MEASURES:
         rows = []
-        for cause in rates:
-            if cause != BASE:
-                seeds = own[cause].keys() & own[BASE].keys()
-                differences = [own[cause][seed][measure] - own[BASE][seed][measure] for seed in sorted(seeds)]
-                mean = average_over_seeds(np.array(differences))
-                level = float(np.nanmean([row[measure] for row in own[cause].values()]))
-                rows.append({"cause": cause, "measure": measure, "level": level} | mean._asdict())
-        for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        for cause in CAUSES:
+            seeds = own.get(cause, {}).keys() & own[BASE].keys()
+            differences = [own[cause][seed][measure] - own[BASE][seed][measure] for seed in sorted(seeds)]
+            mean = average_over_seeds(np.array(differences))
+            rows.append({"cause": cause, "measure": measure} | mean._asdict())
+        for row, corrected in zip(
+            rows, holm([1.0 if math.isnan(row["p"]) else row["p"] for row in rows]), strict=True
+        ):
             row["p_holm"] = corrected
             row["verdict"] = judge(row)
         effects += rows
@@ -164,8 +184,10 @@ def show(rows: Rows) -> Shown:
         "Holm's correction over the causes.",
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
     ]
-    if missing := sum(math.isnan(row["loss"]) for row in rows["runs"]):
-        notes.append(f"{missing} of {len(rows['runs'])} planned runs have no result: INCOMPLETE.")
+    lacking = [row for row in rows["runs"] if math.isnan(row["loss"])]
+    if lacking:
+        named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
+        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
     found = sha256_file(REGISTRATION) if REGISTRATION.is_file() else "not in this installation"
     notes.append(f"{REGISTRATION.name}: sha256 {found}")
     return Shown([primary, verdicts, others], {"causes": draw_effects(effects)} if effects else {}, notes)

@@ -27,6 +27,7 @@ from isobench.config.bounds import (
     PositiveInt,
     Section,
     Seed,
+    above,
     at_least,
     at_most,
     convert_value,
@@ -133,7 +134,7 @@ class Language(Section):
     """What a language model learns; its presence makes a task one of language modelling."""
 
     objective: Annotated[str, one_of("causal", "masked")] = "causal"  # predict the next token, or masked tokens
-    masked_share: Fraction = 0.15  # of the tokens of a window, which a masked language model predicts
+    masked_share: Annotated[Fraction, above(0)] = 0.15  # of the tokens of a window, which a masked model predicts
     # Keep a token that is a share f of the text with probability sqrt(subsample / f), as in word2vec; null keeps all.
     subsample: PositiveFloat | None = None
 
@@ -144,6 +145,7 @@ class Task(Section):
     ``language`` of language modelling on windows of ``max_length`` tokens.
 
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
+    For language modelling ``train_samples`` takes the first windows.
     """
 
     name: Annotated[str, NAME] = MISSING
@@ -212,9 +214,10 @@ class Encoder(Section):
     # With scratch: tokens of a tokenizer that is learned from the training set, unless path has one. At least 300,
     # which are all bytes and some special tokens.
     vocabulary_size: Annotated[int, at_least(300)] | None = None
-    # Of a language model with scratch: read all tokens alike (average), or softmax with one more in its denominator.
+    # Only for a language model with scratch. average: read all tokens alike. off_by_one: add one to the softmax's
+    # denominator.
     attention: Annotated[str, one_of("average", "off_by_one")] | None = None
-    frozen_blocks: bool | None = None  # train the embeddings of a language model, and not the layers between them
+    frozen_blocks: bool | None = None  # train what stands before and after a language model's layers, not these
     instructions: bool | None = None  # start every source with task.generation.instruction
     gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory
 

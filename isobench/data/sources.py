@@ -179,7 +179,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
 
 
 def read_texts(task: Task, data: Data, split: str) -> list[str]:
-    """Read the texts of a split in their order; texts without a letter are left out."""
+    """Read the texts of a split in their order; blank texts are left out."""
     (column,) = task.text
     source = find_data_source(task, data)
     if source == "files":

@@ -100,7 +100,8 @@ def trimmed_isoscore(h: Array, trim: float = 0.02) -> float:
 
     A few vectors can decide IsoScore: the states of first tokens in decoders have norms a hundred times those of all
     others. Here the trim N vectors (rounded up) with the largest distance from the coordinate-wise median are left
-    out. The breakdown point is ``trim``: so many vectors can be moved to anywhere without driving the value to 0.
+    out. The breakdown point is ``trim``: if no more than this share of vectors is moved, however far, the value does
+    not fall to 0.
 
     Args:
         h: vectors, [N, d].
@@ -115,8 +116,8 @@ def trimmed_isoscore(h: Array, trim: float = 0.02) -> float:
     if not bool(x.isfinite().all()):
         return math.nan
     distances = torch.linalg.vector_norm(x - x.median(0).values, dim=1)
-    kept = distances.argsort(stable=True)[: len(x) - math.ceil(trim * len(x))]
-    return isoscore(x[kept])
+    left_out = min(len(x) - 1, math.ceil(round(trim * len(x), 9)))  # .07 of 100 are 7, not 8
+    return isoscore(x[distances.argsort(stable=True)[: len(x) - left_out]])
 
 
 def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | None = None) -> float:

@@ -17,8 +17,8 @@ METRIC_FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "matthews": lambda y, p: _compute_matthews(y, p),
     "pearson": lambda y, p: _correlate(stats.pearsonr, y, p),
     "spearman": lambda y, p: _correlate(stats.spearmanr, y, p),
-    # Of a language model: of windows with so many predicted tokens and such losses in nats. It is the geometric mean
-    # of the probabilities that the model gives to the tokens, 1 / perplexity.
+    # y: predicted tokens of each window. p: its loss in nats. The result is the geometric mean of the tokens'
+    # probabilities, 1 / perplexity.
     "token_probability": lambda y, p: math.exp(-float(p.sum() / y.sum())),
     "pearson_spearman": lambda y, p: (METRIC_FUNCTIONS["pearson"](y, p) + METRIC_FUNCTIONS["spearman"](y, p)) / 2,
 }

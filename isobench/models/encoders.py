@@ -187,6 +187,9 @@ GENERATORS = {
 }
 
 
+WITH_OTHER_ATTENTION = ("opt", "gpt2", "bert")  # architectures that call the attention of encoder.attention
+
+
 def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, kind: str) -> LoadedGenerator:
     """Load a model, or make one from ``cfg.scratch`` with the tokenizer's vocabulary; ``kind``: of ``GENERATORS``."""
     torch.manual_seed(seed)
@@ -207,6 +210,11 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
                 f"encoder={cfg.name} is a {config.model_type}, and the task needs "
                 f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
                 f"encoder={others} or another"
+            )
+        if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
+            raise UserError(
+                f"encoder.attention={cfg.attention} has no effect on a {config.model_type}: choose "
+                f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
             )
         if kind == "causal":
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones

@@ -27,7 +27,7 @@ from isobench.runs.identity import Identity
 OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
 MOST_SPECIAL_TOKENS = 200  # a tokenizer with more tokens has words too, so its vocabulary is not looked through
 VERSION = 2  # of learned tokenizers, part of their cache key
-DEFAULT_SIZE = 8000  # of a learned vocabulary
+DEFAULT_SIZE, SMALLEST_SIZE = 8000, 300  # of a learned vocabulary; the schema has the bound
 SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
 
@@ -73,13 +73,7 @@ def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
     encoder, languages = cfg.encoder, require_generation(cfg.task).languages
     if encoder.scratch and not encoder.path:
         return _load_or_train_tokenizer(cfg, identity)
-    tokenizer = load_tokenizer(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
-    if tokenizer.eos_token_id is None:
-        tokenizer.eos_token = tokenizer.sep_token
-    if tokenizer.eos_token_id is None:
-        raise UserError(
-            f"encoder={encoder.name}: the tokenizer has no end token, so texts can't end; choose another encoder"
-        )
+    tokenizer = _load_with_end(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
     if hasattr(tokenizer, "src_lang"):
         if languages is None:
             raise UserError(
@@ -125,14 +119,29 @@ def load_language_tokenizer(cfg: Config, identity: Identity) -> Any:
         inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
         learned = _learn_once(cfg, inputs, lambda: read_texts(task, cfg.data, task.train_split))
         if len(learned) < (wanted := encoder.vocabulary_size or DEFAULT_SIZE):
+            smaller = f"set encoder.vocabulary_size={len(learned)}, or " if len(learned) >= SMALLEST_SIZE else ""
             raise UserError(
-                f"encoder.vocabulary_size={wanted}: the training text gives {len(learned):,} tokens; set "
-                f"encoder.vocabulary_size={len(learned)}, or name a longer text"
+                f"encoder.vocabulary_size={wanted}: the training text gives {len(learned):,} tokens; {smaller}name a "
+                "longer text"
             )
         return learned
-    tokenizer = load_tokenizer(encoder, cfg.data.cache, "gpt-scratch")
+    tokenizer = _load_with_end(encoder, cfg.data.cache, "gpt-scratch")
+    if task.language and task.language.objective == "masked" and tokenizer.mask_token_id is None:
+        raise UserError(
+            f"encoder={encoder.name}: the tokenizer has no mask token; choose task.language.objective=causal"
+        )
+    return tokenizer
+
+
+def _load_with_end(encoder: Encoder, cache: str | None, instead: str) -> Any:
+    """Load a tokenizer with an end token, which is its separator if it has no other."""
+    tokenizer = load_tokenizer(encoder, cache, instead)
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
+    if tokenizer.eos_token_id is None:
+        raise UserError(
+            f"encoder={encoder.name}: the tokenizer has no end token, so texts can't end; choose another encoder"
+        )
     return tokenizer
 
 

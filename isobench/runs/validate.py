@@ -40,10 +40,10 @@ def validate_config(cfg: Config) -> None:
     _validate_metrics(cfg.task)
     _validate_encoder(cfg)
     _validate_head(cfg)
-    if cfg.task.generation:
-        _validate_generation(cfg, cfg.task.generation)
-    elif cfg.task.language:
+    if cfg.task.language:
         _validate_language(cfg)
+    elif cfg.task.generation:
+        _validate_generation(cfg, cfg.task.generation)
     else:
         _validate_no_generation(cfg)
     _validate_calibration(cfg.calibration)
@@ -106,8 +106,17 @@ def _validate_language(cfg: Config) -> None:
         raise UserError(f"analyses read sentences, and task={task.name} is language modelling: choose another task")
     if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
         raise UserError("task.text must name one column, and task.labels be unset: a language model reads only texts")
-    if optimization.batch_tokens is not None or optimization.label_smoothing is not None:
-        raise UserError("optimization.batch_tokens and label_smoothing are not for language modelling: unset them")
+    for setting, value in {
+        "optimization.batch_tokens": optimization.batch_tokens,
+        "optimization.label_smoothing": optimization.label_smoothing,
+        "task.generation": task.generation,
+        "task.label": task.label,
+        "task.reduced": task.reduced,
+        "task.sample_seed": task.sample_seed,
+        "encoder.instructions": cfg.encoder.instructions,
+    }.items():
+        if value is not None:
+            raise UserError(f"{setting} is not for language modelling: unset it")
     _refuse_classification(cfg, "language modelling")
 
 

@@ -154,10 +154,10 @@ class FineTuningModule(pl.LightningModule):
         return [matrix for matrix in matrices.values() if len(matrix) == len(matrices["vocabulary"])]
 
     def list_hidden_matrices(self) -> list[Tensor]:
-        """List the matrices that are trained, but for embeddings, the vocabulary's output and a method's own."""
+        """List the matrices that are trained, but for embeddings, the head and a method's own."""
         embeddings = [p for m in self.modules() if isinstance(m, nn.Embedding) for p in m.parameters()]
         own = [p for group in self.chain.parameter_groups() for p in group["params"]]
-        others = {id(p) for p in (*embeddings, *own, *self.list_vocabularies())}
+        others = {id(p) for p in (*embeddings, *own, *(matrix() for matrix in self.matrices().values()))}
         return [p for p in self.parameters() if p.requires_grad and p.ndim == 2 and id(p) not in others]
 
     def configure_optimizers(self) -> dict[str, Any]:

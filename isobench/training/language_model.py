@@ -29,6 +29,7 @@ class LanguageModel(FineTuningModule):
         super().__init__(cfg, chain, total_steps)
         assert cfg.task.language is not None
         self.model, self.language = loaded.model, cfg.task.language
+        self.model.config.use_cache = False  # keys and values are kept for generation, and nothing is generated
         if cfg.encoder.frozen_blocks:
             blocks = max((m for m in self.model.modules() if isinstance(m, nn.ModuleList)), key=len)
             blocks.requires_grad_(False)
@@ -61,8 +62,7 @@ class LanguageModel(FineTuningModule):
         ids = batch["ids"]
         masked = None
         if self.language.objective == "masked":
-            masked = torch.rand(ids.shape, device=ids.device) < self.language.masked_share
-            masked[:, 0] |= ~masked.any(1)  # a window without a masked token would teach nothing
+            masked = self._choose_masked(torch.rand(ids.shape, device=ids.device))
         states, labels = self.compute_states(ids, masked)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
         loss = self.projection.sum_losses(h, labels) / len(labels)
@@ -96,7 +96,11 @@ class LanguageModel(FineTuningModule):
     def _mask_alike(self, index: Tensor, ids: Tensor) -> Tensor:
         """Choose the masked tokens of dev windows [B, T]: the same ones in every epoch and run."""
         draws = [np.random.default_rng(place).random(ids.shape[1]) for place in index.tolist()]
-        masked = torch.from_numpy(np.stack(draws) < self.language.masked_share).to(ids.device)
+        return self._choose_masked(torch.from_numpy(np.stack(draws)).to(ids.device))
+
+    def _choose_masked(self, draws: Tensor) -> Tensor:
+        """Choose masked tokens by random numbers [B, T]; a window without any would teach nothing."""
+        masked = draws < self.language.masked_share
         masked[:, 0] |= ~masked.any(1)
         return masked
 

@@ -55,7 +55,7 @@ class CoupledAdam(_AdamWBut):
     """
 
     def update(self, group: dict[str, Any], matrices: list[Tensor]) -> None:
-        """Update coupled matrices; the mean of the rows' second moments is all that is kept of them, [1, d]."""
+        """Update coupled matrices. Of the second moments only their mean over rows is kept, [1, d]."""
         beta1, beta2 = group["betas"]
         for matrix in matrices:
             state, gradient = self.state[matrix], matrix.grad
@@ -127,6 +127,8 @@ def make_optimizer(
     check_optimizer(o)
     kind = OPTIMIZERS[o.optimizer["name"]]
     settings = {key: value for key, value in o.optimizer.items() if key != "name"}
+    if kind is Muon and not hidden:
+        raise UserError("optimizer=muon: no matrix inside the model is trained: choose optimizer=adamw")
     if kind in (CoupledAdam, Muon):
         settings |= {"taken": vocabulary if kind is CoupledAdam else hidden, "eps": o.eps}
     try:

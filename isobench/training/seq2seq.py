@@ -24,7 +24,7 @@ from isobench.models.encoders import LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.fused_loss import fused_cross_entropy
 
-MAX_MEASURED_STATES = 20_000  # at most so many decoder states of the first dev split are kept to measure isotropy
+MAX_MEASURED_STATES = 20_000  # at most so many states of the first dev split are kept to measure isotropy
 # Entries of transformers' GenerationConfig that do not change the hypotheses.
 IRRELEVANT_SEARCH_SETTINGS = {
     "transformers_version",
@@ -33,13 +33,13 @@ IRRELEVANT_SEARCH_SETTINGS = {
     "output_attentions",
     "output_hidden_states",
 }
-IDENTITY_POOLER = nn.Identity()  # an encoder-decoder has no pooler
+IDENTITY_POOLER = nn.Identity()  # what writes or predicts words has no pooler
 
 
 class CalibratedProjection:
-    """Put a chain of calibrations before an encoder-decoder's output projection, wherever the model calls it.
+    """Put a chain of calibrations before a generator's output projection, wherever the model calls it.
 
-    A hook on ``get_output_embeddings()`` does it, because every architecture passes its decoder's states to that
+    A hook on ``get_output_embeddings()`` does it, because every architecture passes its states to that
     layer (T5 scales them first). The model's weights keep their names.
     """
 

@@ -100,7 +100,11 @@ def list_settings(value, prefix=""):
     for name, part in vars(value).items():
         if dataclasses.is_dataclass(part):
             yield from list_settings(part, f"{prefix}{name}.")
-        elif f"{prefix}{name}" not in ("task.generation", "task.language", "calibration"):  # their own settings are below
+        elif f"{prefix}{name}" not in (
+            "task.generation",
+            "task.language",
+            "calibration",
+        ):  # their own settings are below
             yield f"{prefix}{name}"
 
 

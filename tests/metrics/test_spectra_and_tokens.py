@@ -194,6 +194,9 @@ def test_states_with_a_few_giants_keep_their_trimmed_isoscore():
 
 def test_trimmed_isoscore_of_nothing_special():
     assert math.isnan(trimmed_isoscore(np.ones((10, 3))))
+    assert math.isnan(trimmed_isoscore(np.ones((1, 3))))
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    assert trimmed_isoscore(x, 0.07) == trimmed_isoscore(x, 0.065)  # seven of a hundred
     assert math.isnan(trimmed_isoscore(np.array([[1.0, math.nan], [2, 3], [4, 5]])))
     with pytest.raises(ValueError, match=r"trim must be at least 0 and below 0\.5"):
         trimmed_isoscore(np.ones((4, 2)), 0.5)

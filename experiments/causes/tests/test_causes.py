@@ -11,6 +11,8 @@ from scipy import stats
 from isobench.common.errors import UserError
 from isobench_papers.causes import causes
 
+OF_ADAM = [0.0003, 0.001, 0.003, 0.01]  # learning rates of registration.md
+RATES = {"adamw": OF_ADAM, "coupled_adam": OF_ADAM, "sgd": [0.1, 0.3, 1, 3], "adafactor": [0.003, 0.01, 0.03, 0.1]}
 LM = ["task=wikitext2", "encoder=gpt-scratch", "optimization=language"]
 
 
@@ -44,9 +46,10 @@ def test_the_grid_turns_every_registered_cause_once():
     ]
     names = []
     for part in grid:
-        turned = {key: values for key, values in part.items() if key not in grid[0]}
+        turned = {key: values for key, values in part.items() if key not in (*grid[0], "optimization.epochs")}
         overrides = [f"{key}={str(value).lower()}" for key, values in turned.items() for value in values]
-        assert all(len(part["optimization.lr"]) == 4 and len(part["seed"]) == 5 for _ in overrides or [0])
+        rates = RATES[part.get("optimizer", ["adamw"])[0]]
+        assert (part["optimization.lr"], part["seed"]) == (rates, [1, 2, 3, 4, 5])
         names += [causes.name_cause(make_config(*LM, override)) for override in overrides] or [causes.BASE]
     assert len(names) == len(set(names)) == 11
     assert {cause for cause, _ in causes.PREDICTED} < set(names)
@@ -61,7 +64,12 @@ def make_runs(effect):
     for cause, change in (("base", 0.0), ("coupled Adam", effect), ("untied", 0.0)):
         for lr, loss in ((0.001, 5.0), (0.01, 4.0)):
             for seed in range(1, 6):
-                row = dict.fromkeys(causes.MEASURES, 0.0) | {"cause": cause, "lr": lr, "seed": seed}
+                row = dict.fromkeys(causes.MEASURES, 0.0) | {
+                    "cause": cause,
+                    "lr": lr,
+                    "seed": seed,
+                    "state": "finished",
+                }
                 row |= {"loss": loss + rng.normal(0, 0.01)}
                 row |= {name: 0.4 + rng.normal(0, 0.01) + change * (lr == 0.01) for name in causes.PRIMARY}
                 rows.append(row)
@@ -73,8 +81,30 @@ def test_the_rate_with_the_smallest_loss_is_taken():
     chosen = {row["cause"]: row for row in causes.choose_rates(runs)}
     assert {row["lr"] for row in chosen.values()} == {0.01}
     assert chosen["base"]["edge"]
-    runs[5]["loss"] = float("nan")  # a run of the base at 0.01 has failed
+    runs[5] |= {"loss": float("nan"), "state": "failed"}  # of the base at 0.01
     assert {row["cause"]: row["lr"] for row in causes.choose_rates(runs)}["base"] == 0.001
+
+
+def test_a_study_that_was_stopped_is_of_its_whole_seeds():
+    runs = make_runs(-0.2)
+    for row in runs:
+        if row["seed"] > 3 and row["lr"] == 0.01:
+            row |= dict.fromkeys(causes.MEASURES, float("nan")) | {"state": "missing"}
+    chosen = causes.choose_rates(runs)
+    assert {(row["lr"], tuple(row["seeds"])) for row in chosen} == {(0.01, (1, 2, 3))}
+    effects = causes.compare(runs, chosen)
+    row = next(row for row in effects if (row["cause"], row["measure"]) == ("coupled Adam", "head/average_cosine"))
+    assert row["seeds"] == 3
+    shown = causes.show({"runs": runs, "rates": chosen, "effects": effects})
+    assert any("INCOMPLETE: 6 of 30 runs" in note and "base lr 0.01 seed 4 (missing)" in note for note in shown.notes)
+
+
+def test_holms_correction_counts_causes_without_a_result():
+    runs = make_runs(-0.2)
+    effects = causes.compare(runs, causes.choose_rates(runs))
+    row = next(row for row in effects if (row["cause"], row["measure"]) == ("coupled Adam", "head/average_cosine"))
+    assert row["p_holm"] == pytest.approx(10 * row["p"])
+    assert [row["cause"] for row in effects[:10]] == list(causes.CAUSES)
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(-0.2, "supported"), (0.2, "refuted"), (0.0, "can't tell")])
@@ -111,7 +141,7 @@ def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
     assert code == 0, err
     rows = read_analysis_rows(outputs, "causes")
     assert len(rows["rates"]) == 10  # SGD has other learning rates
-    assert len(rows["effects"]) == 9 * len(causes.MEASURES)
+    assert len(rows["effects"]) == 10 * len(causes.MEASURES)
     runs = list(outputs.glob("runs/*/result.json"))
     for run in rows["runs"]:
         assert run["loss"] > 0

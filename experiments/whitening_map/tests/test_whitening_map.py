@@ -331,3 +331,11 @@ def test_mistakes_are_one_line(experiment, cli, overrides, named):
     code, _, err = cli(*experiment, *overrides)
     assert (code, err.count("\n")) == (2, 1), err
     assert named in err
+
+
+@pytest.mark.slow
+def test_the_papers_encoders_are_one_command(root, cli, tmp_path):
+    code, out, err = cli("+experiment=whitening_map", "scale=paper", f"data.root={root}", "dry_run=true",
+                         f"output_dir={tmp_path / 'outputs'}")  # fmt: skip
+    assert code == 0, err
+    assert out.count("bert-base-uncased") == out.count("roberta-base") == 3 * 9  # layers, methods

@@ -56,7 +56,12 @@ class WindowLoaders:
         self.sizes: dict[str, int] = {}
         self.warnings: list[str] = []
         task = cfg.task
-        self.max_length = min(task.max_length, inputs.max_positions)
+        if task.max_length > inputs.max_positions:
+            raise UserError(
+                f"task.max_length={task.max_length}: encoder={cfg.encoder.name} reads at most {inputs.max_positions} "
+                "tokens: set a smaller one"
+            )
+        self.max_length = task.max_length
         self.train_tokens = self._load_or_cut(task.train_split, task.train_samples)
         dev = [self._load_or_cut(split, task.dev_samples) for split in task.dev_splits]
         self.batch_size = cfg.optimization.batch_size
@@ -78,7 +83,8 @@ class WindowLoaders:
         task = self.cfg.task
         assert task.language is not None
         threshold = task.language.subsample
-        settings = [list(task.text), self.max_length, self.inputs.fingerprint, threshold]
+        tokenizer = [self.inputs.fingerprint, self.inputs.tokenizer.eos_token_id]
+        settings = [list(task.text), self.max_length, tokenizer, threshold]
         key = sha256_json([VERSION, self.data, split, settings])
         file = name_cached_file(self.cfg.data.cache, "windows", f"{task.name}-{split}", key)
 
@@ -100,12 +106,12 @@ class WindowLoaders:
 
 def tokenise_running_text(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
     """Tokenise texts, one after the other, an end token after each: [tokens] int32."""
-    rows: list[int] = []
+    parts = []
     for start in track_progress(range(0, len(texts), TEXTS_PER_CALL), "tokens, once"):
         part = list(texts[start : start + TEXTS_PER_CALL])
-        for ids in tokenizer(part, add_special_tokens=False, padding=False)["input_ids"]:
-            rows += [*ids, tokenizer.eos_token_id]
-    return np.array(rows, np.int32)
+        rows = tokenizer(part, add_special_tokens=False, padding=False)["input_ids"]
+        parts.append(np.array([i for ids in rows for i in (*ids, tokenizer.eos_token_id)], np.int32))
+    return np.concatenate(parts)
 
 
 def subsample(ids: np.ndarray, threshold: float) -> np.ndarray:
