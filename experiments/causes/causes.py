@@ -12,9 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
 from isobench.common.errors import UserError
-from isobench.common.files import sha256_file
 from isobench.common.plots import PALETTE, make_panels
 from isobench.common.terminal import name_some
 from isobench.statistics.dose_response import average_over_seeds
@@ -188,8 +187,7 @@ def show(rows: Rows) -> Shown:
     if lacking:
         named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
         notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
-    found = sha256_file(REGISTRATION) if REGISTRATION.is_file() else "not in this installation"
-    notes.append(f"{REGISTRATION.name}: sha256 {found}")
+    notes.append(describe_registration(REGISTRATION))
     return Shown([primary, verdicts, others], {"causes": draw_effects(effects)} if effects else {}, notes)
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, format_number, make_table
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
 from isobench.statistics.dose_response import average_over_seeds, fit_slopes
-from isobench_papers.whitening_map.show import describe_registration
+from isobench_papers.whitening_map.show import REGISTRATION
 from isobench_papers.whitening_map.verdicts import decide
 
 if TYPE_CHECKING:  # importing it takes seconds
@@ -101,5 +101,5 @@ def show(rows: Rows) -> Shown:
             notes.append(f"{name}: no score; the seed is left out of the slopes.")
         elif row["constant"]:
             notes.append(f"{name}: one answer for all examples.")
-    notes.append(describe_registration())
+    notes.append(describe_registration(REGISTRATION))
     return Shown([table, judged], {}, notes)

@@ -10,8 +10,7 @@ from matplotlib.ticker import LogLocator, StrMethodFormatter
 from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, format_number, make_table
-from isobench.common.files import sha256_file
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
@@ -36,7 +35,7 @@ def show(rows: Rows) -> Shown:
         "labelled examples. Intervals of 95% are for new sets (Student's t), and for these encoders.",
         *give_advice(cells),
         "These intervals are not corrected for their number, and include the known sets.",
-        describe_registration(),
+        describe_registration(REGISTRATION),
     ]
     tables = [build_cells(cells), *build_verdicts(rows["verdicts"])]
     return Shown(tables, {"whitening_map": draw_map(whitening)} if whitening else {}, notes)
@@ -85,12 +84,6 @@ def choose_row(group: Sequence[TidyRow]) -> TidyRow:
     refuting = [row for row in group if row["verdict"] == REFUTED]
     lowest = min(refuting or group, key=lambda row: row["value"])
     return lowest | {"verdict": lowest["group_verdict"]}
-
-
-def describe_registration() -> str:
-    """Name the registration by its sha256, so that a reader can look up its commit."""
-    found = sha256_file(REGISTRATION) if REGISTRATION.is_file() else "not in this installation"
-    return f"{REGISTRATION.name}: sha256 {found}"
 
 
 def give_advice(cells: Sequence[TidyRow]) -> list[str]:

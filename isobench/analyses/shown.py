@@ -5,10 +5,12 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from isobench.common.files import sha256_file
 from isobench.common.terminal import PlainConsole
 from isobench.papers import published
 
@@ -86,6 +88,11 @@ def show_all(rows: Rows) -> Shown:
 
 def _format_value(value: Any) -> str:
     return format_number(value, ".4g") if value is None or isinstance(value, float) else str(value)
+
+
+def describe_registration(file: Path) -> str:
+    """Name a study's registration by its sha256, so that a reader can look up its commit."""
+    return f"{file.name}: sha256 {sha256_file(file) if file.is_file() else 'not in this installation'}"
 
 
 def format_number(value: float | None, form: str) -> str:

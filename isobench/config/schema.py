@@ -131,7 +131,7 @@ class Generation(Section):
 
 @dataclass
 class Language(Section):
-    """What a language model learns; its presence makes a task one of language modelling."""
+    """Say what a language model learns. A task that has this is one of language modelling."""
 
     objective: Annotated[str, one_of("causal", "masked")] = "causal"  # predict the next token, or masked tokens
     masked_share: Annotated[Fraction, above(0)] = 0.15  # of the tokens of a window, which a masked model predicts
@@ -141,8 +141,10 @@ class Language(Section):
 
 @dataclass
 class Task(Section):
-    """One task: of single sentences, of sentence pairs, with ``generation`` of translation or summarisation, or with
-    ``language`` of language modelling on windows of ``max_length`` tokens.
+    """Describe one task, of single sentences or of sentence pairs.
+
+    With ``generation`` it is one of translation or summarisation. With ``language`` it is one of language modelling,
+    on windows of ``max_length`` tokens.
 
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     For language modelling ``train_samples`` takes the first windows.

@@ -1,60 +1,46 @@
-"""Forms of attention other than softmax attention, for language models that are trained from nothing.
+"""Forms of attention other than softmax attention, for language models that are trained from nothing."""
 
-Each is a function as transformers' attention interface wants it: query, key and value [b, heads, T, d / heads] and an
-additive mask [b, 1, T, T] in; what the tokens read, [b, T, heads, d / heads], and the weights [b, heads, T, T] out.
-"""
-
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-Attended = tuple[Tensor, Tensor]
 
-
-def attend_on_average(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **_: Any,
-) -> Attended:
-    """Read all tokens that may be read with equal weights, whatever they are."""
-    scores = _add_mask(torch.zeros_like(query @ key.mT), attention_mask)
-    return _read(scores.softmax(-1), value, dropout, module.training)
-
-
-def attend_off_by_one(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **_: Any,
-) -> Attended:
-    """Read with exp(s_i) / (1 + sum_j exp(s_j)): a head that has nothing to read needs no token as a sink.
+def weigh_off_by_one(scores: Tensor) -> Tensor:
+    """Compute exp(s_i) / (1 + sum_j exp(s_j)): a head that has nothing to read needs no token as a sink.
 
     The one stands for a further token with score 0 and value 0, as in "Attention Is Off By One" (Miller 2023).
     """
-    scores = _add_mask(query @ key.mT * scaling, attention_mask)
     highest = scores.amax(-1, keepdim=True).clamp_min(0.0)
     exponentials = (scores - highest).exp()
-    weights = exponentials / (exponentials.sum(-1, keepdim=True) + (-highest).exp())
-    return _read(weights, value, dropout, module.training)
+    return exponentials / (exponentials.sum(-1, keepdim=True) + (-highest).exp())
 
 
-def _add_mask(scores: Tensor, mask: Tensor | None) -> Tensor:
-    return scores if mask is None else scores + mask
+def attend(
+    weigh: Callable[[Tensor], Tensor] | None,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attend as transformers' attention interface wants it; without ``weigh`` all tokens are read alike.
 
-
-def _read(weights: Tensor, value: Tensor, dropout: float, training: bool) -> Attended:
-    weights = nn.functional.dropout(weights, dropout, training)
+    Query, key and value are [b, heads, T, d / heads], the mask is added, [b, 1, T, T]. Returns what the tokens read,
+    [b, T, heads, d / heads], and the weights.
+    """
+    scores = query @ key.mT * scaling if weigh else torch.zeros_like(query @ key.mT)
+    scores = scores if attention_mask is None else scores + attention_mask
+    weights = nn.functional.dropout(weigh(scores) if weigh else scores.softmax(-1), dropout, module.training)
     return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+attend_on_average, attend_off_by_one = partial(attend, None), partial(attend, weigh_off_by_one)
 
 
 def register_form(name: str) -> str:

@@ -69,11 +69,8 @@ class LanguageModel(FineTuningModule):
         return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
-        return {
-            "head": lambda: self.projection.linear.weight,
-            "vocabulary": lambda: self.model.get_input_embeddings().weight,
-        }
+        """Return those of the projection: ``head`` and ``vocabulary``."""
+        return self.projection.matrices()
 
     def on_validation_epoch_start(self) -> None:
         self.rows: dict[int, list[tuple[int, int, float]]] = {}  # by split: window, predicted tokens, nats

@@ -76,6 +76,13 @@ class CalibratedProjection:
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
+    def matrices(self) -> dict[str, Callable[[], Tensor]]:
+        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
+        return {
+            "head": lambda: self.linear.weight,
+            "vocabulary": lambda: self.model.get_input_embeddings().weight,
+        }
+
     def sum_losses(self, h: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Sum the cross-entropy of the labels [n] given the calibrated states [n, d], without logits [n, V]."""
         bias = self.linear.bias
@@ -173,11 +180,8 @@ class Seq2Seq(FineTuningModule):
         return self.compute_total_loss(loss, method_inputs, index)
 
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
-        return {
-            "head": lambda: self.projection.linear.weight,
-            "vocabulary": lambda: self.model.get_input_embeddings().weight,
-        }
+        """Return those of the projection: ``head`` and ``vocabulary``."""
+        return self.projection.matrices()
 
     def on_validation_epoch_start(self) -> None:
         self.hypotheses: dict[int, dict[int, str]] = {}

@@ -182,7 +182,7 @@ def test_its_breakdown_point_is_the_trim(trim):
 
 
 def test_states_with_a_few_giants_keep_their_trimmed_isoscore():
-    """As in decoders: 8 of 4,096 states are a hundred times as long, in one direction."""
+    """Make 8 of 4,096 states a hundred times as long, in one direction, as in decoders."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4096, 64)) * np.exp(-np.arange(64) / 20)
     x[:8] = 300 * np.eye(64)[5] + rng.normal(size=(8, 64))

@@ -6,19 +6,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_training_loader, uses_gpu
+from isobench.data.batches.loaders import (
+    ModelInputs,
+    check_drop_last,
+    make_sorted_loader,
+    make_training_loader,
+    uses_gpu,
+)
+from isobench.data.batches.seq2seq import TEXTS_PER_CALL
 from isobench.data.batches.tokens import EpochSampler
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import read_texts
 
 VERSION = 1  # of the cached tokens, part of their name
-TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
 @dataclass
@@ -69,15 +75,12 @@ class WindowLoaders:
         self.sampler = EpochSampler(len(self.train_tokens), order_seed)
         collate = self.train_tokens.collate
         self.train = make_training_loader(cfg, self.train_tokens, self.batch_size, self.sampler, collate)
-        self.dev = [self._make_dev_loader(windows) for windows in dev]
+        size, on_gpu = cfg.trainer.eval_batch_size, uses_gpu(cfg)
+        self.dev = [make_sorted_loader(own, own.lengths, size, own.collate, on_gpu) for own in dev]
 
     def describe_data(self) -> dict[str, Any]:
         """Return the record's entries on the data: windows by split, and their length."""
         return {"examples": self.sizes, "max_length": self.max_length}
-
-    def _make_dev_loader(self, windows: Windows) -> DataLoader:
-        size = self.cfg.trainer.eval_batch_size
-        return DataLoader(windows, size, collate_fn=windows.collate, pin_memory=uses_gpu(self.cfg))
 
     def _load_or_cut(self, split: str, limit: int | None) -> Windows:
         task = self.cfg.task
