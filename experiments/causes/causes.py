@@ -33,6 +33,8 @@ MEASURES = {  # by their names in a record; those of the output embedding are th
     "head/i2": "vocabulary's I2",
     "head/isoscore": "vocabulary's IsoScore",
     "embedding/isoscore": "states' IsoScore",
+    "layer_0/average_cosine": "average cosine before the first layer",
+    "layer_1/average_cosine": "average cosine after the first layer",
     "vocabulary/average_cosine": "input embedding's average cosine",
     "loss": "loss, nats",
 }
@@ -44,7 +46,7 @@ PREDICTED = {  # the sign of the change that a paper predicts, by cause and meas
 }
 CAUSES = (  # of the registration: Holm's correction is over all of them, also those without a result
     "coupled Adam", "Muon", "SGD", "Adafactor", "untied", "norms after", "attention averages", "attention off by one",
-    "untrained blocks", "fewer frequent tokens",
+    "untrained blocks", "fewer frequent tokens", "NormFormer's norms",
 )  # fmt: skip
 OPTIMIZERS = {"coupled_adam": "coupled Adam", "sgd": "SGD", "adafactor": "Adafactor", "muon": "Muon"}
 
@@ -61,6 +63,7 @@ def name_cause(cfg: "Config") -> str:
             "norms after": not scratch.get("do_layer_norm_before", True),
             "attention averages": cfg.encoder.attention == "average",
             "attention off by one": cfg.encoder.attention == "off_by_one",
+            "NormFormer's norms": cfg.encoder.normformer,
             "untrained blocks": cfg.encoder.frozen_blocks,
             "fewer frequent tokens": language and language.subsample,
         }.items()

@@ -219,6 +219,7 @@ class Encoder(Section):
     # Only for a language model with scratch. average: read all tokens alike. off_by_one: add one to the softmax's
     # denominator.
     attention: Annotated[str, one_of("average", "off_by_one")] | None = None
+    normformer: bool | None = None  # add NormFormer's scales and norms to a language model with scratch
     frozen_blocks: bool | None = None  # train what stands before and after a language model's layers, not these
     instructions: bool | None = None  # start every source with task.generation.instruction
     gradient_checkpointing: bool = False  # compute activations again in the backward pass, to save memory

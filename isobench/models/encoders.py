@@ -12,8 +12,8 @@ from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.attention import find_first_position, restrict_to_first_token
-from isobench.models.attention_forms import register_form
 from isobench.models.huggingface_head import find_huggingface_pooling
+from isobench.models.layer_forms import add_normformer, register_form
 from isobench.models.loading import (
     describe_missing_weights,
     enable_gradient_checkpointing,
@@ -216,11 +216,17 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
                 f"encoder.attention={cfg.attention} has no effect on a {config.model_type}: choose "
                 f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
             )
+        if cfg.normformer and not (config.model_type == "opt" and config.do_layer_norm_before):
+            raise UserError(
+                "encoder.normformer=true needs encoder.scratch.model_type=opt with its norms before each part"
+            )
         if kind == "causal":
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
         if cfg.scratch:
             form = {"attn_implementation": register_form(cfg.attention)} if cfg.attention else {}
             model = auto.from_config(config, **form)
+            if cfg.normformer:
+                add_normformer(model)
         else:
             model, report = auto.from_pretrained(
                 folder,

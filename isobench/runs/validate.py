@@ -222,7 +222,7 @@ def _validate_monitors(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     """Raise UserError for settings of the encoder that don't go together, or a folder without a tokenizer."""
     encoder = cfg.encoder
-    for setting in ("attention", "frozen_blocks"):
+    for setting in ("attention", "normformer", "frozen_blocks"):
         if getattr(encoder, setting) is not None and not (cfg.task.language and encoder.scratch):
             raise UserError(
                 f"encoder.{setting} is for language models from nothing (encoder=gpt-scratch): leave it out"

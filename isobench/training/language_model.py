@@ -43,10 +43,13 @@ class LanguageModel(FineTuningModule):
     def _get_share(self) -> float:
         return self.language.masked_share if self.language.objective == "masked" else 1.0
 
-    def compute_states(self, ids: Tensor, masked: Tensor | None) -> tuple[Tensor, Tensor]:
+    def compute_states(
+        self, ids: Tensor, masked: Tensor | None, every_layer: bool = False
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Compute the uncalibrated states of the tokens to predict, [n, d], row by row, and these tokens, [n].
 
-        ``masked`` [B, T]: the tokens to predict; None for the next token of each but the last of a row.
+        ``masked`` [B, T]: the tokens to predict; None for the next token of each but the last of a row. With
+        ``every_layer`` the list has what each layer but the last returns, [n, d], after the embeddings'.
         """
         if masked is None:
             predicted, target = torch.ones_like(ids, dtype=torch.bool), ids.roll(-1, 1)
@@ -55,15 +58,16 @@ class LanguageModel(FineTuningModule):
         else:
             predicted, target, given = masked, ids, ids.masked_fill(masked, self.mask_id)
         with self.projection.capture_states(predicted.flatten().nonzero()[:, 0]) as get_states:
-            self.model(input_ids=given)
-        return get_states(), target[predicted]
+            output = self.model(input_ids=given, output_hidden_states=every_layer)
+        layers = [states[predicted] for states in output.hidden_states[:-1]] if every_layer else []
+        return get_states(), target[predicted], layers
 
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         ids = batch["ids"]
         masked = None
         if self.language.objective == "masked":
             masked = self._choose_masked(torch.rand(ids.shape, device=ids.device))
-        states, labels = self.compute_states(ids, masked)
+        states, labels, _ = self.compute_states(ids, masked)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
         loss = self.projection.sum_losses(h, labels) / len(labels)
         return self.compute_total_loss(loss, method_inputs, index)
@@ -75,20 +79,24 @@ class LanguageModel(FineTuningModule):
     def on_validation_epoch_start(self) -> None:
         self.rows: dict[int, list[tuple[int, int, float]]] = {}  # by split: window, predicted tokens, nats
 
-    def validation_step(
-        self, batch: dict[str, Tensor], index: int, dataloader_idx: int = 0
-    ) -> dict[str, Tensor] | None:
-        """Note each window's loss; return every ``state_stride``-th calibrated state of the first dev split."""
+    def validation_step(self, batch: dict[str, Tensor], index: int, dataloader_idx: int = 0) -> dict[str, Any] | None:
+        """Note each window's loss; return every ``state_stride``-th state of the first dev split, calibrated.
+
+        The states of the layers before the last are returned as they are.
+        """
         ids, kept = batch["ids"], []
         masked = self._mask_alike(batch["index"], ids) if self.language.objective == "masked" else None
-        states, labels = self.compute_states(ids, masked)
+        states, labels, layers = self.compute_states(ids, masked, every_layer=dataloader_idx == 0)
         h = self.chain(states, IDENTITY_POOLER)[0]
         counts = [len(ids[0]) - 1] * len(ids) if masked is None else masked.sum(1).tolist()
         for place, own, targets in zip(batch["index"].tolist(), h.split(counts), labels.split(counts), strict=True):
             nats = float(self.projection.sum_losses(own, targets).double())
             self.rows.setdefault(dataloader_idx, []).append((place, len(targets), nats))
             kept.append(own)
-        return {"embedding": torch.cat(kept)[:: self.state_stride].float()} if dataloader_idx == 0 else None
+        if dataloader_idx:
+            return None
+        measured = {"embedding": torch.cat(kept), **{f"layer_{place}": states for place, states in enumerate(layers)}}
+        return {name: states[:: self.state_stride].float() for name, states in measured.items()}
 
     def _mask_alike(self, index: Tensor, ids: Tensor) -> Tensor:
         """Choose the masked tokens of dev windows [B, T]: the same ones in every epoch and run."""

@@ -24,12 +24,12 @@ LOGGED_K_VALUES = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that 
 class IsotropyMonitor(Callback):
     """Log the isotropy of the dev set's calibrated embeddings, of the head and of the vocabulary at every validation.
 
-    Works with any LightningModule whose ``validation_step`` returns a dict with ``embedding`` [B, d] and whose
-    ``matrices()`` returns name -> function that returns the matrix, [V, d]. Matrices that are one tied parameter are
-    measured once, under the first name.
+    Works with any LightningModule whose ``validation_step`` returns a dict with ``embedding`` [B, d], and perhaps the
+    states of other layers as ``layer_0`` [B, d] and so on, and whose ``matrices()`` returns name -> function that
+    returns the matrix, [V, d]. Matrices that are one tied parameter are measured once, under the first name.
 
-    Logged names are ``isotropy/<embedding|head|vocabulary>/<measure>``, with the measures ``ev1``, ``ev2``, ...,
-    ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio`` and ``coordinate_share``. For
+    Logged names are ``isotropy/<embedding|layer_0|...|head|vocabulary>/<measure>``, with the measures ``ev1``, ``ev2``,
+    ..., ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio`` and ``coordinate_share``. For
     the head, I1 and I2 are logged in the other conventions too, under names such as ``i1_printed``. Where the batches
     of validation are mappings with classes under ``labels``, whole numbers [B], the embeddings also have
     ``silhouette`` and ``threshold_accuracy``. W&B also gets a chart of every epoch's EV_k curve,
@@ -45,7 +45,7 @@ class IsotropyMonitor(Callback):
         self.curve, self.conventions = curve, conventions
         self.curves: dict[str, list[list[float]]] = {}
         self.epochs: list[int] = []  # of the curves, counted from 1
-        self._batches: list[Tensor] = []
+        self._batches: dict[str, list[Tensor]] = {}  # by the name of the vectors
         self._classes: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
@@ -55,13 +55,15 @@ class IsotropyMonitor(Callback):
         self.curves, self.epochs = state["curves"], state["epochs"]
 
     def on_validation_epoch_start(self, trainer: Trainer, module: LightningModule) -> None:
-        self._batches, self._classes = [], []
+        self._batches, self._classes = {}, []
 
     def on_validation_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
     ) -> None:
         if isinstance(outputs, dict) and "embedding" in outputs:
-            self._batches.append(outputs["embedding"].detach())
+            for name in outputs:
+                if name == "embedding" or name.startswith("layer_"):
+                    self._batches.setdefault(name, []).append(outputs[name].detach())
             self._classes.append(_extract_classes(batch, outputs["embedding"]))
 
     @torch.no_grad()
@@ -73,10 +75,9 @@ class IsotropyMonitor(Callback):
         pieces = {
             name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
         }
-        embeddings, classes = gather_batches(self._batches), gather_batches(self._classes)
-        if embeddings:
-            pieces = {"embedding": embeddings, **pieces}
-        self._batches, self._classes = [], []
+        pieces = {name: gather_batches(batches) for name, batches in self._batches.items()} | pieces
+        embeddings, classes = pieces.get("embedding"), gather_batches(self._classes)
+        self._batches, self._classes = {}, []
         self.epochs.append(trainer.current_epoch + 1)
         measures: dict[str, float] = {}
         for name, batches in pieces.items():

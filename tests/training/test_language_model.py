@@ -15,7 +15,7 @@ from tampering import list_failures
 from isobench.common.errors import UserError
 from isobench.data.batches.windows import subsample
 from isobench.metrics.task import evaluate_predictions
-from isobench.models.attention_forms import attend_off_by_one
+from isobench.models.layer_forms import attend_off_by_one
 from isobench.runs.identity import compute_key, identify
 
 
@@ -71,10 +71,10 @@ def test_a_state_sees_no_later_token(language, family):
     parts = build_parts(*overrides)
     module, ids = parts.module.eval(), first_batch(parts)["ids"]
     with torch.no_grad():
-        before, labels = module.compute_states(ids, None)
+        before, labels, _ = module.compute_states(ids, None)
         changed = ids.clone()
         changed[:, 9:] = (changed[:, 9:] + 1) % 200
-        after, _ = module.compute_states(changed, None)
+        after, _, _ = module.compute_states(changed, None)
     assert torch.equal(labels.view(4, 15), ids[:, 1:])
     same = (before - after).abs().view(4, 15, -1).amax(2) < 1e-6
     assert same[:, :9].all()
@@ -87,7 +87,7 @@ def test_the_loss_is_the_models_own(causal):
     module.log = lambda *_, **__: None
     with torch.no_grad():
         own = module.model(input_ids=batch["ids"], labels=batch["ids"]).loss
-        states, labels = module.compute_states(batch["ids"], None)
+        states, labels, _ = module.compute_states(batch["ids"], None)
         ours = module.projection.sum_losses(states, labels) / len(labels)
     assert float(ours) == pytest.approx(float(own), rel=1e-5)
 
@@ -100,9 +100,9 @@ def test_masked_tokens_are_hidden_and_only_they_are_predicted(language):
     assert torch.equal(masked, module._mask_alike(torch.arange(4), ids))  # in every epoch the same
     assert masked.any(1).all()
     with torch.no_grad():
-        states, labels = module.compute_states(ids, masked)
+        states, labels, _ = module.compute_states(ids, masked)
         other = ids.masked_fill(masked, 5)  # what stood there is not seen
-        again, _ = module.compute_states(other, masked)
+        again, _, _ = module.compute_states(other, masked)
         logits = module.model(input_ids=ids.masked_fill(masked, module.mask_id)).logits[masked]
         loss = module.projection.sum_losses(states, labels)
     assert torch.equal(labels, ids[masked])
@@ -144,7 +144,7 @@ def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, lan
     assert losses[-1] < 0.8 * math.log(300)
     best = record["best"]["validation"]
     assert best["token_probability"] == pytest.approx(math.exp(-best["loss"]))
-    assert {"embedding/isoscore", "head/i1"} <= record["best"]["isotropy"].keys()  # tied: the vocabulary is the head
+    assert {"embedding/isoscore", "layer_1/isoscore", "head/i1"} <= record["best"]["isotropy"].keys()  # tied: the vocabulary is the head
     rows = pyarrow.parquet.read_table(file.parent / "predictions.parquet").to_pydict()
     assert sum(rows["prediction"]) / sum(rows["label"]) == pytest.approx(best["loss"])
     if objective == "causal":
@@ -162,7 +162,7 @@ def test_a_calibration_changes_the_states_that_the_head_reads(language):
     centred.module.log = lambda *_, **__: None
     batch = first_batch(centred, 8)
     loss = centred.module.training_step(batch, 0)
-    states, labels = centred.module.compute_states(batch["ids"], None)
+    states, labels, _ = centred.module.compute_states(batch["ids"], None)
     h = states - states.mean(0)
     expected = torch.nn.functional.cross_entropy(h @ centred.module.projection.linear.weight.T, labels)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
@@ -209,6 +209,53 @@ def test_an_encoder_decoder_is_no_language_model(language):
     kept = [text for text in language if not text.startswith("encoder")]
     with pytest.raises(UserError, match="encoder=bart-scratch is a bart, and the task needs a causal language model"):
         build_parts(*kept, "encoder=bart-scratch", "encoder.vocabulary_size=300")
+
+
+@pytest.mark.slow
+def test_normformer_is_its_equations(language):
+    """One layer against section 2 of Shleifer et al. (2021), in float64 from its parameters and what it is given."""
+    module = build_parts(*language, "encoder.normformer=true").module.double().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():  # else all scales are 1 and all biases 0
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64) * 0.1)
+    layer = module.model.model.decoder.layers[0]
+    x = torch.randn(1, 5, layer.embed_dim, dtype=torch.float64)
+    mask = torch.full((5, 5), -torch.inf, dtype=torch.float64).triu(1)
+    with torch.no_grad():
+        found = layer(x, attention_mask=mask[None, None])[0].numpy()
+    p = {name: value.detach().numpy() for name, value in layer.named_parameters()}
+    heads = layer.self_attn.num_heads
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        return (
+            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p[f"{name}.weight"] + p[f"{name}.bias"]
+        )
+
+    def linear(x, name):
+        return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
+
+    x = x[0].numpy()
+    q, k, v = (linear(norm(x, "self_attn_layer_norm"), f"self_attn.{n}_proj").reshape(5, heads, -1) for n in "qkv")
+    scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[-1]) + mask.numpy()
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    read = np.einsum("hij,jhd->ihd", weights, v) * p["self_attn.out_proj.0.scale"][:, None]
+    x = x + norm(linear(read.reshape(5, -1), "self_attn.out_proj.1"), "self_attn.out_proj.2")
+    inner = np.maximum(linear(norm(x, "final_layer_norm"), "fc1"), 0)
+    expected = x + linear(norm(inner, "fc2.0"), "fc2.1")
+    np.testing.assert_allclose(found.reshape(5, -1), expected, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_states_of_every_layer_are_measured(language):
+    parts = build_parts(*language)
+    module, ids = parts.module.eval(), first_batch(parts)["ids"]
+    with torch.no_grad():
+        *_, layers = module.compute_states(ids, None, every_layer=True)
+        states = module.model(input_ids=ids, output_hidden_states=True).hidden_states
+    assert len(layers) == 2  # before and after the first of two layers
+    for own, expected in zip(layers, states, strict=False):
+        torch.testing.assert_close(own, expected[:, :-1].flatten(0, 1))
 
 
 @pytest.mark.slow

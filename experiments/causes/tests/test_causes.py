@@ -27,6 +27,7 @@ LM = ["task=wikitext2", "encoder=gpt-scratch", "optimization=language"]
         (["encoder.attention=average"], "attention averages"),
         (["encoder.attention=off_by_one"], "attention off by one"),
         (["encoder.frozen_blocks=true"], "untrained blocks"),
+        (["encoder.normformer=true"], "NormFormer's norms"),
         (["task.language.subsample=0.001"], "fewer frequent tokens"),
     ],
 )
@@ -51,10 +52,10 @@ def test_the_grid_turns_every_registered_cause_once():
         rates = RATES[part.get("optimizer", ["adamw"])[0]]
         assert (part["optimization.lr"], part["seed"]) == (rates, [1, 2, 3, 4, 5])
         names += [causes.name_cause(make_config(*LM, override)) for override in overrides] or [causes.BASE]
-    assert len(names) == len(set(names)) == 11
+    assert len(names) == len(set(names)) == 12
     assert {cause for cause, _ in causes.PREDICTED} < set(names)
     text = (ROOT / "experiments/causes/registration.md").read_text()
-    assert "11 x 4 x 5 = 220 runs" in text
+    assert "12 x 4 x 5 = 240 runs" in text
 
 
 def make_runs(effect):

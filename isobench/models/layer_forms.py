@@ -1,4 +1,4 @@
-"""Forms of attention other than softmax attention, for language models that are trained from nothing."""
+"""Forms of attention and of norms that transformers lacks, for language models that are trained from nothing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -52,3 +52,28 @@ def register_form(name: str) -> str:
     AttentionInterface.register(known, {"average": attend_on_average, "off_by_one": attend_off_by_one}[name])
     AttentionMaskInterface.register(known, eager_mask)
     return known
+
+
+class HeadScale(nn.Module):
+    """Multiply what each head read by a learned number; tokens are [..., heads x width of a head]."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(heads))
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return (x.unflatten(-1, (len(self.scale), -1)) * self.scale[:, None]).flatten(-2)
+
+
+def add_normformer(model: nn.Module) -> None:
+    """Add NormFormer's scales and norms to every layer of an OPT model (Shleifer et al. 2021, section 2).
+
+    Each head's output is scaled, the attention's output gets a norm of its own, and so does the feed-forward part
+    behind its activation.
+    """
+    from transformers.models.opt.modeling_opt import OPTDecoderLayer
+
+    for layer in (module for module in model.modules() if isinstance(module, OPTDecoderLayer)):
+        attention, width = layer.self_attn, layer.embed_dim
+        attention.out_proj = nn.Sequential(HeadScale(attention.num_heads), attention.out_proj, nn.LayerNorm(width))
+        layer.fc2 = nn.Sequential(nn.LayerNorm(layer.fc2.in_features), layer.fc2)
