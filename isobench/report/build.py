@@ -231,7 +231,8 @@ def _list_views(report: Report) -> list[TableView]:
     for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
         content = find_content(report.experiment, name)
         title, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
-        title = f"{report.experiment.paper}, {name}: {title}" if name else "mean and standard deviation over seeds"
+        statistics = published.format_statistics(content.form, content.form)  # such as median (sd)
+        title = f"{report.experiment.paper}, {name}: {title}; {statistics}" if name else f"{statistics} over seeds"
         ours = cells[cells["kind"] != "reported"]
         lines: dict[tuple[Any, ...], Line] = {}
         for cell in cells.itertuples():

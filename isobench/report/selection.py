@@ -50,8 +50,8 @@ CONFIGURATIONS = {
     "troubles": "list of what went wrong, an entry for each run in which something did",
     "trouble_seeds": "list of the seeds of these runs",
     "base": "list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant",
-    "ev1": "EV_1 of the calibrated embeddings, median over seeds",
-    "isoscore": "IsoScore of the calibrated embeddings, median over seeds",
+    "ev1": "EV_1 of the calibrated embeddings, mean over seeds",
+    "isoscore": "IsoScore of the calibrated embeddings, mean over seeds",
     "seconds": "training seconds of an epoch, of the fastest seed",
     "base_seconds": "the same of plain fine-tuning with the same settings",
     "selected_by": "mean of the scores x 100 that decided; missing if it could not be chosen",
@@ -301,7 +301,7 @@ def _summarize_configurations(
                 "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
                 "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
                 "base": values[base[scored[base]]].tolist() if has_base else [],
-                "ev1": _find_median(ev1[usable]), "isoscore": _find_median(isoscore[usable]),
+                "ev1": _find_mean(ev1[usable]), "isoscore": _find_mean(isoscore[usable]),
                 "seconds": find_fastest(seconds[found]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
                 "is_chosen": bool(is_selected[found].any()),
@@ -332,6 +332,6 @@ def _read_primary_metrics(runs: pd.DataFrame) -> np.ndarray:
     return values
 
 
-def _find_median(values: np.ndarray) -> float:
+def _find_mean(values: np.ndarray) -> float:
     known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else math.nan
+    return float(known.mean()) if len(known) else math.nan

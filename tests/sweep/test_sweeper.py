@@ -26,7 +26,7 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
     for name, label in (("none", "plain"), ("isobn_paper", "isobn_paper")):
         line = next(line for line in out.splitlines() if line.startswith(f"{label} "))
         scores = [100 * r["best"]["score"] for r in first.values() if r["config"]["calibration"]["name"] == name]
-        assert f"{sum(scores) / 2:.2f}" in line  # the median of two
+        assert f"{sum(scores) / 2:.2f}" in line  # the mean of two
         assert all(f"{score:.2f}" in out for score in scores)
         cell = {"none": "92.43 (0.7)", "isobn_paper": "92.54 (0.1)"}[name]
         assert f"[{cell} bert-base-cased]" in out  # the published SST-2 cell, with the encoder it is for

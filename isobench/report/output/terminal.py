@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from isobench.common.terminal import format_count, make_console
-from isobench.papers.published import format_statistics
 from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
 from isobench.report.claims import describe_multiplicity
@@ -128,7 +127,7 @@ def _print_configurations(out: Console, report: Report) -> list[str]:
     if len(shown) > MAX_LINES:
         shown = shown[shown["is_chosen"]]
     lines = [_format_configuration(line) for line in shown.itertuples()]
-    names = ("n", "median", "SD", "change", *ISOTROPY, "time", *(["chosen"] if report.has_choices else []))
+    names = ("n", "mean", "SD", "change", *ISOTROPY, "time", *(["chosen"] if report.has_choices else []))
     columns = {name: [line[name] for line in lines] for name in names}
     columns = {name: texts for name, texts in columns.items() if set(texts) != {NOTHING}}
     sentences = [*_describe_troubles(lines), _explain_columns(shown, columns)]
@@ -146,7 +145,7 @@ def _print_configurations(out: Console, report: Report) -> list[str]:
 def _format_configuration(line: Any) -> dict[str, Any]:
     """Write a row of ``configurations`` as texts; ``scores`` has the text of each seed."""
     is_constant = line.troubles.count(CONSTANT_PREDICTOR) == line.runs
-    change = statistics.median(line.values) - statistics.median(line.base) if line.values and line.base else math.nan
+    change = statistics.fmean(line.values) - statistics.fmean(line.base) if line.values and line.base else math.nan
     has_spread = len(line.values) > 1 and not is_constant and all(map(math.isfinite, line.values))
     time = NOTHING if math.isnan(line.seconds) else f"{line.seconds:,.{1 if line.seconds < 100 else 0}f} s"
     if line.base_seconds > 0 and line.seconds > 0:
@@ -161,7 +160,7 @@ def _format_configuration(line: Any) -> dict[str, Any]:
         "section": f"{line.task} ({line.metric}), {line.group}",
         "name": " ".join(filter(None, (label_method(line.method), line.settings))),
         "n": str(len(line.values)) if len(line.values) == line.runs else f"{len(line.values)}/{line.runs}",
-        "median": "constant" if is_constant else _format_median(line.values),
+        "mean": "constant" if is_constant else _format_mean(line.values),
         "SD": f"{statistics.stdev(line.values):.2f}" if has_spread else NOTHING,
         "change": format_points(change) if math.isfinite(change) else NOTHING,
         "time": time,
@@ -174,11 +173,9 @@ def _format_configuration(line: Any) -> dict[str, Any]:
     }
 
 
-def _format_median(values: Sequence[float]) -> str:
-    """Write the median; ``NaN`` if one of the values is undefined, a dash if there are none."""
-    if not values:
-        return NOTHING
-    return "NaN" if any(map(math.isnan, values)) else f"{statistics.median(values):.2f}"
+def _format_mean(values: Sequence[float]) -> str:
+    """Write the mean; ``NaN`` if one of the values is undefined, a dash if there are none."""
+    return f"{statistics.fmean(values):.2f}".replace("nan", "NaN") if values else NOTHING
 
 
 def _describe_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
@@ -204,14 +201,14 @@ def _explain_columns(configurations: pd.DataFrame, columns: dict[str, list[str]]
     sentences = []
     if BASE_METHOD in set(configurations["method"]):
         sentences.append("plain: calibration=none.")
-    if "constant" in columns.get("median", []):
+    if "constant" in columns.get("mean", []):
         sentences.append("constant: every run predicts the same for every example.")
     if "change" in columns:
-        sentences.append("change: the median minus plain's median.")
+        sentences.append("change: the mean minus plain's mean.")
     if isotropy := [name for name in ISOTROPY if name in columns]:
-        about = "of the dev set's embeddings after calibration, in the reported epoch, median over seeds"
+        about = "of the dev set's embeddings after calibration, in the reported epoch, mean over seeds"
         sentences.append(f"{', '.join(isotropy)}: {about}.")
-    elif "median" in columns:
+    elif "mean" in columns:
         sentences.append(f"{' and '.join(ISOTROPY)} were not recorded.")
     if "time" in columns:
         ratio = "; x: ratio to plain" if any(text.endswith("x") for text in columns["time"]) else ""
@@ -235,8 +232,7 @@ def _print_paper_tables(out: Console, report: Report) -> None:
         columns = {name: [_format_both(line, name) for line in view.lines] for name in shown}
         columns["training time per epoch"] = [line.time for line in view.lines]
         labels = [("", f"{format_method(line)}\n{line.encoder}") for line in view.lines]
-        title = f"{report.experiment.paper}, {view.name}: {format_statistics(content.form, content.form)}"
-        _print_columns(out, f"{title} ({view.part})" if view.part else title, labels, columns)
+        _print_columns(out, view.title, labels, columns)
         for note in [*view.notes, TIME_NOTE]:
             _print_words(out, note)
 
