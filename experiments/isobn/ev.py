@@ -31,7 +31,7 @@ def compute(subjects: list["Subject"], curve: PositiveInt) -> Rows:
     for subject in iterate_subjects(subjects, "explained variance"):
         h = subject.calibrated()
         values = squared_singular_values(h)
-        varies |= bool(values.any())
+        varies |= bool((values > 0).any())
         shares = explained_variance_of(values, range(1, min(curve, len(values)) + 1))
         name = {"encoder": subject.encoder, "method": subject.method, "task": subject.task}
         rows += [{**name, "k": k, "ev": share} for k, share in enumerate(shares, 1)]

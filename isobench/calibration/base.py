@@ -2,12 +2,15 @@
 
 import math
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from isobench.common.linalg import Array, as_vectors
 
 
 class Calibration(nn.Module):
@@ -26,10 +29,29 @@ class Calibration(nn.Module):
     # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
     # is called once before training, with the pretrained embeddings of the whole training set.
     epoch_sample: int | None = None
+    # False: `__call__` has looked for statistics already, or needs not, because a chain trains the method.
+    warns: bool = True
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = self.out_dim = require_whole_number("dim", dim)
+
+    def __call__(self, h: Array) -> Any:
+        """Call ``forward`` with embeddings [B, d], a tensor or NumPy array; warn once if it lacks its statistics."""
+        h = as_vectors(h, may_be_empty=True)
+        if self.warns and not self.training:
+            self.warns = False  # a GPU is waited for once, not at every call
+            if not self.has_statistics():
+                warnings.warn(
+                    f"{type(self).__name__} has seen no embeddings yet, so eval() changes nothing: call it in "
+                    "train() or call prepare() first, or load its state",
+                    stacklevel=2,
+                )
+        return super().__call__(h)
+
+    def has_statistics(self) -> bool:
+        """Return False if ``forward`` needs statistics of embeddings and has none yet: a buffer ``batches`` is 0."""
+        return bool(getattr(self, "batches", True))
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take statistics before training from the training set's pretrained embeddings, batches [B, d]."""

@@ -8,10 +8,18 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
-from isobench.common.linalg import as_vectors, eigh, gram, to_probabilities, weighted_covariance, weighted_mean
+from isobench.common.linalg import (
+    Array,
+    as_vectors,
+    eigh,
+    gram,
+    to_probabilities,
+    weighted_covariance,
+    weighted_mean,
+)
 
 
-def center(matrix: Tensor, weights: Tensor | None = None) -> Tensor:
+def center(matrix: Array, weights: Array | None = None) -> Tensor:
     """Subtract the mean row: w -> w - mu; [V, d] -> [V, d].
 
     With ``weights`` [V], such as the counts of the words in a corpus, mu is the weighted mean: Zipfian centring
@@ -26,15 +34,16 @@ def center(matrix: Tensor, weights: Tensor | None = None) -> Tensor:
     return matrix - weighted_mean(matrix, to_probabilities(weights, len(matrix))).to(matrix.dtype)
 
 
-def center_scaled(matrix: Tensor) -> Tensor:
+def center_scaled(matrix: Array) -> Tensor:
     """Subtract the mean direction, scaled by each row's length: w -> w - |w| mean(w / |w|); [V, d] -> [V, d].
 
     A zero row has no direction: it enters the mean as zero and stays zero.
     """
+    matrix = as_vectors(matrix)
     return matrix - _lengths(matrix) * _unit_rows(matrix).mean(0)
 
 
-def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) -> Tensor:
+def all_but_the_top(matrix: Array, D: int, centered_projection: bool = True) -> Tensor:
     """Centre the rows and remove their projection on the D top principal directions: [V, d] -> [V, d].
 
     C - C U_D^T U_D, with C the centred rows (Too Much in Common, Eqs. 9-11).
@@ -44,13 +53,14 @@ def all_but_the_top(matrix: Tensor, D: int, centered_projection: bool = True) ->
         centered_projection: False subtracts the projection of the rows as they are, not of the centred ones: the
             original All-but-the-Top (Mu & Viswanath 2018).
     """
+    matrix = as_vectors(matrix)
     _check_direction_count(D, matrix.shape[1])
     centred = center(matrix)
-    directions = torch.linalg.eigh(gram(centred)).eigenvectors[:, matrix.shape[1] - D :].to(matrix.dtype)  # [d, D]
+    directions = eigh(gram(centred))[1][:, matrix.shape[1] - D :].to(matrix.dtype)  # [d, D]
     return _remove_projection(centred, centred if centered_projection else matrix, directions)
 
 
-def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) -> Tensor:
+def whiten(matrix: Array, k: int | None = None, weights: Array | None = None) -> Tensor:
     """Whiten rows [V, d] as BERT-whitening does: (h - mu) U diag(1 / sqrt(s)), its first k columns (Su et al. 2021).
 
     U and s are the eigenvectors and eigenvalues, descending, of the unbiased covariance, computed in float64. A
@@ -63,7 +73,8 @@ def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) 
     Raises:
         ValueError: if k is outside 1..d, there are fewer than two rows, or the weights are wrong as in ``center``.
     """
-    rows, dim = as_vectors(matrix).shape
+    matrix = as_vectors(matrix)
+    rows, dim = matrix.shape
     k = dim if k is None else k
     if not 1 <= k <= dim:
         raise ValueError(f"k must be between 1 and {dim}, not {k}")
@@ -74,7 +85,7 @@ def whiten(matrix: Tensor, k: int | None = None, weights: Tensor | None = None) 
         covariance = gram(centred) / (rows - 1)
     else:
         covariance = weighted_covariance(centred, to_probabilities(weights, rows))
-    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = eigh(covariance)
     values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]  # [k], [d, k]
     noise = values.max() * dim * torch.finfo(torch.float64).eps  # the rounding error of a zero eigenvalue
     scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)
@@ -163,7 +174,7 @@ def _lengths(matrix: Tensor) -> Tensor:
 def _unit_rows(matrix: Tensor) -> Tensor:
     """Divide each row by its length: [V, d] -> [V, d]; a zero row stays zero."""
     lengths = _lengths(matrix)
-    return matrix / torch.where(lengths > 0, lengths, 1.0)
+    return matrix / torch.where(lengths == 0, 1.0, lengths)
 
 
 def _top_eigenvectors(covariance: Tensor, count: int) -> Tensor:

@@ -41,6 +41,8 @@ class Chain(nn.Module):
         self.targets = [link.target for link in ordered]
         self.pooler_position = sum(link.placement == "before_pooler" for link in ordered)
         self.out_dim: int = ordered[-1].calibration.out_dim
+        for calibration in self:
+            calibration.warns = False
 
     def __iter__(self) -> Iterator[Calibration]:
         return iter(self.calibrations)  # type: ignore[arg-type]

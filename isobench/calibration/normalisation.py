@@ -39,6 +39,10 @@ class BatchNorm(Calibration):
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("variance", torch.ones(dim))
 
+    def has_statistics(self) -> bool:
+        """Return False as long as the moving averages are those of no batch."""
+        return bool(self.mean.any())
+
     def forward(self, h: Tensor) -> Tensor:
         """Normalise embeddings [B, d] -> [B, d]; in training also update the moving averages."""
         with torch.autocast(h.device.type, enabled=False):
@@ -74,6 +78,10 @@ class FixedNorm(Calibration):
         self.eps = require_number("eps", eps, above=0)
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
+
+    def has_statistics(self) -> bool:
+        """Return False before ``prepare``."""
+        return bool((self.scale != 1).any())
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take the statistics in float64 from one pass over the training set, batches [B, d]."""

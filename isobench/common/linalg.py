@@ -16,22 +16,31 @@ Array = Tensor | np.ndarray[Any, Any]  # what measures take
 
 def as_tensor(x: Array) -> Tensor:
     """Return a tensor as it is, and a NumPy array as a tensor, which shares the array's memory where it can."""
-    if isinstance(x, Tensor):
-        return x
-    if not isinstance(x, np.ndarray):
-        raise TypeError(f"a tensor or NumPy array is needed, not {type(x).__name__}")
-    # A copy where torch can't read the array: of reversed order, of another machine's byte order, or read-only.
-    return torch.from_numpy(np.require(x, x.dtype.newbyteorder("="), ["C", "W"]))
-
-
-def as_vectors(x: Array) -> Tensor:
-    """Return vectors [N, d] as a tensor; raise ValueError or TypeError if they are none, sparse or complex."""
-    x = as_tensor(x)
-    if x.ndim != 2 or 0 in x.shape:
-        raise ValueError(f"isotropy needs vectors [N, d] with at least one row, not {tuple(x.shape)}")
-    if x.is_complex() or x.layout != torch.strided:
-        raise ValueError(f"isotropy needs a dense matrix of real numbers, not {x.dtype}, {x.layout}")
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biuf" and not isinstance(x, np.ma.MaskedArray):
+        # A copy where torch can't read the array: of reversed order, of another machine's byte order, or read-only;
+        # in float64 where it lacks the type or most functions of it (unsigned numbers, long double).
+        kind = np.dtype("f8") if x.dtype.char in "HILQg" else x.dtype.newbyteorder("=")
+        x = torch.from_numpy(np.require(x, kind, ["C", "W"]))
+    if not isinstance(x, Tensor) or x.is_complex() or x.layout != torch.strided:
+        kind = f" of {x.dtype}" if hasattr(x, "dtype") else ""
+        raise TypeError(f"a dense tensor or NumPy array of real numbers is needed, not {type(x).__name__}{kind}")
     return x
+
+
+def as_vectors(x: Array, may_be_empty: bool = False) -> Tensor:
+    """Return vectors [N, d] as a tensor; whole numbers become float64. All public measures and methods call this.
+
+    It looks at no entry, so that no GPU waits for it. Every computation on the vectors has to turn a NaN or an
+    infinity into NaN: ``eigh`` does, and a comparison must not hide it.
+
+    Raises:
+        TypeError: for another kind of object, and for complex, sparse or masked numbers.
+        ValueError: for another shape, and unless ``may_be_empty`` for one with a 0.
+    """
+    x = as_tensor(x)
+    if x.ndim != 2 or (0 in x.shape and not may_be_empty):
+        raise ValueError(f"vectors [N, d] with at least one row are needed, not {tuple(x.shape)}")
+    return x if x.is_floating_point() else to_float64(x)
 
 
 def as_labelled_vectors(h: Array, labels: Array) -> tuple[Tensor, Tensor]:
@@ -132,9 +141,9 @@ def weighted_covariance(matrix: Tensor, probabilities: Tensor) -> Tensor:
 
 def row_norms(matrix: Tensor) -> Tensor:
     """Compute the Euclidean length of each row: [m, n] -> [m] float64."""
-    matrix = matrix.detach() if matrix.is_floating_point() else to_float64(matrix)
-    pieces = (torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in matrix.split(SUM_ROWS_ON_CPU))
-    return torch.cat(list(pieces))
+    pieces = matrix.detach().split(SUM_ROWS_ON_CPU)
+    norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in pieces]
+    return torch.cat(norms)
 
 
 def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import Array, as_tensor, gram, row_mean, row_norms
+from isobench.common.linalg import Array, as_vectors, gram, row_mean, row_norms
 from isobench.metrics.clusters import silhouette
 from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share_of
 from isobench.metrics.isotropy import (
@@ -63,8 +63,8 @@ class IsotropyAccumulator:
 
     def update(self, h: Array) -> Self:
         """Add a batch of vectors, [B, d] with any B, and return the accumulator."""
-        h = as_tensor(h)
-        if h.ndim != 2 or h.shape[1] != self.dim:
+        h = as_vectors(h, may_be_empty=True)
+        if h.shape[1] != self.dim:
             raise ValueError(f"vectors must be [B, {self.dim}], not {tuple(h.shape)}")
         if len(h):
             h = h.detach().to(self.mean.device)
@@ -136,14 +136,14 @@ class IsotropyAccumulator:
 
 
 def isotropy_summary(
-    rows: Callable[[], Iterable[Array]],
+    rows: Array | Callable[[], Iterable[Array]],
     k: Sequence[int] = (1, 2, 3),
     directions: Sequence[DirectionKind] = ("eigenvectors",),
 ) -> dict[str, float]:
-    """Compute the measures of ``IsotropyAccumulator.compute``, I1 and I2, of vectors that are read in batches.
+    """Compute the measures of ``IsotropyAccumulator.compute``, I1 and I2, of vectors [N, d].
 
     Args:
-        rows: a function that returns all batches [b, d], from the first on, at every call.
+        rows: the vectors; or, to read them in batches, a function that returns all batches [b, d] at every call.
         k: for which EV_k; values above d are left out.
         directions: kinds of directions for I1 and I2 (see ``partition_isotropy``). ``i1`` and ``i2`` are those of the
             first kind; the name of any other kind is added, as in ``i1_symmetric``.
@@ -152,15 +152,16 @@ def isotropy_summary(
         ``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``coordinate_share``, ``i1``,
         ``i2``; all NaN if an entry of a vector is not finite.
     """
+    read = rows if callable(rows) else partial(iter, [as_vectors(rows)])
     accumulator: IsotropyAccumulator | None = None
-    for batch in rows():
-        accumulator = accumulator or IsotropyAccumulator(batch.shape[1], as_tensor(batch).device)
+    for batch in (as_vectors(batch, may_be_empty=True) for batch in read()):
+        accumulator = accumulator or IsotropyAccumulator(batch.shape[1], batch.device)
         accumulator.update(batch)
     if accumulator is None:
         raise ValueError("there are no vectors to measure")
     k = [number for number in k if number <= accumulator.dim]
     summary = accumulator.compute(k)
-    repeated = partial(_repeat_rows, rows, accumulator.count)
+    repeated = partial(_repeat_rows, read, accumulator.count)
     for kind in directions:
         suffix = "" if kind == directions[0] else f"_{kind}"
         i1, i2 = partition_isotropy_of(repeated, accumulator.second_moment, accumulator.total, kind)
@@ -172,7 +173,7 @@ def _repeat_rows(rows: Callable[[], Iterable[Array]], expected: int) -> Iterator
     count = 0
     for batch in rows():
         count += len(batch)
-        yield as_tensor(batch)
+        yield as_vectors(batch, may_be_empty=True)
     if count != expected:
         raise ValueError(f"rows() gave {expected} vectors, then {count}: it must return all batches at each call")
 
@@ -180,10 +181,6 @@ def _repeat_rows(rows: Callable[[], Iterable[Array]], expected: int) -> Iterator
 def class_summary(h: Array, labels: Array) -> dict[str, float]:
     """Measure how vectors [N, d] are arranged by their classes [N]: ``silhouette`` and ``threshold_accuracy``.
 
-    The second is the accuracy of the best threshold on a single coordinate. Both are NaN if an entry of a vector is
-    not finite.
+    The second is the accuracy of the best threshold on a single coordinate.
     """
-    h = as_tensor(h)
-    if not bool(torch.isfinite(h).all()):
-        return {"silhouette": math.nan, "threshold_accuracy": math.nan}
     return {"silhouette": silhouette(h, labels), "threshold_accuracy": best_threshold_accuracy(h, labels)}

@@ -45,7 +45,7 @@ def silhouette_values(h: Array, labels: Array) -> Tensor:
         nearest = torch.where(members, nearest, torch.minimum(nearest, distances))
         alone |= members & (count == 1)
     larger = torch.maximum(own, nearest)
-    values = torch.where((larger > 0) & ~alone, (nearest - own) / larger, 0.0)
+    values = torch.where((larger == 0) | (alone & nearest.isfinite()), 0.0, (nearest - own) / larger)
     return torch.where(nearest.isinf(), torch.nan, values)
 
 
@@ -75,7 +75,7 @@ def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     if not isinstance(clusters, int | np.integer) or not 1 <= clusters <= len(h):
         raise ValueError(f"clusters must be a whole number, 1 to {len(h)} (the number of vectors), not {clusters!r}")
     if not vectors.isfinite().all():
-        raise ValueError("k-means needs finite vectors: leave out the rows with NaN or infinity")
+        return dict.fromkeys(("average_cosine", "i1", "i2"), math.nan)
     labels = torch.from_numpy(KMeans(clusters, n_init=10, random_state=seed).fit_predict(vectors.numpy())).long()
     centred = vectors.clone()
     for cluster in labels.unique():

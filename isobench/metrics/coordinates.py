@@ -58,7 +58,8 @@ def _sort_and_score(columns: Tensor, classes: Tensor) -> Tensor:
         above = torch.maximum(above, counts[-1] - counts)
     # No threshold divides equal values. After the last value nothing is above: one class for all.
     ends = torch.cat([values[:-1] < values[1:], torch.ones_like(values[:1], dtype=torch.bool)])
-    return to_float64(torch.where(ends, below + above, 0).amax(0)) / len(columns)
+    accuracies = to_float64(torch.where(ends, below + above, 0).amax(0)) / len(columns)
+    return torch.where(values[[0, -1]].isfinite().all(0), accuracies, torch.nan)  # NaN is sorted behind infinity
 
 
 def best_threshold_accuracy(h: Array, labels: Array) -> float:

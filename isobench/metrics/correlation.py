@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import Array, as_tensor, to_float64
+from isobench.common.linalg import Array, as_vectors, to_float64
 
 
 def correlation_of(covariance: Array) -> Tensor:
@@ -15,10 +15,11 @@ def correlation_of(covariance: Array) -> Tensor:
     A constant dimension has correlation 0 with the others and 1 with itself.
     """
     c = to_float64(_check_square(covariance))
-    deviation = c.diagonal().sqrt()
-    divisor = torch.where(deviation > 0, deviation, torch.inf)
+    deviation = torch.where(c.diagonal() < torch.inf, c.diagonal().sqrt(), torch.nan)
+    divisor = torch.where(deviation == 0, torch.inf, deviation)
     rho = (c / torch.outer(divisor, divisor)).clamp(-1, 1)
-    return rho.fill_diagonal_(1)
+    rho.diagonal()[~deviation.isnan()] = 1
+    return rho
 
 
 def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +39,7 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
     from scipy.cluster.hierarchy import fcluster, leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
 
-    rho = _check_square(correlation)
+    rho = _check_square(correlation).detach()
     if len(rho) < 2 or not rho.isfinite().all() or not 0 <= threshold <= 1:
         raise ValueError(
             "clusters need at least two dimensions, finite correlations and a threshold between 0 and 1, not "
@@ -62,8 +63,8 @@ def block_diagonal(clusters: np.ndarray) -> np.ndarray:
 
 
 def _check_square(x: Array) -> Tensor:
-    x = as_tensor(x)
-    if x.ndim != 2 or x.shape[0] != x.shape[1]:
+    x = as_vectors(x)
+    if x.shape[0] != x.shape[1]:
         raise ValueError(f"a square matrix [d, d] is needed, not {tuple(x.shape)}")
     return x
 

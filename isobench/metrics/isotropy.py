@@ -61,12 +61,12 @@ def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
 def gram_eigenvalues(product: Tensor) -> Tensor:
     """Compute the eigenvalues of a Gram matrix [n, n], descending; those within rounding error of 0 become 0.
 
-    If an entry is not finite, all eigenvalues are 0, so that the measures computed from them are NaN.
+    If an entry is not finite, all are NaN.
     """
     finite = product.isfinite().all()
     values = torch.linalg.eigvalsh(torch.where(finite, product, torch.zeros_like(product))).flip(0)
     floor = values[0] * len(values) * torch.finfo(values.dtype).eps
-    return torch.where(values > floor, values, 0.0)
+    return torch.where(finite, torch.where(values > floor, values, 0.0), torch.nan)
 
 
 def spectrum(h: Array, centered: bool = True) -> Tensor:

@@ -30,7 +30,7 @@ def partition_isotropy(w: Array, directions: DirectionKind = "eigenvectors") -> 
             That the paper did this is inferred (experiments/isotropy_calibration/errata.md, 1 and 19).
 
     Returns:
-        I1 in [0, 1] and I2 >= 0.
+        I1 in [0, 1] and I2 >= 0; NaN if every row is zero.
     """
     vectors = as_vectors(w).detach()
     return partition_isotropy_of(
@@ -55,6 +55,7 @@ def partition_isotropy_of(
         known = ", ".join(map(repr, DIRECTION_KINDS))
         raise ValueError(f"directions must be one of {known}, not {directions!r}")
     vectors = orient_eigenvectors(eigh(second_moment)[1], second_moment, total)  # [d, d]
+    vectors = torch.where(second_moment.trace() > 0, vectors, torch.nan)  # zero rows have no directions
     if directions == "as_printed":
         vectors = vectors.T
     log_z = _log_partition(rows(), vectors, opposite=directions == "symmetric")

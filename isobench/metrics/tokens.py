@@ -50,5 +50,5 @@ def mask_tokens(
         kept &= ~specials.bool()
     if "outlying" in without:
         norms = row_norms(vectors)
-        kept &= ~(norms > norm_limit * norms.median())
+        kept &= ~(norms > norm_limit * norms.nanmedian())
     return kept

@@ -1,6 +1,7 @@
 """Check that wrong calls of methods raise an error of one line that names the setting, in any PyTorch program."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -94,5 +95,21 @@ def test_settings_that_do_not_fit_the_width_or_each_other_are_refused():
 @pytest.mark.parametrize("shape", [(8,), (1, 4, 8), (0, 8)])
 def test_a_batch_that_is_none_is_refused(shape):
     for method in (IsoBN(8), Centering(8, kind="center"), Whitening(8, form="zca")):
-        with pytest.raises(ValueError, match="needs a batch of embeddings"):
+        with pytest.raises(ValueError, match="at least one row"):
             method(torch.ones(shape))
+
+
+@pytest.mark.parametrize("name", ["IsoBN", "Whitening", "Centering", "BatchNorm", "FixedNorm"])
+def test_a_method_without_statistics_says_once_that_it_changes_nothing(name):
+    h = torch.randn(8, 4)
+    method = getattr(calibration, name)(4).eval()
+    with pytest.warns(UserWarning, match=f"{name} has seen no embeddings"):
+        method(h)
+    for prepared in (method, trained := getattr(calibration, name)(4), getattr(calibration, name)(4)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            if prepared is trained:
+                prepared.prepare([h])
+                prepared(h)
+            prepared.load_state_dict(trained.state_dict())
+            prepared.eval()(h)
