@@ -4,6 +4,7 @@ This module imports nothing heavy, because runs are keyed before torch is import
 """
 
 import functools
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from isobench.common.files import (
     require_regular_file,
     sha256_file,
 )
-from isobench.config.schema import Encoder
+from isobench.config.schema import POOLINGS, Encoder
 from isobench.data import hub
 from isobench.data.packaged import encoders
 from isobench.papers.folders import find_config
@@ -96,6 +97,29 @@ def read_model_type(encoder: Encoder) -> str | None:
         return None  # fingerprinting or loading says what is wrong
     model_type = config.get("model_type") if isinstance(config, dict) else None
     return model_type if isinstance(model_type, str) else None
+
+
+def describe_own_pooling(encoder: Encoder) -> list[str]:
+    """Say how sentence-transformers pools the folder ``encoder.path``, if that is not as ``encoder.pooling`` does.
+
+    The setting decides, because it is part of the key. The folder's files are read as data.
+    """
+    folder = Path(encoder.path or "").expanduser()
+    try:
+        listed = orjson.loads(read_bounded(folder / "modules.json")) if encoder.path else []
+        modules = {module["type"].rpartition(".")[2]: module["path"] for module in listed}
+        settings = orjson.loads(read_bounded(folder / modules["Pooling"] / "config.json"))
+        chosen = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+        kinds = settings.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)
+        own = re.sub(r"_?tokens?\b|[^\w+]", "", kinds)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+    others = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
+    notes = [f"encoder.path: {name!r} of the folder's modules.json is not computed" for name in others]
+    if own != encoder.pooling:
+        advice = f"set encoder.pooling={own} to have it" if own in POOLINGS else "isobench has none such"
+        notes.append(f"encoder.path: the folder's own pooling is {own}, not {encoder.pooling}: {advice}")
+    return notes
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:

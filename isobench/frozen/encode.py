@@ -54,6 +54,8 @@ class FrozenEncoder:
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)
         self.fingerprint = weights.fingerprint_encoder(cfg.encoder)
+        for note in weights.describe_own_pooling(cfg.encoder):
+            print_note(note)
 
     @cached_property
     def tokenizer(self) -> Any:

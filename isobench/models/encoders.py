@@ -77,9 +77,9 @@ def load_encoder(
         )
         refuse_other_shapes(cfg, report["mismatched_keys"])
         missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
-        notes: list[str] = []
+        notes = weights.describe_own_pooling(cfg) if head == "isobn" else []
         if cfg.missing_from and missing:
-            notes, missing = load_missing_parameters(cfg, model, missing), set()
+            notes, missing = notes + load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
     return _assemble_encoder(cfg, model, pooling, missing, seed, notes, all_tokens)

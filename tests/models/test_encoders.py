@@ -232,3 +232,33 @@ def test_a_tokenizer_of_another_vocabulary_is_refused():
     check_token_ids("x", np.array([], np.int64), 24)
     with pytest.raises(UserError, match="its tokenizer gives token id 24, but the encoder knows only 24 tokens"):
         check_token_ids("x", np.array([1, 24]), 24)
+
+
+MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+
+
+@pytest.mark.parametrize(
+    ("own", "pooling", "said"),
+    [
+        (MEAN, "pooler", "own pooling is mean, not pooler: set encoder.pooling=mean"),
+        (MEAN, "mean", None),
+        ({"pooling_mode": "lasttoken"}, "cls", "set encoder.pooling=last"),
+        (
+            MEAN | {"pooling_mode_max_tokens": True},
+            "mean",
+            "own pooling is mean+max, not mean: isobench has none such",
+        ),
+        ([], "pooler", None),
+    ],
+)
+def test_the_folders_own_pooling_is_said_where_it_differs(tiny, tmp_path, own, pooling, said):
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny, folder)
+    parts = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in parts.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps(own))
+    notes = load_encoder(Encoder(name="tiny", path=str(folder), pooling=pooling), None, 1).warnings
+    assert [said in note for note in notes] == [True] * bool(said)
+    assert not load_encoder(Encoder(name="tiny", path=str(folder)), None, 1, head="huggingface").warnings
