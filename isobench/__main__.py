@@ -53,12 +53,15 @@ def main() -> None:
     except UserError as error:
         print_error(error)
         raise SystemExit(2) from None
-    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    place = 1  # of the command's word, which --config-dir FOLDER may stand before
+    while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:
+        place += 1 if "=" in sys.argv[place] else 2
+    word = sys.argv[place] if place < len(sys.argv) else ""
     if word in COMMANDS:
-        del sys.argv[1]
+        del sys.argv[place]
         find_command(word)()
     elif word in LISTS:
-        del sys.argv[1]
+        del sys.argv[place]
         choices.main(word)
     elif word == "--version":
         print(f"isobench {__version__}")

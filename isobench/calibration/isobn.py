@@ -57,7 +57,7 @@ class IsoBN(Calibration):
         super().__init__(dim)
         self.momentum = require_number("momentum", momentum, above=0, at_most=1)
         self.eps = require_number("eps", eps, at_least=0)
-        self.beta = require_number("beta", beta)
+        self.beta = require_number("beta", beta, at_least=0)
         self.gamma = require_choice("gamma", gamma, ("sum", "mean"))
         self.rescale = require_choice("rescale", rescale, ("variance", "printed", "released", "none"))
         self.subtract_mean = require_bool("subtract_mean", subtract_mean)

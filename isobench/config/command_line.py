@@ -42,7 +42,7 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
             raise UserError(f"{argument} has no name before the =: settings are written key=value (isobench --help)")
         if not equals or argument.startswith(("-", "~")):
             continue
-        if message := explain_removed(name) or _explain_composite_value(name, value.strip()):
+        if message := explain_removed(name) or _explain_value(name, value.strip()):
             raise UserError(message)
         first = typed.setdefault(name, value)
         if first != value:
@@ -58,8 +58,12 @@ def _check_config_dir(folder: Path) -> None:
         raise UserError(f"--config-dir={folder} is a group's own folder: {advice}")
 
 
-def _explain_composite_value(name: str, value: str) -> str | None:
-    """Explain what is wrong with a list of options, or with a mapping that has a key twice; None if nothing is."""
+def _explain_value(name: str, value: str) -> str | None:
+    """Explain why a setting can't have its value, or has no effect in isobench; None if nothing is wrong."""
+    if name.startswith(("hydra.run.", "hydra.sweep.")):
+        return f"{name} has no effect: output_dir=FOLDER says where results go"
+    if name == "output_dir" and re.search(r"\$\{(?!oc\.env:)", value):  # in a sweep it would not be each run's
+        return f"output_dir={value} refers to a setting: name one folder, which holds any number of runs"
     if name in GROUPS and value.startswith("["):
         several = "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
         return f"{name}={value}: a run has one {name}: {several}"

@@ -72,6 +72,7 @@ FILES = Bound(
     ),
     "must name a file for each split: 'data.files={train: FILE, validation: FILE}'",
 )
+DIFFERENT = Bound(lambda names: len(set(names)) == len(names), "names one twice: leave one out")
 SPLITS = Bound(bool, "must name at least one split")
 SCORE_RANGE = Bound(lambda ends: len(ends) == 2 and ends[0] < ends[1], "must be [lowest, highest]")
 
@@ -162,7 +163,7 @@ class Task(Section):
     labels: Annotated[list[str], LABELS] | None = None
     label_range: Annotated[list[Number], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
-    metrics: list[Annotated[str, one_of(*METRIC_NAMES)]] = MISSING
+    metrics: Annotated[list[Annotated[str, one_of(*METRIC_NAMES)]], DIFFERENT] = MISSING
     primary: str = MISSING  # the metric that tables show, one of metrics; empty: that which suits own data
     train_split: Annotated[str, NAME] = "train"  # split that is trained on
     dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
@@ -320,6 +321,7 @@ class Experiment(Section):
     tables: list[str] = field(default_factory=list)  # of that paper
     selection: Selection = field(default_factory=Selection)
     order: list[str] = field(default_factory=list)  # start runs by these settings, such as [encoder, seed]
+    gpu_hours: PositiveFloat | None = None  # of the whole grid at the paper's scale, at most
     # For each scale a list of sub-grids, each a mapping from an override to its values.
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
 from isobench.data.labels import find_classes, parse_number
-from isobench.data.sources import fingerprint_own_file, read_examples, read_texts
+from isobench.data.sources import find_data_source, fingerprint_own_file, read_examples, read_texts
 from isobench.data.tables import read_own_file
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
@@ -182,15 +182,18 @@ def print_own_data(configs: Iterable[Config]) -> None:
         print_note(line)
 
 
-def check_own_files(configs: Iterable[Config]) -> None:
-    """Read every split of the completed configs' ``data.files`` once, to find mistakes before any run starts."""
+def check_files(configs: Iterable[Config], sources: Sequence[str] = ("files",)) -> None:
+    """Read every split of the completed configs' data once, to find mistakes before any run starts.
+
+    ``sources``: of `find_data_source`; data from others are not read. Pairs for translation are never read here.
+    """
     checked = set()
     for cfg in configs:
         task = cfg.task
-        reading = repr((cfg.data.files, task.text, task.label, task.labels, task.label_range, task.read_splits))
-        if cfg.data.files and reading not in checked:
+        reading = repr((cfg.data, task.name, task.text, task.label, task.labels, task.label_range, task.read_splits))
+        if find_data_source(task, cfg.data) in sources and not task.generation and reading not in checked:
             checked.add(reading)
-            _refuse_equal_files(cfg.data.files)
+            _refuse_equal_files(cfg.data.files or {})
             for split in task.read_splits:
                 (read_texts if task.language else read_examples)(task, cfg.data, split)
 

@@ -256,6 +256,14 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
     return LoadedGenerator(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
+def check_scratch(cfg: Encoder) -> None:
+    """Raise UserError if no model has the settings of ``cfg.scratch``; one is made without memory for its tensors."""
+    with handle_loading_errors(cfg), torch.device("meta"):
+        from transformers import AutoConfig, AutoModel
+
+        AutoModel.from_config(AutoConfig.for_model(**cfg.scratch))
+
+
 def _check_scratch_settings(scratch: dict[str, Any], kind: str) -> None:
     from transformers import AutoConfig
 

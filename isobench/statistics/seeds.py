@@ -13,6 +13,7 @@ import numpy as np
 
 ALPHA = 0.05  # significance level of every test in the reports, as in the papers
 POWER = 0.8
+ENOUGH_SEEDS = 5  # fewer find only differences of several standard deviations
 MOST_FLIPPED = 16  # seeds: the exact test lists all 2^16 patterns of signs
 ROUNDING = 1e-9  # a standard error that is a smaller share of the difference is rounding
 MAX_TRIALS = 10**15  # more would not fit in a table of integers; no p of ours is so small
@@ -142,6 +143,11 @@ def compare_runs(tasks: Sequence[Arms]) -> Comparison:
     spread = sum(part**2 / (len(arm.values) - 1) for part, arm in zip(parts, arms, strict=True))
     freedom = sum(parts) ** 2 / spread if spread else math.nan
     return _test_difference(value, math.sqrt(sum(parts)) / len(tasks), freedom, 0)
+
+
+def find_detectable_spreads(seeds: int, tests: float = 1) -> float:
+    """Compute what a paired test finds (`Comparison.find_detectable`), in deviations of the seeds' differences."""
+    return Comparison(0.0, error=seeds**-0.5, freedom=seeds - 1).find_detectable(tests)
 
 
 def _test_difference(value: float, error: float, freedom: float, seeds: int) -> Comparison:

@@ -26,6 +26,10 @@ class Launcher(ABC):
 
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
+    def describe(self, todo: Sequence[Run], runs: Sequence[Run]) -> str:
+        """Describe for a dry run how the runs ``todo`` of a sweep's ``runs`` would be launched."""
+        return ""
+
     @abstractmethod
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         """Carry out the runs ``todo`` of a sweep's ``runs``; return their exit codes, none if it does not wait.

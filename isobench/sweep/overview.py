@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from isobench.common.terminal import make_console
-from isobench.config.schema import Config
+from isobench.config.schema import format_method_name
 from isobench.runs.grouping import (
     find_varying_settings,
     group_over_seeds,
-    list_setting_values,
     read_run_names,
+    read_settings,
     shorten_setting_names,
 )
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
 from isobench.sweep.forecast import Forecast, compute_device_seconds, describe_memory, format_duration
 
+MOST_GROUPS = 60  # lines of the table with one value of each setting
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
@@ -36,12 +37,16 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
     for name in (*shown, "forecast"):
         table.add_column(name, justify="right", no_wrap=True)
-    for group in group_over_seeds(runs, varying):
+    groups = group_over_seeds(runs, varying)
+    if len(groups) > MOST_GROUPS:  # a line for all values of the settings that vary
+        groups = group_over_seeds(runs, [])
+    for group in groups:
+        settings = read_settings(group, varying)
         counts = Counter(names[id(run)] for run in group)
         todo = [run for run in group if names[id(run)] in (*starts, "queued", "running")]
         table.add_row(
             *read_run_names(group[0].cfg),
-            *list_setting_values(group[0], varying),
+            *(", ".join(dict.fromkeys(str(values[name]) for values in settings)) for name in varying),
             _format_seed_ranges([run.cfg.seed for run in group]),
             *(str(counts[name] or "") for name in shown),
             format_forecast(todo, forecast),
@@ -68,6 +73,8 @@ def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forec
     without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:
         line += f" (no finished run of the same shape yet for {without_forecast} of them)"
+        if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
+            line += f"; the whole grid takes at most about {hours:g} GPU-hours (docs/how-to/memory.md)"
     return line
 
 
@@ -115,7 +122,31 @@ def _format_seed_ranges(seeds: list[int]) -> str:
     return ", ".join("-".join(map(str, ends)) for ends in ranges)
 
 
-def print_memory_forecast(configs: Sequence[Config]) -> None:
-    """Print how much memory the largest of these runs needs, or what is unknown and why; nothing without runs."""
-    for line in describe_memory(configs):
+def print_expectations(todo: list[Run], runs: list[Run], launch: str) -> None:
+    """Print what a sweep's ``runs``, of which ``todo`` would start, need and can show.
+
+    ``launch`` says how they would be launched, or is empty.
+    """
+    lines = [*describe_memory([run.cfg for run in todo]), launch, _describe_seeds(runs)]
+    for line in filter(None, lines):
         make_console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _describe_seeds(runs: list[Run]) -> str:
+    """Say which difference a sweep with few seeds can find; empty if it has enough seeds, or a single method."""
+    from isobench.statistics.seeds import ENOUGH_SEEDS, find_detectable_spreads  # imports numpy
+
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(format_method_name(run.cfg.calibration), set()).add(run.cfg.seed)
+    few, tests = min(map(len, seeds.values())), len(seeds) - 1
+    if not tests or few >= ENOUGH_SEEDS:
+        return ""
+    enough = f"{ENOUGH_SEEDS} seeds find one of {find_detectable_spreads(ENOUGH_SEEDS, tests):.1f}"
+    if few == 1:
+        return f"1 seed can't show a difference between {tests + 1} methods; {enough} standard deviations"
+    found = find_detectable_spreads(few, tests)
+    return (
+        f"{few} seeds show a difference between {tests + 1} methods only if it is large, about {found:.1f} standard "
+        f"deviations over seeds; {enough}"
+    )

@@ -28,6 +28,7 @@ from isobench.common.interruption import (
     raise_if_noted,
     raise_interrupted,
 )
+from isobench.common.terminal import format_count
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveFloat, PositiveInt, check_values, read_hints
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.explain import print_error
@@ -42,10 +43,12 @@ from isobench.runs.state import (
     read_live_heartbeat,
     wait_for_beat,
 )
+from isobench.sweep.forecast import Forecast, format_duration
 from isobench.sweep.launchers import Launcher
 from isobench.training.execute import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, execute_run
 
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
+NO_SRUN = "there is no srun here: submit from a machine of the cluster"
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
 WAIT_SECONDS = 2.0  # between two looks at the runs of a submission
 
@@ -71,6 +74,7 @@ class SlurmLauncher(Launcher):
     ) -> None:
         check_values("hydra.launcher", locals(), read_hints(SlurmLauncher.__init__))
         self.wait, self.runs_per_job, self.max_timeouts = wait, max(runs_per_job, runs_at_once), max_timeouts
+        self.runs_at_once = runs_at_once
         self.parameters = {
             "job_name": "isobench",
             "time": time,
@@ -84,6 +88,21 @@ class SlurmLauncher(Launcher):
             "additional_parameters": {"requeue": True, **dict(option.split("=", 1) for option in extra)},
             **options,
         }
+
+    def describe(self, todo: Sequence[Run], runs: Sequence[Run]) -> str:
+        """See `Launcher.describe`: how many jobs, and whether the longest fits in the time limit."""
+        jobs, forecast = self._divide(todo), Forecast(list(runs))
+        arrays = format_count(math.ceil(len(jobs) / _read_array_limit()), "array")
+        needs = [sum(forecast.estimate_seconds(run.cfg) or 0 for run in job) / self.runs_at_once for job in jobs]
+        longest = f"about {format_duration(max(needs))}" if max(needs) else "a time that is not known yet"
+        text = (
+            f"SLURM: {format_count(len(jobs), 'job')} in {arrays}, {self.parameters['array_parallelism']} at a time; "
+            f"the longest needs {longest}; one that does not end in {self.parameters['time']} min is queued again"
+        )
+        return text if shutil.which("srun") else f"{text}; {NO_SRUN}"
+
+    def _divide(self, todo: Sequence[Run]) -> list[Sequence[Run]]:
+        return [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         """See `Launcher.launch`."""
@@ -117,11 +136,11 @@ class SlurmLauncher(Launcher):
         """Submit the runs in as many job arrays as SLURM's limit asks for, and yield each array once it is queued."""
         from submitit import SlurmExecutor
 
-        if SlurmExecutor.affinity() < 0:
-            raise UserError("hydra/launcher=slurm: there is no srun here; submit from a machine of the cluster")
+        if not shutil.which("srun"):
+            raise UserError(f"hydra/launcher=slurm: {NO_SRUN}")
         executor = SlurmExecutor(folder, max_num_timeout=self.max_timeouts)
         executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
-        shares = [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
+        shares = self._divide(todo)
         limit = _read_array_limit()
         for start in range(0, len(shares), limit):
             began = time.time()  # before the array's first run can end

@@ -23,7 +23,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
-from isobench.data.own_task import check_own_files, print_own_data
+from isobench.data.own_task import check_files, print_own_data
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -31,7 +31,7 @@ from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states, read_live_heartbeat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import InProcessLauncher, make_launcher
-from isobench.sweep.overview import format_forecast, print_memory_forecast, print_overview
+from isobench.sweep.overview import format_forecast, print_expectations, print_overview
 from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
@@ -66,7 +66,7 @@ class GridSweeper(Sweeper):
         refuse_file("output_dir", self.base.output_dir)
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         runs = [run.run for run in planned]
-        check_own_files(run.cfg for run in runs)
+        check_files(run.cfg for run in runs)
         _print_misspellings(runs)
         places = find_places(runs[0].cfg.experiment.order, runs)
         if analysis := runs[0].cfg.analysis:
@@ -85,8 +85,10 @@ class GridSweeper(Sweeper):
         _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
+            todo = [run for run, _ in to_start]
+            check_files((run.cfg for run in todo), ("embedded", "parquet"))
             print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
-            print_memory_forecast([run.cfg for run, _ in to_start])
+            print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
             _print_left_out(planned)
             return
         # A run that killed its process may do so again: last.
@@ -113,6 +115,7 @@ class GridSweeper(Sweeper):
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
         if self.base.dry_run:
+            _check_before_start([run.cfg for run in runs], is_dry=True)
             runner.print_analysis_plan(name, runs)
         else:
             runner.run_analysis(runs[0].cfg.experiment, runs)
@@ -206,6 +209,10 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
 
         for cfg in configs:
             check_optimizer(cfg.optimization)
+        for encoder in {id(cfg.encoder): cfg.encoder for cfg in configs if cfg.encoder.scratch}.values():
+            from isobench.models.encoders import check_scratch
+
+            check_scratch(encoder)
         for generates in (False, True):
             similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
             check_method_settings((cfg.calibration for cfg in similar_configs), generates)

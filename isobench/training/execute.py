@@ -14,7 +14,7 @@ from isobench.common.terminal import format_count, print_note, replace_control_c
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data.availability import require_hub_files, require_metric_packages
-from isobench.data.own_task import check_own_files, complete_config
+from isobench.data.own_task import check_files, complete_config
 from isobench.runs.folder import EXPORT_FILE, RunFolder, find_export_folder, runs_folder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name, format_score
@@ -64,7 +64,7 @@ def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
         return row, True
     require_metric_packages(cfg)
     require_hub_files(cfg)
-    check_own_files([cfg])
+    check_files([cfg])
     check_export_folder(cfg)
     from isobench.training.train import train
 

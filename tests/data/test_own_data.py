@@ -8,7 +8,7 @@ from helpers import make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data import sources
-from isobench.data.own_task import check_own_files
+from isobench.data.own_task import check_files
 from isobench.data.sources import are_hidden
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -200,7 +200,7 @@ def test_every_file_is_read_before_anything_starts(tmp_path, dev, overrides, mes
     for name, text in (("train", GOOD_TEXT), ("dev", dev)):
         (tmp_path / f"{name}.csv").write_text(text)
     with pytest.raises(UserError) as error:
-        check_own_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", *overrides)])
+        check_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", *overrides)])
     assert message in str(error.value)
 
 
