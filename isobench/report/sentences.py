@@ -21,7 +21,7 @@ from isobench.report.wording import (
     format_interval,
     format_points,
 )
-from isobench.statistics.seeds import ALPHA, POWER
+from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, find_detectable_spreads
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
@@ -158,10 +158,17 @@ def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _describe_detectable(methods: pd.DataFrame) -> str:
-    """Write the range of detectable differences: ``1.2 points (cosine) to 3.4 (flow)``; empty if there is none."""
+def _describe_detectable(methods: pd.DataFrame, seeds: int | None = None) -> str:
+    """Write the range of detectable differences: ``1.2 points (cosine) to 3.4 (flow)``; empty if there is none.
+
+    ``seeds``: how many paired seeds there would be at the same spread, in place of those that there are.
+    """
     tested = [row for row in _list_tested(methods) if not math.isnan(row.detectable)]
     found = {name_method(methods, row): row.detectable for row in tested}
+    if seeds:
+        for row in tested:
+            ours, theirs = (find_detectable_spreads(n, len(tested) * row.trials) for n in (seeds, row.test_seeds))
+            found[name_method(methods, row)] *= ours / theirs
     if not found:
         return ""
     low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
@@ -252,6 +259,8 @@ def _deny_effects(methods: pd.DataFrame) -> str:
         return ""
     detectable = _describe_detectable(methods)
     power = f"{POWER:.0%} of repetitions would find a difference of {detectable}" if detectable else ""
+    if power and 1 < min(row.test_seeds for row in tested) < ENOUGH_SEEDS:
+        power += f"; with {ENOUGH_SEEDS} seeds, {_describe_detectable(methods, ENOUGH_SEEDS)}"
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
         details = _describe_numbers(methods, closest)
@@ -289,7 +298,7 @@ def _name_untested(methods: pd.DataFrame) -> str:
     if not found:
         return ""
     is_single = all(row.single_seeds for row in found)
-    why = "a single seed allows no test" if is_single else SAME_DIFFERENCE
+    why = f"a single seed allows no test, {ENOUGH_SEEDS} do" if is_single else SAME_DIFFERENCE
     if len(found) == 1:
         (row,) = found
         side = "below" if row.difference < 0 else "above"
