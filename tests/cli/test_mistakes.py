@@ -44,6 +44,9 @@ TYPED = [
     (["seed=null", "-m"], "seed can't be null"),
     (["data.root=${paper:isobm}"], "names no paper: did you mean isobn"),
     (["methods", "--al"], "there is no flag --al"),
+    (["--config-dir", f"{ROOT}/conf", "methods", "--al"], "there is no flag --al"),
+    (["hydra.run.dir=x"], "output_dir=FOLDER says where results go"),
+    (["output_dir=o_${seed}"], "name one folder"),
     (["status", "--wach=3"], "there is no flag --wach: did you mean --watch"),
     (["status", "--watch", "+experiment=glue_isobn"], "write --watch after the settings"),
     (["status", "--watch", "0"], "0 must be a number of seconds above 0"),
@@ -58,6 +61,7 @@ TYPED = [
 # The same for what is found while a config is composed; the slow tests try these in a sweep too.
 COMPOSED = [
     (["task=rtee"], "task=rtee is not known: did you mean rte"),
+    (["task.metrics=[accuracy,accuracy]"], "names one twice"),
     (["+experiment=glue_isobnn"], "experiment=glue_isobnn is not known: did you mean glue_isobn"),
     (["optimisation.lr=1"], "there is no setting optimisation"),
     (["+sed=1"], "there is no setting sed: did you mean seed"),

@@ -54,6 +54,12 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
 
 
+def test_a_large_grid_has_a_line_for_all_values_of_its_settings(tmp_path, capfd):
+    rows = [make_row(f"optimization.lr={n}e-5", f"output_dir={tmp_path}") for n in range(1, 80)]
+    print_overview("runs", rows, find_run_states(rows))
+    assert capfd.readouterr().out.count("rotten_tomatoes") == 1
+
+
 def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
     methods = [("none", 0.6), ("isobn_paper", 0.9)]
     rows = [

@@ -16,6 +16,29 @@ def test_without_the_hub_a_dry_run_says_what_is_unknown(cli, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["task.labels=[a,b,c]", "task.metrics=[accuracy]"], "no example of c"),
+        (["task=captions", "encoder=bart-scratch", "encoder.scratch.d_model=7"], "must be divisible by"),
+        (["+experiment=isobn_ev", "calibration._target_=nowhere.A"], "set PYTHONPATH=FOLDER"),
+    ],
+)
+def test_a_dry_run_refuses_what_can_not_work(cli, tmp_path, settings, message):
+    code, _, err = cli(*settings, f"output_dir={tmp_path}", "dry_run=true")
+    assert (code, message in err, err.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_what_slurm_gets_and_what_few_seeds_show(cli, tmp_path):
+    sweep = ["+experiment=glue_isobn", "-m", "seed=1,2,3", "tracking=none", f"output_dir={tmp_path}", "dry_run=true"]
+    code, out, _ = cli(*sweep, "hydra/launcher=slurm", "hydra.launcher.runs_per_job=2")
+    assert code == 0
+    assert_contains(out, "SLURM: 5 jobs in 1 array", "3 seeds show a difference", "5 seeds find one of 2.1")
+    assert "seeds show" not in cli(*sweep, "calibration=none")[1]
+
+
+@pytest.mark.slow
 def test_a_dry_run_estimates_the_largest_run_and_reads_no_weights(cli, small, monkeypatch):
     import safetensors
 

@@ -126,6 +126,7 @@ def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
     [
         (["calibration=isobn_original", "calibration.rescale=variance"], "eps must be above 0"),
         (["calibration=isobn_paper", "calibration.eps=-1"], "eps must be a finite number, at least 0"),
+        (["calibration=isobn_paper", "calibration.beta=-1"], "beta must be a finite number, at least 0"),
         (["-m", "calibration=none,spectrum_polynomial", "++calibration.start_at_target=maybe"], "start_at_target"),
         (["calibration=[batch_norm,cosine]", "calibration.then.strength=-1"], "strength must be"),
         (["calibration._target_=equations.Halved", "-m"], "equations has no Halved"),
