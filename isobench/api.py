@@ -25,7 +25,7 @@ from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
 from isobench.runs.folder import runs_folder
 from isobench.runs.grouping import find_varying_settings, read_run_names
-from isobench.runs.plan import read_ended_runs, read_plans
+from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
@@ -133,15 +133,15 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
     missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
 
-    A run whose predictions have changed since it ended has the status ``damaged`` and no score; a line on standard
-    error names it.
+    A run whose record or predictions have changed since it ended has the status ``damaged`` and no score, or is left
+    out if no plan has it; a line on standard error names it.
 
     Args:
         folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
         experiment: load only the runs of this experiment: those that one of its sweeps asked for.
 
     Raises:
-        UserError: there is no such folder, it has no such runs, or a record in it is damaged.
+        UserError: there is no such folder, or it has no such runs.
     """
     runs = _read_checked_runs(folder, experiment)
     return set_types(build_runs(runs, find_varying_settings(runs)))
@@ -153,8 +153,9 @@ def load_epochs(folder: str | Path = "outputs", experiment: str | None = None) -
     The rows are in the order of task, encoder, method, seed and epoch. The columns are: names, seed, settings and
     sources as in ``load_runs``; ``epoch`` (counted from 1), ``step`` (optimiser steps so far), ``score`` (the task's
     primary metric on its first dev split, x 100), and the epoch's isotropy, ``<matrix>/<measure>``, such as
-    ``embedding/ev1``. A measure that an epoch lacks is missing. Runs without an evaluated epoch have no rows, and
-    damaged ones have none either; a line on standard error names those.
+    ``embedding/ev1``. A measure that an epoch lacks is missing. Epoch 0 is before the first step: it has isotropy and
+    no score, and old runs lack it. Runs without an evaluated epoch and damaged ones have no rows; a line on standard
+    error names the latter.
 
     Arguments and errors are those of ``load_runs``.
     """
@@ -188,11 +189,7 @@ def report_table(folder: str | Path = "outputs", experiment: str | None = None) 
 def _read_checked_runs(folder: str | Path, experiment: str | None) -> list[Run]:
     """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record."""
     folder = Path(folder).expanduser()
-    runs = read_ended_runs(str(folder))
-    if experiment is not None:
-        # Its plans also have runs that a command of another experiment had carried out before.
-        planned = {identity.key for plan in read_plans(str(folder), experiment) for _, identity in plan.runs}
-        runs = [run for run in runs if run.cfg.experiment.name == experiment or run.folder.key in planned]
+    runs = [run for run in read_runs(str(folder), experiment) if run.record or run.trouble]
     if not runs:
         of = f" of {experiment}" if experiment else ""
         raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")

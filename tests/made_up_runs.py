@@ -12,7 +12,7 @@ from isobench.data.scale import find_scale_differences
 from isobench.metrics.task import evaluate_predictions, is_constant
 from isobench.runs.folder import RunFolder, mark_output_folder, write_predictions
 from isobench.runs.identity import identify, resolve_seeds
-from isobench.runs.plan import Plan, read_ended_runs
+from isobench.runs.plan import Plan, read_runs
 from isobench.runs.record import RunRecord
 
 TRAINED, EXAMPLES = 160, 60
@@ -85,7 +85,7 @@ def write_run(cfg) -> None:
 
 def make_bundle(outputs: Path, bundle: Path) -> Path:
     """Export the runs of an output folder as a bundle."""
-    rows = read_ended_runs(str(outputs))
+    rows = read_runs(str(outputs))
     runs = [(row.cfg, row.identity) for row in rows]
     export_bundle(bundle, Plan(rows[0].cfg.experiment.name, [], runs), rows, licence="CC-BY-4.0")
     return bundle

@@ -18,7 +18,7 @@ from isobench.config.schema import config_from_plain
 from isobench.metrics.accumulator import RANGES
 from isobench.runs.folder import run_folder_name
 from isobench.runs.identity import compute_key, resolve_seeds
-from isobench.runs.plan import Plan, format_plan, read_ended_runs
+from isobench.runs.plan import Plan, format_plan, read_runs
 from isobench.runs.record import format_record
 from isobench.verification.folder import FAILS
 from isobench.verification.reproduction import Options
@@ -140,7 +140,7 @@ def forge_run(folder: Path, content: dict, source: Path) -> None:
     shutil.copytree(source, run, dirs_exist_ok=True)
     (run / "result.json").write_bytes(format_record(content | {"key": key, "seeds": resolve_seeds(cfg)}))
     if (folder / PLAN_FILE).exists():
-        runs = [(run.cfg, run.identity) for run in read_ended_runs(str(folder))]
+        runs = [(run.cfg, run.identity) for run in read_runs(str(folder))]
         (folder / PLAN_FILE).write_bytes(format_plan(Plan(None, [], runs)))
 
 

@@ -104,20 +104,21 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
     assert of_experiment[["method", "seed"]].values.tolist() == [["none", 1]]  # that an earlier command carried out
 
 
-def test_exchanged_records_are_not_loaded(tmp_path):
-    """Exchange two records: each run would be shown with the result of the other."""
+@pytest.mark.parametrize("damage", ["byte", "exchange"])
+def test_a_damaged_record_is_named_and_the_others_are_loaded(tmp_path, capsys, damage):
+    """Of exchanged records, each run would be shown with the result of the other."""
     folders = []
-    for seed in (1, 2):
+    for seed in (1, 2, 3):
         cfg = make_config("tracking=none", f"seed={seed}", f"output_dir={tmp_path}")
         folders.append(RunFolder(str(tmp_path), str(seed) * 64))
         folders[-1].path.mkdir(parents=True)
         folders[-1].write_record(make_record(cfg, key=str(seed) * 64))
-    assert sorted(isobench.load_runs(tmp_path)["seed"]) == [1, 2]
-    first, second = (folder.result_file.read_bytes() for folder in folders)
-    folders[0].result_file.write_bytes(second)
-    folders[1].result_file.write_bytes(first)
-    with pytest.raises(UserError, match=r"result.json is not this run's record; remove it to run again"):
-        isobench.load_runs(tmp_path)
+    assert sorted(isobench.load_runs(tmp_path)["seed"]) == [1, 2, 3]
+    first, second = (folder.result_file.read_bytes() for folder in folders[:2])
+    folders[0].result_file.write_bytes(second if damage == "exchange" else first[:99] + b"!" + first[100:])
+    folders[1].result_file.write_bytes(first if damage == "exchange" else second)
+    assert sorted(isobench.load_runs(tmp_path)["seed"]) == ([3] if damage == "exchange" else [2, 3])
+    assert f"left out: {folders[0].path}" in capsys.readouterr().err
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path):

@@ -11,7 +11,7 @@ import isobench
 from isobench.common.errors import UserError
 from isobench.report.build import build_report
 from isobench.report.output.page import write_report
-from isobench.runs.plan import read_ended_runs
+from isobench.runs.plan import read_runs
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 def write_report_of(folder):
     """Write the report's files as `isobench report` does, and read the tidy rows that it wrote."""
-    rows = read_ended_runs(str(folder))
+    rows = read_runs(str(folder))
     page = write_report(build_report(rows[0].cfg.experiment, rows), rows)
     return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs", "cells"))
 

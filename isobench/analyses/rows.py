@@ -126,7 +126,6 @@ def read_stored_rows(folder: Path, names: Iterable[str] | None = None) -> Rows:
 def read_about(folder: Path) -> dict[str, Any] | None:
     """Read a folder's about.json; None if it is absent, damaged or changed."""
     try:
-        about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
+        return read_json(folder / ABOUT_FILE, RECORD_LIMIT)
     except (OSError, ValueError):
         return None
-    return about if isinstance(about, dict) else None

@@ -26,7 +26,6 @@ from isobench.analyses.rows import (
 from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
-    add_json_checksum,
     make_storage_error,
     replace_non_finite,
     require_writable,
@@ -177,7 +176,7 @@ def _write_files(folder: Path, about: dict[str, Any], tables: "dict[str, pyarrow
         "sha256": {f"{name}.parquet": sha256_file(folder / f"{name}.parquet") for name in tables},
         "provenance": collect_provenance(),
     }
-    write_json(folder / ABOUT_FILE, add_json_checksum(replace_non_finite(about)))
+    write_json(folder / ABOUT_FILE, replace_non_finite(about))
 
 
 def list_analysis_inputs(runs: Sequence[Run]) -> dict[str, Any]:

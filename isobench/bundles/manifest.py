@@ -6,7 +6,6 @@ BUNDLE/runs/KEY/         result.json and predictions.parquet of a run, as in an 
 BUNDLE/analysis/         the rows of the experiment's analysis (Parquet), and about.json, which says of what they are
 """
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -18,7 +17,6 @@ from pydantic import ConfigDict, Field, ValidationError
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     MEBIBYTE,
-    RECORD_LIMIT,
     add_json_checksum,
     drop_json_checksum,
     read_bounded,
@@ -77,7 +75,7 @@ def read_manifest(bundle: Path) -> Manifest:
     if not os.path.lexists(bundle / MANIFEST_FILE):
         raise UserError(f"{bundle} is no bundle: it has no {MANIFEST_FILE}")
     try:
-        content = orjson.loads(read_bundle_file(bundle, MANIFEST_FILE))
+        content = orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT))
         version = content.get("format") if isinstance(content, dict) else None
         if type(version) is int and version > BUNDLE_FORMAT:
             raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
@@ -106,36 +104,3 @@ def _check_paths(manifest: Manifest) -> None:
     of_runs = {path for key in manifest.runs for path in manifest.list_run_files(key).values()}
     if others := {path for path in manifest.files if path.startswith("runs/")} - of_runs:
         raise ValueError(f"it lists {min(others)}, and no such run")
-
-
-def check_files(bundle: Path, manifest: Manifest) -> None:
-    """Raise UserError unless a bundle has the files that its manifest lists, byte for byte, and no others."""
-    found = {
-        path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_symlink() or not path.is_dir()
-    }
-    advice = f"see what is wrong by isobench verify {bundle}"
-    if different := manifest.files.keys() ^ (found - {MANIFEST_FILE}):
-        path = min(different)
-        raise UserError(f"{bundle} {'lacks' if path in manifest.files else 'has also'} {path}: {advice}")
-    for path, digest in manifest.files.items():
-        try:
-            content = read_bundle_file(bundle, path)
-        except OSError as error:
-            raise UserError(f"{bundle}: {extract_first_line(error)}: {advice}") from error
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise UserError(f"{bundle / path} is not the file that {MANIFEST_FILE} lists: {advice}")
-
-
-def read_bundle_file(bundle: Path, path: str) -> bytes:
-    """Read a file of a bundle; ``path`` is relative to it, with slashes.
-
-    Raises:
-        OSError: it is missing, is or lies behind a link, is no regular file, or is larger than isobench writes.
-    """
-    file = bundle
-    for name in path.split("/"):
-        file /= name
-        if file.is_symlink():
-            raise OSError(f"{path} is a link or lies behind one, and links are not followed")
-    limit = MANIFEST_LIMIT if path == MANIFEST_FILE else RECORD_LIMIT
-    return read_bounded(file, TABLE_LIMIT if path.endswith(".parquet") else limit)

@@ -18,9 +18,9 @@ from isobench.bundles.manifest import (
     BUNDLE_PATH,
     MANIFEST_FILE,
     PLAN_FILE,
+    TABLE_LIMIT,
     Manifest,
     format_manifest,
-    read_bundle_file,
     read_manifest,
 )
 from isobench.common.environment import read_package_version
@@ -259,7 +259,7 @@ def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:
     """Copy every file that the manifest lists; none of its paths leaves the copy."""
     for path, sha256 in manifest.files.items():
         try:
-            content = read_bundle_file(bundle, path)
+            content = read_bounded(bundle / path, TABLE_LIMIT)
         except OSError:
             content = b""
         if hashlib.sha256(content).hexdigest() != sha256:

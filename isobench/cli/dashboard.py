@@ -74,9 +74,7 @@ def _find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
 
 def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:
     """Return the project that has runs of the group, and its W&B user or team: WANDB_ENTITY, or who is logged in."""
-    import wandb
-
-    api = wandb.Api()
+    api = tracking.load_wandb().Api()
     entity = os.environ.get("WANDB_ENTITY") or str(api.default_entity)
     project = tracking.read_project()
     try:
@@ -98,7 +96,11 @@ def _build_workspace(location: dict[str, str], group: str, configs: Sequence[Con
 
     training = [_build_line_plot(f"train/{key}", text, tracking.STEP_METRIC) for key, text in STEP_CURVES.items()]
     training += [_build_line_plot(f"train/{key}", text) for key, text in EPOCH_CURVES.items()]
-    isotropy = {f"Isotropy: {title}": _build_isotropy_panels(matrix) for matrix, title in MATRIX_TITLES.items()}
+    two_rows = all(len(cfg.task.labels or ()) == 2 for cfg in configs)
+    isotropy = {
+        f"Isotropy: {title}": _build_isotropy_panels(matrix, two_rows and matrix == "head")
+        for matrix, title in MATRIX_TITLES.items()
+    }
     sections = {"Scores": _build_score_panels(configs), **isotropy, "Training": training}
     runs = ws.RunsetSettings(
         filters=[expr.Metric("Group") == group],
@@ -145,8 +147,8 @@ def _build_score_panels(configs: Sequence[Config]) -> list[Any]:
     return [*bars, scatter, *(_build_line_plot(f"dev/{name}", name) for name in metrics)]
 
 
-def _build_isotropy_panels(matrix: str) -> list[Any]:
-    """Build the panels of one matrix: each measure by epoch, and the curve of EV_k over k for every epoch."""
+def _build_isotropy_panels(matrix: str, two_rows: bool = False) -> list[Any]:
+    """Build the panels of one matrix: each measure that is logged by epoch, and the curve of EV_k for every epoch."""
     import wandb_workspaces.reports.v2 as wr
 
     prefix = f"isotropy/{matrix}"
@@ -156,8 +158,12 @@ def _build_isotropy_panels(matrix: str) -> list[Any]:
         chart_fields={"step": "step", "lineKey": "lineKey", "lineVal": "lineVal"},
         chart_strings={"title": f"{matrix}: EV_k by epoch", "xname": "k"},
     )
-    measures = [_build_line_plot(f"{prefix}/{key}", f"{matrix}: {title}") for key, title in MEASURE_TITLES.items()]
-    return [*measures, curve]
+    measures = [
+        _build_line_plot(f"{prefix}/{key}", f"{matrix}: {title}")
+        for key, title in MEASURE_TITLES.items()
+        if not (two_rows and key.startswith(tracking.CONSTANT_OF_TWO))
+    ]
+    return measures if two_rows else [*measures, curve]
 
 
 def _build_line_plot(name: str, title: str, x: str = "epoch") -> Any:

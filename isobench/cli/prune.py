@@ -17,7 +17,6 @@ from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, print_plainly
 from isobench.runs.folder import (
-    EARLIER_FOLDERS,
     RECORD_FILE,
     RunFolder,
     marker_file,
@@ -25,7 +24,7 @@ from isobench.runs.folder import (
     run_folder_name,
     runs_folder,
 )
-from isobench.runs.plan import has_earlier_sweeps, list_run_folders, read_ended_run, read_intact_plans
+from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat
 
@@ -66,11 +65,6 @@ def prune(settings: Sequence[str], yes: bool) -> None:
 def _require_plans(output_dir: str) -> None:
     """Raise UserError unless a folder is isobench's and its plans name the runs that are still needed."""
     marker = marker_file(output_dir)
-    if has_earlier_sweeps(output_dir):
-        raise UserError(
-            f"{output_dir} has sweeps of an earlier version, which prune can't read: repeat those that you still "
-            f"need (no run is repeated), then remove its folders {' and '.join(EARLIER_FOLDERS)}"
-        )
     if not marker.is_file():
         raise UserError(f"{output_dir} is no output folder of isobench, without {marker.name}: set output_dir=FOLDER")
     if list_run_folders(output_dir) and not plans_folder(output_dir).is_dir():

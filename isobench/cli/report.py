@@ -21,11 +21,11 @@ from isobench.analyses.runner import (
     load_analysis,
     show_stored_analysis,
 )
-from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, check_files, read_bundle_file, read_manifest
+from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
-from isobench.common.files import make_storage_error, require_writable, write_text
+from isobench.common.files import RECORD_LIMIT, make_storage_error, read_bounded, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.papers.folders import find_papers
@@ -42,6 +42,7 @@ from isobench.sweep.find_runs import (
     take_own_experiment,
 )
 from isobench.sweep.planning import compose_sweep, convert_to_overrides
+from isobench.verification.folder import VerifiedFolder
 
 if TYPE_CHECKING:
     from isobench.analyses.shown import Shown
@@ -103,9 +104,10 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
 def _report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
     """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is."""
     manifest = read_manifest(bundle)
-    check_files(bundle, manifest)
+    for path, reason in VerifiedFolder(bundle).find_changes(manifest):
+        raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
     try:
-        plan = parse_plan(read_bundle_file(bundle, PLAN_FILE), str(bundle))
+        plan = parse_plan(read_bounded(bundle / PLAN_FILE, RECORD_LIMIT), str(bundle))
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]

@@ -251,8 +251,9 @@ def is_storage_error(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in errors
 
 
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+def write_json(path: Path, content: dict[str, Any], owner: str = "", flush: bool = True) -> None:
+    """Write a JSON object with its checksum."""
+    write_text(path, json.dumps(add_json_checksum(content, owner), indent=1, allow_nan=False) + "\n", flush)
 
 
 def replace_non_finite(value: Any) -> Any:
@@ -303,16 +304,9 @@ def add_json_checksum(content: dict[str, Any], owner: str = "") -> dict[str, Any
     return {**content, JSON_ENTRY: sha256_json([owner, content])}
 
 
-def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> Any:
-    """Read a JSON file, compare its entry ``checksum``, and return its content without this entry.
-
-    Shipped bundles have files without a checksum: their content is returned as it is. A file that can't be read is an
-    OSError, and one that is no JSON or was changed a ValueError.
-    """
-    content = orjson.loads(read_bounded(file, limit))
-    if not isinstance(content, dict) or JSON_ENTRY not in content:
-        return content
-    return drop_json_checksum(content, owner)
+def read_json(file: Path, limit: int = SETTINGS_LIMIT, owner: str = "") -> dict[str, Any]:
+    """Read what ``write_json`` wrote; OSError for a file that can't be read, ValueError for one that was changed."""
+    return drop_json_checksum(orjson.loads(read_bounded(file, limit)), owner)
 
 
 def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:

@@ -160,10 +160,16 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
 
 
 def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
-    """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and isotropy of each epoch."""
+    """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and isotropy of each epoch.
+
+    Epoch 0 is before the first step: it has isotropy and no score.
+    """
     epochs: list[tuple[str, int, int, float]] = []
     isotropies: list[Mapping[str, float | None]] = []
     for run in runs:
+        if run.record and run.record.isotropy_before:
+            epochs.append((run.folder.path.name, 0, 0, math.nan))
+            isotropies.append(run.record.isotropy_before)
         for epoch in run.record.history if run.record else ():
             epochs.append((run.folder.path.name, epoch.epoch, epoch.step, 100 * epoch.score))
             isotropies.append(epoch.isotropy)

@@ -41,7 +41,6 @@ LOCK_FILE = "lock"  # in a run's folder
 EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
-EARLIER_FOLDERS = ("commands", "imports")  # in an output folder of an earlier version, which wrote no plans
 
 
 def marker_file(output_dir: str | Path) -> Path:

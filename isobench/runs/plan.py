@@ -15,7 +15,6 @@ checksum    of all this
 """
 
 import contextlib
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -38,7 +37,6 @@ from isobench.common.files import (
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.schema import Config, read_section
 from isobench.runs.folder import (
-    EARLIER_FOLDERS,
     RECORD_FILE,
     RunFolder,
     is_run_folder_name,
@@ -217,9 +215,8 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
 def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     """Read the runs of an output folder; neither their data nor their weights need to be there.
 
-    These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Runs that
-    an earlier version of isobench carried out are in no plan. They are found by the experiment that their record
-    names, and a line on standard error says so.
+    These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Where no
+    plan can be read, runs are found by the experiment that their record names, and a line on standard error says so.
     """
     every_plan, troubles = read_intact_plans(output_dir)
     for trouble in troubles:
@@ -227,7 +224,7 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     plans = [plan for plan in every_plan if experiment in (None, plan.experiment)]
     planned = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
     runs = [Run.of(cfg, key, identity) for key, (cfg, identity) in planned.items()]
-    if experiment is None or not plans or troubles or has_earlier_sweeps(output_dir):
+    if experiment is None or not plans or troubles:
         others = list(_read_unplanned_runs(output_dir, experiment, {run_folder_name(key) for key in planned}))
         if others and experiment is not None:
             print_note(
@@ -237,11 +234,6 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
         runs += others
     label_runs(runs)
     return runs
-
-
-def has_earlier_sweeps(output_dir: str | Path) -> bool:
-    """Return True if an output folder remembers sweeps as an earlier version did, which is not read any more."""
-    return any(Path(output_dir, name).is_dir() for name in EARLIER_FOLDERS)
 
 
 def _read_unplanned_runs(output_dir: str, experiment: str | None, planned: Collection[str]) -> Iterator[Run]:
@@ -266,11 +258,6 @@ def list_run_folders(output_dir: str) -> list[Path]:
     """List the folders of all runs of an output folder, sorted by name; what has another kind of name is no run."""
     paths = runs_folder(output_dir).glob("*")
     return sorted(path for path in paths if is_run_folder_name(path.name) and path.is_dir())
-
-
-def read_ended_runs(output_dir: str) -> list[Run]:
-    folders = (folder for folder in list_run_folders(output_dir) if os.path.lexists(folder / RECORD_FILE))
-    return [read_ended_run(output_dir, folder) for folder in folders]
 
 
 def read_ended_run(output_dir: str, folder: Path) -> Run:

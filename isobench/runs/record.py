@@ -169,7 +169,7 @@ class Provenance(Part):
 class RunRecord(Part):
     """The result of one run: `result.json` in its folder, written once, when the run has ended."""
 
-    format: int = Field(ge=1, description="of this file")
+    format: Literal[3] = Field(description="of this file")
     key: str = Field(description="the run's identity, 64 hex digits")
     status: Literal["finished", "failed"]
     failure: Failure | None
@@ -177,6 +177,9 @@ class RunRecord(Part):
     scale: Scale
     best: Epoch | None = Field(description="the epoch that is reported: the best one, or the last")
     history: list[Epoch] = Field(description="the epochs that were evaluated (evaluation.every), in order")
+    isotropy_before: dict[str, float | None] = Field(
+        default_factory=dict, description="as an epoch's isotropy, before the first step; missing in old records"
+    )
     warnings: list[str]
     cost: Cost
     attempts: Count = Field(description="processes that worked on the run")
@@ -199,8 +202,6 @@ class RunRecord(Part):
     def _check_agreement(self) -> Self:
         if (self.status == "failed") != (self.failure is not None):
             raise ValueError("a failed run has a failure, and no other run has one")
-        if not isinstance(self.config.get("checkpoint", {}), dict):
-            raise ValueError("config.checkpoint is not a mapping")
         return self
 
 
@@ -245,8 +246,6 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
         version = content["format"]
         if type(version) is int and version > RECORD_FORMAT:
             raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
-        if type(version) is int and 1 <= version < RECORD_FORMAT:
-            raise UserError(f"{file} was written by an earlier version of isobench; {name_remedy(file)}")
         _require_checksum(text)
         record = RunRecord.model_validate(content)
         _check_epochs(record)

@@ -13,7 +13,6 @@ from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.identity import Identity
 from isobench.runs.record import RunRecord, name_remedy
 
-SCORE_SETTINGS = ("dev_splits", "held_out", "primary")  # of the task; tables look for a record's scores by them
 MAX_NAMED_TROUBLES = 20
 
 
@@ -42,7 +41,6 @@ class Run:
         try:
             self.record, self.trouble = self.folder.read_record(), None
             if self.record is not None:
-                self._require_same_task(self.record)
                 self.record.drop_notes_of_history()
         except UserError as error:
             self.record, self.trouble = None, str(error)
@@ -63,13 +61,6 @@ class Run:
             self.record = None
             remedy = name_remedy(file, remove=str(self.folder.result_file))
             self.trouble = f"{file} is damaged; {remedy} ({reason})"
-
-    def _require_same_task(self, record: RunRecord) -> None:
-        task = record.config.get("task")
-        recorded = {name: task.get(name) for name in SCORE_SETTINGS} if isinstance(task, dict) else None
-        if recorded != {name: getattr(self.cfg.task, name) for name in SCORE_SETTINGS}:
-            file = self.folder.result_file
-            raise UserError(f"{file} is damaged; {name_remedy(file)} (its config is not this run's)")
 
 
 def check_predictions(runs: Iterable[Run]) -> None:

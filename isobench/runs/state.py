@@ -20,7 +20,7 @@ from pydantic import ConfigDict
 
 from isobench.common import environment
 from isobench.common.errors import UserError
-from isobench.common.files import RECORD_LIMIT, add_json_checksum, read_file_time, read_json, write_json, write_text
+from isobench.common.files import RECORD_LIMIT, read_file_time, read_json, write_json
 from isobench.common.terminal import print_note, print_note_once
 from isobench.runs.folder import PROGRESS_FILE, jobs_folder
 from isobench.runs.record import Beat, Where
@@ -88,7 +88,7 @@ class Heartbeat:
         """Write the file, with the time. A full disk is passed over: writing the record will report it."""
         with self._lock, contextlib.suppress(OSError):
             content = json.loads(self.beat.model_copy(update={"updated": time.time()}).model_dump_json())
-            write_text(self.file, json.dumps(add_json_checksum(content, self.file.parent.name)), flush=False)
+            write_json(self.file, content, owner=self.file.parent.name, flush=False)
 
     def _beat_until_stopped(self) -> None:
         while not self._stop.wait(BEAT_INTERVAL):
@@ -169,7 +169,7 @@ class Submission:
 
     def save(self, output_dir: str | Path) -> None:
         folder = jobs_folder(output_dir)
-        write_json(folder / f"slurm-{self.job}.json", add_json_checksum(asdict(self)))
+        write_json(folder / f"slurm-{self.job}.json", asdict(self))
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,10 @@ class Stopwatch(Callback):
     def on_train_start(self, *_: Any) -> None:
         self._mark = time.perf_counter()
 
+    def on_train_epoch_start(self, *_: Any) -> None:
+        if not self.examples:
+            self._mark = time.perf_counter()  # without what monitors measured before the first step
+
     def state_dict(self) -> dict[str, Any]:
         training = self.training_seconds + time.perf_counter() - self._mark
         return {

@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from isobench.common.errors import extract_first_line
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     append_checksum,
     name_system_error,
@@ -38,6 +38,8 @@ class CheckpointFiles(CheckpointIO):
 
     def __init__(self, run_folder: Path, key: str) -> None:
         self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
+        if self.folder.is_symlink():  # files elsewhere would be read, and removed as old checkpoints
+            raise UserError(f"{self.folder} is a link, and checkpoints are kept in no other folder: remove it")
         self._loaded: dict[str, Any] | None = None
 
     def list_files(self) -> list[Path]:

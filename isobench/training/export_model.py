@@ -23,7 +23,6 @@ from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
 from isobench.common.errors import StorageError
 from isobench.common.files import (
-    add_json_checksum,
     explain_disk_errors,
     name_system_error,
     read_json,
@@ -111,7 +110,7 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
     about |= {"calibration": cfg.calibration, "dim": _read_width(module), "lacks": lacks}
     about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
-    write_json(folder / EXPORT_FILE, add_json_checksum(about))
+    write_json(folder / EXPORT_FILE, about)
 
 
 def _read_width(module: Classifier) -> int:

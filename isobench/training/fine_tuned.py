@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
-from isobench.config.schema import HELD_OUT, Config, Optimization
+from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
 from isobench.metrics.task import nan_to_zero
 from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
@@ -41,6 +41,8 @@ class FineTuningModule(pl.LightningModule):
         super().__init__()
         self.cfg, self.chain, self.total_steps = cfg, chain, total_steps
         self.observed: dict[str, Any] = {}  # what callbacks measured in this epoch
+        # What monitors measure before the first step; None where the dev set is to be evaluated once.
+        self.isotropy_before: dict[str, float] | None = {} if cfg.evaluation.every != LAST_EPOCH else None
         self.history: list[Epoch] = []
         self.best: ReportedEpoch | None = None
         self.warnings: list[str] = []  # for the run's record
@@ -125,6 +127,7 @@ class FineTuningModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["lanes"] = self.dropout_numbers.get_state() if self.dropout_numbers else None
+        checkpoint["isotropy_before"] = self.isotropy_before
         checkpoint["history"] = [epoch.model_dump(exclude_unset=True) for epoch in self.history]
         checkpoint["best"] = {}
         if self.best:
@@ -142,6 +145,7 @@ class FineTuningModule(pl.LightningModule):
             self.dropout_numbers.set_state(checkpoint["lanes"])
         elif bool(self.dropout_numbers) != bool(checkpoint["lanes"]):
             self.warnings.append("dropout changed between torch's and lanes when the run went on, on another device")
+        self.isotropy_before = checkpoint.get("isotropy_before")  # earlier checkpoints lack it
         self.history = [Epoch.model_validate(entry) for entry in checkpoint["history"]]
         if best := checkpoint["best"]:
             for output in best["outputs"].values():

@@ -8,6 +8,8 @@ import hydra
 import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.utilities import move_data_to_device
+from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor
 
 from isobench.common.errors import UserError
@@ -27,6 +29,9 @@ class IsotropyMonitor(Callback):
     Works with any LightningModule whose ``validation_step`` returns a dict with ``embedding`` [B, d], and perhaps the
     states of other layers as ``layer_0`` [B, d] and so on, and whose ``matrices()`` returns name -> function that
     returns the matrix, [V, d]. Matrices that are one tied parameter are measured once, under the first name.
+
+    If the module has a dict ``isotropy_before``, the same is measured before the first step, the embeddings only of
+    modules with a function ``embed`` of a batch. What is constant for a matrix of two rows is recorded, not logged.
 
     Logged names are ``isotropy/<embedding|layer_0|...|head|vocabulary>/<measure>``, with the measures ``ev1``, ``ev2``,
     ..., ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio`` and ``coordinate_share``. For
@@ -70,32 +75,71 @@ class IsotropyMonitor(Callback):
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
         if trainer.sanity_checking:
             return
+        vectors = {name: gather_batches(batches) for name, batches in self._batches.items()}
+        classes = gather_batches(self._classes)
+        self._batches, self._classes = {}, []
+        self.epochs.append(trainer.current_epoch + 1)
+        measures, curves, logged = self._measure(module, vectors, classes)
+        for name, curve in curves.items():
+            self.curves.setdefault(name, []).append(curve)
+        if isinstance(observed := getattr(module, "observed", None), dict):
+            observed["isotropy"], observed["explained_variance"] = measures, curves
+        module.log_dict({f"isotropy/{name}": measures[name] for name in logged})
+        charts = {f"isotropy/{name}/ev_curve": self.curves[name] for name in curves if f"{name}/ev1" in logged}
+        tracking.log_curves(trainer.logger, charts, self.epochs)
+
+    @torch.no_grad()
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        """Measure before the first step, and draw no random number; a run that goes on has done so."""
+        if trainer.global_step or not isinstance(getattr(module, "isotropy_before", None), dict):
+            return
+        modes = [(part, part.training) for part in module.modules()]
+        embeddings, classes = [], []
+        with isolate_rng(), trainer.precision_plugin.val_step_context():
+            module.eval()
+            for batch in trainer.val_dataloaders[0] if hasattr(module, "embed") else ():
+                batch = move_data_to_device(batch, module.device)
+                embeddings.append(module.embed(batch).float())
+                classes.append(_extract_classes(batch, embeddings[-1]))
+        embeddings, classes = gather_batches(embeddings), gather_batches(classes)
+        for part, mode in modes:
+            part.training = mode
+        vectors = {"embedding": embeddings} if embeddings else {}
+        module.isotropy_before, _, logged = self._measure(module, vectors, classes)
+        if trainer.logger:
+            before = {f"isotropy/{name}": module.isotropy_before[name] for name in logged}
+            trainer.logger.log_metrics(before, step=0)
+
+    def _measure(
+        self, module: LightningModule, vectors: dict[str, list[Tensor]], classes: list[Tensor]
+    ) -> tuple[dict[str, float], dict[str, list[float]], list[str]]:
+        """Return all measures, the EV_k curve of each matrix, and the names of the measures that are logged."""
         matrices = {name: get() for name, get in module.matrices().items()}
         first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied matrices share their id
         pieces = {
             name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
         }
-        pieces = {name: gather_batches(batches) for name, batches in self._batches.items()} | pieces
-        embeddings, classes = pieces.get("embedding"), gather_batches(self._classes)
-        self._batches, self._classes = {}, []
-        self.epochs.append(trainer.current_epoch + 1)
+        pieces = {**vectors, **pieces}
         measures: dict[str, float] = {}
+        curves: dict[str, list[float]] = {}
         for name, batches in pieces.items():
             kinds = self.conventions if name == "head" else self.conventions[:1]
             summary = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
             curve = [summary.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in summary]
-            self.curves.setdefault(name, []).append(curve)
+            curves[name] = curve
             measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED_K_VALUES if k <= len(curve)}
             measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in summary.items()}
+        embeddings = vectors.get("embedding", [])
         if embeddings and sum(map(len, classes)) == sum(map(len, embeddings)):
             by_class = class_summary(torch.cat(embeddings), torch.cat(classes))
             measures |= {f"embedding/{key}": value for key, value in by_class.items()}
-        if isinstance(observed := getattr(module, "observed", None), dict):
-            observed["isotropy"] = measures
-            observed["explained_variance"] = {name: self.curves[name][-1] for name in pieces}
-        module.log_dict({f"isotropy/{name}": value for name, value in measures.items()})
-        curves = {f"isotropy/{name}/ev_curve": self.curves[name] for name in pieces}
-        tracking.log_curves(trainer.logger, curves, self.epochs)
+        constant = tuple(
+            f"{name}/{kind}"
+            for name, batches in pieces.items()
+            if sum(map(len, batches)) <= 2
+            for kind in tracking.CONSTANT_OF_TWO
+        )
+        return measures, curves, [name for name in measures if not name.startswith(constant)]
 
 
 def _extract_classes(batch: Any, embeddings: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ Every logged name is listed in docs/how-to/tracking.md.
 import netrc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -20,7 +21,8 @@ from isobench.runs.folder import run_folder_name
 from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
-MAX_WANDB_NAME = 128  # characters that W&B takes
+CONSTANT_OF_TWO = ("ev", "isoscore", "effective_rank")  # of any two rows: once centred they lie on one line
+MAX_WANDB_NAME, MAX_WANDB_TAG = 128, 64  # characters that W&B takes
 
 
 def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
@@ -47,10 +49,10 @@ def _start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pa
     What W&B collects by itself (git, environment) is off: it would upload every ``SLURM_*`` variable, SLURM's token
     among them, and a token in the git remote's address. The record's provenance is logged instead.
     """
-    import wandb
-
+    wandb = load_wandb()
     names = {"method": format_method_name(cfg.calibration), "encoder_label": label_encoder(cfg.encoder)}
     extra = {**names, "key": key, "provenance": collect_provenance()}
+    tags = (cfg.experiment.paper, cfg.scale, names["method"])
     run = wandb.init(
         name=format_wandb_name(cfg),
         id=run_folder_name(key),
@@ -60,12 +62,27 @@ def _start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pa
         project=read_project(),
         dir=str(folder),
         mode=None if os.environ.get("WANDB_MODE") else "online" if has_login() else "offline",
+        tags=list(dict.fromkeys(tag[:MAX_WANDB_TAG] for tag in tags if tag)),
         config=resolved | extra,
         settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
     )
     run.define_metric(STEP_METRIC)
     run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # so that a resumed run's curves continue
     return run
+
+
+def load_wandb() -> Any:
+    """Import W&B with the settings of the environment and of the user.
+
+    W&B would also read ``wandb/settings`` in the working folder, which may be a copied project's, and send the API
+    key to the address in it. So it reads its settings, once in a process, in an empty folder.
+    """
+    import wandb
+    from wandb.sdk import wandb_setup
+
+    with tempfile.TemporaryDirectory() as empty, chdir(empty):
+        _ = wandb_setup.singleton().settings
+    return wandb
 
 
 def read_project() -> str:

@@ -68,9 +68,9 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
                 record := folder.read_final_record(cfg.retry_failed, since)
             ) is not None:  # another process finished it meanwhile
                 return record
+            checkpoints = CheckpointFiles(folder.path, identity.key)
             remove_temporaries(folder.path)  # what a killed process left half-written
             with Heartbeat(folder.path) as heartbeat:
-                checkpoints = CheckpointFiles(folder.path, identity.key)
                 record = _build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
                 folder.write_record(record)
             # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
@@ -129,6 +129,7 @@ def _build_and_fit(
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
+        optional["isotropy_before"] = module.isotropy_before or {}
     if module and module.best:
         optional["predictions"] = write_predictions(folder.path / PREDICTIONS_FILE, module.best.outputs)
     else:

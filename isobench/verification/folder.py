@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +38,6 @@ CHECKS = {
 }
 
 
-MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
 BUNDLE_NAMES = (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER)  # no output folder has any of them
 CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold plans, jobs and logs
 
@@ -79,13 +78,9 @@ class VerifiedFolder:
             self.refused[path.as_posix()] = "it is a link, and links are not followed"
         elif not stat.S_ISDIR(status.st_mode):
             self.refused[path.as_posix()] = "it is no regular file"
-        elif len(path.parts) > MAX_DEPTH:
-            self.refused[path.as_posix()] = "isobench writes no folders as deep: it is not read"
 
     def _is_checked_folder(self, path: Path) -> bool:
-        if self.is_bundle:
-            return len(path.parts) <= MAX_DEPTH
-        return path.parts[0] in CHECKED_FOLDERS and len(path.parts) <= MAX_DEPTH and path.name != CHECKPOINTS_FOLDER
+        return self.is_bundle or (path.parts[0] in CHECKED_FOLDERS and path.name != CHECKPOINTS_FOLDER)
 
     def list_runs(self) -> list[str]:
         paths = (Path(name).parts for name in self.sizes)
@@ -109,6 +104,17 @@ class VerifiedFolder:
         if name not in self._digests:
             self.read(name, TABLE_LIMIT)
         return self._digests[name]
+
+    def find_changes(self, manifest: Manifest) -> Iterator[tuple[str, str]]:
+        """Yield the path of each file that a bundle lacks, has also, or has with other bytes, and what is wrong."""
+        for name, sha256 in manifest.files.items():
+            try:
+                if self.digest(name) != sha256:
+                    yield name, f"it is not the file that {MANIFEST_FILE} lists"
+            except OSError as error:
+                yield name, extract_first_line(error)
+        for name in sorted(((self.sizes.keys() - {MANIFEST_FILE}) | self.refused.keys()) - manifest.files.keys()):
+            yield name, self.refused.get(name, "the manifest does not name it")
 
 
 class _Entry(NamedTuple):

@@ -25,6 +25,7 @@ from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outco
 from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions, read_own_classes
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
+MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
 # order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
 TOLERANCE = {
@@ -234,23 +235,25 @@ def retrain_runs(
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
 
-    Failed runs are never drawn, and neither are runs whose predictions can't be used, which is a failure already.
-    A run that can't be trained here is noted as not checked.
+    Only runs that passed every other check are drawn: what fails already is not worth its training. A run that can't
+    be trained here is noted as not checked.
     """
-    usable = {name: run.record for name, run in runs.items() if run.record and not run.has_unusable_predictions}
-    finished = sorted(name for name, record in usable.items() if record.status == "finished")
-    if failed := len(usable) - len(finished):
+    failing = {part for entry in outcomes.list_entries(FAILS) for part in entry.subject.split("/")}
+    intact = {name: run.record for name, run in runs.items() if run.record and name not in failing}
+    finished = sorted(name for name, record in intact.items() if record.status == "finished")
+    if failed := len(intact) - len(finished):
         outcomes.note("runs", "retrained", UNCHECKED, f"{failed} failed run(s), which are never drawn")
     if not finished:
-        outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run with an intact record and config")
+        outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run that passed the other checks")
     drawn = random.Random(options.seed).sample(finished, min(options.retrain, len(finished)))
     for position, name in enumerate(drawn, 1):
-        cfg, record = runs[name].cfg, usable[name]
+        cfg, record = runs[name].cfg, intact[name]
         assert cfg is not None
         try:
             with tempfile.TemporaryDirectory() as output_dir:
                 prepared = _prepare_training(cfg, record, output_dir, options)
-                print_note(f"trains run {position} of {len(drawn)} again: {name}")
+                cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
+                print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
                 file = f"runs/{name}/{PREDICTIONS_FILE}"
                 stored = folder.read(file, TABLE_LIMIT) if file in folder.sizes else None
                 outcome, text = _compare_training(cfg, record, stored, *_train_again(prepared))
@@ -263,6 +266,8 @@ def _prepare_training(cfg: Config, record: RunRecord, output_dir: str, options: 
     """Return a run's config for training it again here, with as many threads as its record tells."""
     import torch
 
+    if cfg.optimization.epochs > MAX_EPOCHS:
+        raise NotAvailable(f"runs of more than {MAX_EPOCHS} epochs are not trained again")
     if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
     return replace(

@@ -56,7 +56,6 @@ class CheckedRun:
     record: RunRecord | None = None  # None if it has not ended, or its record can't be used
     cfg: Config | None = None  # None if it can't be read or is not valid
     labels: dict[str, str] | None = None  # split -> hash of the labels in its predictions, if these can be read
-    has_unusable_predictions: bool = False  # the file is a link, damaged, or not of the form that runs write
     lacks_predictions: bool = False  # its record names the file, and it is not there
     traces: dict[str, str] = field(default_factory=dict)  # what no two seeds give alike -> its hash
 
@@ -122,6 +121,7 @@ def _check_contents(name: str, cfg: Config, record: RunRecord, outcomes: Outcome
         problems.append(f"its scale {record.scale.name!r} is not that of its config")
     problems += [*check_schedule(cfg, record), *_check_scale(cfg, record), *_check_counts(cfg, record)]
     problems += [problem for epoch in record.history for problem in _check_epoch(cfg, epoch)]
+    problems += _find_impossible(record.isotropy_before, "before the first step")
     outcomes.judge(name, "record", problems)
     key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
     is_same = key == record.key
@@ -234,13 +234,18 @@ def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
         shares = np.diff(np.array([0.0, *curve], np.float64))  # NaN where undefined, which is in no order
         if (shares < -ROUNDING).any() or (np.diff(shares) > ROUNDING).any() or (shares.sum() > 1 + ROUNDING):
             yield f"the explained variance of {name} {where} is not that of sorted components"
+    yield from _find_impossible(epoch.isotropy, where)
     for name, value in epoch.isotropy.items():
         matrix, _, measure = name.rpartition("/")
-        if value is not None and not is_possible(measure, value):
-            yield f"{name} {where} is {value}, which no vectors have"
         curve, place = curves.get(matrix), measure.removeprefix("ev")
         if isinstance(curve, list) and place.isdecimal() and curve[int(place) - 1 : int(place)] != [value]:
             yield f"{name} {where} is not that of its curve of explained variance"
+
+
+def _find_impossible(isotropy: Mapping[str, float | None], where: str) -> Iterator[str]:
+    for name, value in isotropy.items():
+        if value is not None and not is_possible(name.rpartition("/")[2], value):
+            yield f"{name} {where} is {value}, which no vectors have"
 
 
 def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcomes) -> None:
@@ -262,7 +267,6 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
         splits = parse_predictions(content, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
         outcomes.note(run.name, "scores", FAILS, f"its predictions can't be used: {extract_first_line(error)}")
-        run.has_unusable_predictions = True
         return
     _check_scores(run.name, record, cfg.task, splits, outcomes)
     run.labels = {split: predicted.hash_labels() for split, predicted in splits.items()}

@@ -108,25 +108,15 @@ def _check_manifest(
     outcomes: Outcomes,
 ) -> None:
     """Compare the files and runs of a manifest with what the bundle has."""
-    for name, sha256 in sorted(manifest.files.items()):
-        if name in folder.refused:  # which is a failure already
-            continue
-        try:
-            is_same = folder.digest(name) == sha256
-            outcomes.judge(name, "files", [] if is_same else ["it is not the file that the manifest lists"])
-        except OSError as error:
-            outcomes.note(name, "files", FAILS, extract_first_line(error))
-    for name in sorted(folder.sizes.keys() - manifest.files.keys() - {MANIFEST_FILE}):
-        outcomes.note(name, "files", FAILS, "the manifest does not name it")
+    changes = dict(folder.find_changes(manifest))
+    for name in sorted((manifest.files.keys() | changes.keys()) - folder.refused.keys()):  # which fail already
+        outcomes.judge(name, "files", [changes[name]] if name in changes else [])
     if (former := _find_former_name(runs, planned or {})) is not None:
         text = f"its records call the experiment {former}, which it calls {manifest.experiment}"
         outcomes.note(MANIFEST_FILE, "files", FAILS, text)
     for key in manifest.runs:
         name = run_folder_name(key)
         record = runs[name].record if name in runs else None
-        if name not in runs or (record is not None and record.key != key):
-            text = "the manifest lists this run, and its folder is missing or another run's"
-            outcomes.note(name, "files", FAILS, text)
         if record is not None and manifest.anonymous and {record.where.host, record.where.machine} != {UNKNOWN}:
             text = "the manifest says that no machine is named, and its record names one"
             outcomes.note(name, "files", FAILS, text)

@@ -85,17 +85,6 @@ def test_a_folder_of_anything_else_is_refused(tmp_path, content):
         prune.prune([f"output_dir={tmp_path}/none"], yes=True)
 
 
-@pytest.mark.parametrize("name", ["commands", "imports"])
-def test_in_a_folder_of_an_earlier_version_nothing_is_removed(tmp_path, name):
-    make_run(tmp_path)
-    plan_seeds(tmp_path, 2)
-    (tmp_path / name).mkdir()
-    before = list_files(tmp_path)
-    with pytest.raises(UserError, match="has sweeps of an earlier version"):
-        prune.prune([f"output_dir={tmp_path}"], yes=True)
-    assert list_files(tmp_path) == before
-
-
 def test_without_its_mark_or_any_plan_nothing_is_removed(tmp_path, capfd):
     output_dir = tmp_path / "my outputs"
     make_run(output_dir)
@@ -148,8 +137,7 @@ def test_a_run_whose_record_was_changed_or_is_another_runs_is_kept_and_named(tmp
         _, rows = find_runs([f"output_dir={tmp_path}"])
         assert first.key not in {row.folder.key for row in rows}
         assert f"left out: {first.path}: " in capfd.readouterr().err
-        with pytest.raises(UserError, match="is damaged|is not this run's"):
-            load_runs(tmp_path)
+        assert first.key not in set(load_runs(tmp_path)["key"])
     prune.prune([f"output_dir={tmp_path}"], yes=True)
     assert first.result_file.exists()
 

@@ -15,7 +15,7 @@ from isobench.common.errors import UserError
 from isobench.report.build import build_report
 from isobench.report.output.appendix import format_appendix
 from isobench.report.output.page import write_report
-from isobench.runs.plan import read_ended_runs
+from isobench.runs import plan
 from isobench.runs.state import add_states
 
 EVIL = "[x]*\\input{/etc/passwd} \\end{itemize} 100% #1 a&b a_b $y$ {~^} β 漢\n\\\\"
@@ -26,7 +26,7 @@ PROVENANCE = {
 
 
 def read_runs(folder):
-    return add_states(read_ended_runs(str(folder)))
+    return add_states(plan.read_runs(str(folder)))
 
 
 def write_section(folder, rows=None, experiment=None):

@@ -15,7 +15,7 @@ from made_up_report import make_report, make_runs
 
 from isobench.analyses.rows import read_claimed_rows
 from isobench.common.errors import UserError
-from isobench.common.files import add_json_checksum
+from isobench.common.files import add_json_checksum, write_json
 from isobench.common.tidy import make_table, write_table
 from isobench.config.command_line import MULTIRUN_FLAGS
 from isobench.papers.folders import find_config
@@ -245,7 +245,7 @@ def test_changed_rows_or_descriptions_of_an_analysis_are_unknown(tmp_path):
 )
 def test_a_claim_with_a_misspelt_name_says_so(tmp_path, changes, reason):
     (tmp_path / "isobn_ev").mkdir()
-    (tmp_path / "isobn_ev" / "about.json").write_text(json.dumps({"sha256": {"explained_variance.parquet": ""}}))
+    write_json(tmp_path / "isobn_ev" / "about.json", {"sha256": {"explained_variance.parquet": ""}})
     claim = next(claim for claim in CLAIMS if claim.experiment == "isobn_ev" and claim.rows_file)
     outcome, _ = judge_claim(
         replace(claim, **changes), None, lambda experiment, name: read_claimed_rows(tmp_path / experiment, name)

@@ -76,21 +76,12 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
 @pytest.mark.parametrize(
     "part",
     [
-        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"validation": {"accuracy": 0.5}}}, {"best": []},
-        {"best": {"score": 0.5, "validation": BEST["validation"]}}, {"best": BEST | {"isotropy": None}},
-        {"best": BEST | {"score": "high"}}, {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}},
-        {"best": BEST | {"epoch": 1.5}}, {"best": BEST | {"isotropy": {"head/i1": "0.5"}}},
-        {"attempts": 2**63}, {"cost": {"examples": -1}}, {"cost": {"seconds": -1.0}}, {"cost": {"seconds": 1e300}},
-        {"cost": {"seconds": None}}, {"cost": {"training_seconds": "6"}},
-        {"history": {}}, {"history": None}, {"history": [1]}, {"history": [{"epoch": 1}]},
-        {"scale": {}}, {"warnings": None}, {"warnings": [1]}, {"failure": "crash"}, {"config": None},
-        {"config": {"task": None}}, {"config": {"task": {"dev_splits": []}}}, {"status": "failed"},
-        {"status": "done"},        {"failure": {"name": 1, "message": "x"}}, {"seeds": {"init": "1"}},
-        {"where": {}}, {"provenance": None},
-        {"format": "1"}, {"format": None}, {"format": 1.5}, {"format": 0}, {"format": True},
+        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}},
+        {"best": BEST | {"isotropy": {"head/i1": "0.5"}}}, {"attempts": 2**63}, {"cost": {"seconds": -1.0}},
+        {"history": [{"epoch": 1}]}, {"config": {"task": None}}, {"status": "failed"}, {"provenance": None},
+        {"format": "1"}, {"format": 2}, {"format": True},
         {"best": BEST | {"validation": {"accuracy": "0.5", "constant_predictor": False}}},
         {"history": [BEST, BEST | {"epoch": 2, "validation": {"accuracy": [0.5], "constant_predictor": False}}]},
-        {"config": CONFIG | {"checkpoint": None}}, {"config": CONFIG | {"checkpoint": [True]}},
         {"mine": math.nan}, {"mine": [math.inf]}, {"best": BEST | {"score": -math.inf}},
         {"history": [BEST | {"drift": {"now": [0.5, {"l2": math.nan}]}}]},
     ],
@@ -99,22 +90,6 @@ def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
     folder = folder_with(tmp_path, to_text(content(**part)))
     with pytest.raises(UserError, match=DAMAGED):
         folder.read_record()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *sorted(RunRecord.model_fields.keys() - {"dropout", "generation", "predictions", "checksum"}),
-        "cost.seconds",
-        "cost.training_seconds",
-    ],
-)
-def test_a_record_without_a_part_is_damaged(tmp_path, name):
-    lacking = content()
-    section, _, part = name.rpartition(".")
-    del (lacking[section] if section else lacking)[part]
-    with pytest.raises(UserError, match=DAMAGED):
-        folder_with(tmp_path, to_text(lacking)).read_record()
 
 
 @pytest.mark.parametrize(
@@ -231,26 +206,9 @@ def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, c
     assert capsys.readouterr().err.endswith("isobench: ... and 2 more damaged runs\n")
 
 
-@pytest.mark.parametrize(("name", "value"), [("dev_splits", ["test"]), ("primary", "f1"), ("held_out", 0.1)])
-def test_a_record_of_other_splits_or_another_metric_is_no_result_of_the_run(tmp_path, name, value):
-    config = CONFIG | {"task": CONFIG["task"] | {name: value}}
-    epoch = BEST | {split: BEST["validation"] | {"f1": 0.5} for split in ("validation", "test", "held_out")}
-    folder_with(tmp_path, to_text(content(config=config, best=epoch, history=[epoch])))
-    row = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
-    assert row.record is None
-    assert "its config is not this run's" in row.trouble
-
-
-@pytest.mark.parametrize(
-    ("version", "message"),
-    [
-        (RECORD_FORMAT + 1, "has format 4 and this isobench reads 3: update isobench"),
-        (RECORD_FORMAT - 1, "was written by an earlier version of isobench; remove it to run again"),
-    ],
-)
-def test_a_record_of_another_format_is_refused_in_one_line(tmp_path, version, message):
-    folder = folder_with(tmp_path, json.dumps({"format": version, "shape": "unknown"}))
-    with pytest.raises(UserError, match=rf"result.json {message}$"):
+def test_a_record_of_a_later_format_asks_for_a_newer_isobench(tmp_path):
+    folder = folder_with(tmp_path, json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"}))
+    with pytest.raises(UserError, match=r"result.json has format 4 and this isobench reads 3: update isobench$"):
         folder.read_record()
 
 

@@ -76,31 +76,25 @@ def test_every_command_adds_a_plan_and_a_single_run_too(cli, small, outputs):
     assert len(read_plans(outputs)) == 2
 
 
-def make_earlier_run(output_dir, experiment: str, seed: int) -> None:
-    """Make a run's folder as the version before left it, in a folder that remembers its command."""
+def make_unplanned_run(output_dir, experiment: str, seed: int) -> None:
+    """Make a run's folder, and no plan."""
     cfg = make_config("tracking=none", f"output_dir={output_dir}")
     cfg = replace(cfg, seed=seed, experiment=replace(cfg.experiment, name=experiment))
     folder = RunFolder(str(output_dir), identify(cfg).key)
     folder.path.mkdir(parents=True)
     write_record_file(folder.result_file, make_record(cfg, key=folder.key))
-    for name in ("commands", "imports"):
-        (output_dir / name).mkdir(exist_ok=True)
-        (output_dir / name / "0123456789abcdef.json").write_text('{"arguments": ["hydra.sweeper._target_=evil.Run"]}')
 
 
-def test_an_output_folder_of_the_version_before_is_read_by_its_runs_records(tmp_path, capfd):
-    make_earlier_run(tmp_path, "mine", 1)
-    make_earlier_run(tmp_path, "mine", 2)
-    make_earlier_run(tmp_path, "other", 5)
+def test_an_output_folder_without_a_plan_is_read_by_its_runs_records(tmp_path, capfd):
+    make_unplanned_run(tmp_path, "mine", 1)
+    make_unplanned_run(tmp_path, "mine", 2)
+    make_unplanned_run(tmp_path, "other", 5)
     rows = find("+experiment=mine", f"output_dir={tmp_path}")
     assert count_states(rows) == ["done", "done"]
     err = capfd.readouterr().err
     assert len(err.splitlines()) == 1
     assert "2 runs of mine" in err
     assert len(find(f"output_dir={tmp_path}")) == 3
-    cfg = replace(make_config("tracking=none"), seed=3)
-    write_plan(tmp_path, Plan("mine", ["a later command"], [(cfg, identify(cfg))]))
-    assert len(find("+experiment=mine", f"output_dir={tmp_path}")) == 3  # those of before are not forgotten
 
 
 def plan_with_analysis(output_dir, target: str) -> None:

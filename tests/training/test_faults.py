@@ -17,6 +17,7 @@ from helpers import tiny_overrides
 from killed_runs import outcome, run_and_die, start, stop_training
 from tampering import list_failures
 
+from isobench.common.errors import UserError
 from isobench.training.checkpoint import CheckpointFiles
 
 pytestmark = pytest.mark.slow
@@ -175,6 +176,12 @@ def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monk
     with pytest.raises(type(trouble)):
         CheckpointFiles(folder, "any").load_newest()
     assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
+
+
+def test_checkpoints_behind_a_link_are_left_alone(tmp_path):
+    (tmp_path / "checkpoints").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="checkpoints is a link"):
+        CheckpointFiles(tmp_path, "any")
 
 
 @pytest.fixture

@@ -13,8 +13,11 @@ import wandb
 from helpers import files_with, tiny_overrides, train_run
 from pytorch_lightning.callbacks import Callback
 from wandb.proto.wandb_internal_pb2 import Record
+from wandb.sdk import wandb_setup
 
+from isobench.training import tracking
 from isobench.training.callbacks import Stopwatch, measure_run_cost
+from isobench.training.monitor import IsotropyMonitor
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRETS = {"WANDB_API_KEY": KEY, "HF_TOKEN": "hf_verysecret", "SLURM_JWT": "slurmsecret", "SLURM_JOB_ID": "7"}
@@ -22,7 +25,7 @@ REMOTE = "https://ghp_alsosecret:x-oauth-basic@example.com/someone/else.git"
 HEADER = struct.Struct("<4sHB")  # of the file: identifier, magic number, version
 CHUNK = struct.Struct("<IHB")  # of a chunk: checksum, length, type
 BLOCK, LAST_CHUNKS = 32768, (1, 4)  # types of the chunks that end a message
-EPOCHS, BATCHES, MATRICES = 3, 10, ("embedding", "head", "vocabulary")
+EPOCHS, BATCHES = 3, 10
 
 
 class Norms(Callback):
@@ -139,10 +142,14 @@ def test_curves_of_the_epochs_are_the_records(offline):
     assert log.curve("dev/validation/accuracy") == log.curve("dev/accuracy")
     for name in history[0]["isotropy"]:
         found = log.curve(f"isotropy/{name}")
-        assert found == pytest.approx([epoch["isotropy"][name] for epoch in history], rel=1e-5), name
-    for matrix in MATRICES:
+        of_two_rows = name.startswith(("head/ev", "head/isoscore", "head/effective_rank"))
+        expected = [record["isotropy_before"][name], *(epoch["isotropy"][name] for epoch in history)]
+        assert found == ([] if of_two_rows else pytest.approx(expected, rel=1e-5)), name
+    start = [row["trainer/global_step"] for row in log.history if "isotropy/embedding/ev1" in row]
+    assert start == [0, *(epoch["step"] - 1 for epoch in history)]
+    for matrix in ("embedding", "vocabulary"):
         ev = np.array([log.curve(f"isotropy/{matrix}/ev{k}") for k in (1, 2, 3, 5, 10, 20)])
-        assert ev.shape == (6, EPOCHS)
+        assert ev.shape == (6, EPOCHS + 1)
         assert 0 < ev.min() <= ev.max() <= 1 + 1e-6
         assert (np.diff(ev, axis=0) >= -1e-6).all()
         for measure in ("i1", "i2"):
@@ -150,7 +157,7 @@ def test_curves_of_the_epochs_are_the_records(offline):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("matrix", MATRICES)
+@pytest.mark.parametrize("matrix", ["embedding", "vocabulary"])
 def test_the_ev_curve_of_every_epoch_is_a_line_of_the_chart(offline, matrix):
     record, _, log, outputs = offline
     name = f"isotropy/{matrix}/ev_curve_table"
@@ -189,6 +196,7 @@ def test_the_config_and_the_place(offline):
     assert resolved == asdict(cfg)
     assert (log.run.run_id, log.run.run_group, log.run.job_type) == (record["key"][:16], "mine", "sst2")
     assert log.run.display_name == "sst2-local-isobn_paper-1"
+    assert set(log.run.tags) == {"embedded", "isobn_paper"}
 
 
 @pytest.mark.slow
@@ -197,6 +205,26 @@ def test_no_secret_is_written(offline):
     secrets = [value for name, value in SECRETS.items() if name != "SLURM_JOB_ID"]
     assert files_with(outputs, *secrets, "ghp_alsosecret") == []
     assert files_with(outputs, "isobn_paper")  # the search finds what is there
+
+
+@pytest.mark.slow
+def test_measuring_before_the_first_step_changes_no_bit(small, monkeypatch, tmp_path):
+    settings = [*small, "optimization.epochs=1", "tracking=none"]
+    record, _ = run([*settings, f"output_dir={tmp_path}/one"])
+    monkeypatch.setattr(IsotropyMonitor, "on_train_start", Callback.on_train_start)
+    other, _ = run([*settings, f"output_dir={tmp_path}/two"])
+    assert record["history"] == other["history"]
+    assert (record["predictions"], other["isotropy_before"]) == (other["predictions"], {})
+
+
+def test_no_setting_is_read_from_the_working_folder(tmp_path, monkeypatch):
+    """In a copied project, the file may name a stranger's server, which would get the API key."""
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text("[default]\nbase_url = http://stranger.example\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(wandb_setup, "_singleton", None)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "user"))
+    assert "stranger" not in tracking.load_wandb().Settings().base_url + wandb_setup.singleton().settings.base_url
 
 
 @pytest.mark.slow

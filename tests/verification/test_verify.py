@@ -23,6 +23,7 @@ from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.record import format_record
+from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import NotAvailable, Options, use_own_classes
 from isobench.verification.run_check import (
@@ -166,6 +167,17 @@ def test_a_plan_that_lacks_a_run_of_the_bundle_fails(bundle, left):
     repair(bundle)
     failures = list_failures(bundle)
     assert len([text for text in failures if text.endswith("the plan does not ask for this run")]) == 4 - left
+
+
+def test_what_fails_or_has_endless_epochs_is_not_trained_again(folder, monkeypatch):
+    trained = []
+    monkeypatch.setattr(reproduction, "_train_again", lambda cfg: trained.append(cfg) or (None, b""))
+    tamper("change_score", 4, folder, repair=True)
+    outcomes = verify(folder, Options(retrain=4, trust=True))
+    assert len(trained) == 3
+    monkeypatch.setattr(reproduction, "MAX_EPOCHS", 1)
+    verify(folder, Options(retrain=4, trust=True))
+    assert (len(trained), outcomes.count()["retrained"]) == (3, {UNCHECKED: 3})
 
 
 SHIPPED = ROOT / "experiments" / "istar" / "results" / "glue_istar"  # some runs were made by glue_isobn before
