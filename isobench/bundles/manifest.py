@@ -87,8 +87,7 @@ def read_manifest(bundle: Path) -> Manifest:
         reason = f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}"
     except (OSError, ValueError, TypeError, RecursionError) as error:
         reason = extract_first_line(error)
-    reason = re.sub(r"[^\x20-\x7e]+", " ", reason)[:200]
-    raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason}")
+    raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason[:200]}")
 
 
 def _check_paths(manifest: Manifest) -> None:

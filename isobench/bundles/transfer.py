@@ -1,5 +1,6 @@
 """Export an experiment's ended runs as a bundle, and import a bundle into an output folder: whole, or not at all."""
 
+import filecmp
 import hashlib
 import os
 import time
@@ -299,21 +300,17 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
             conflicts.append(f"{folder} is being carried out")
     for target, copy in sources.items():
         is_decisive = target.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
-        if is_decisive and os.path.lexists(target) and not _has_content(target, copy):
+        if (
+            is_decisive
+            and os.path.lexists(target)
+            and not (target.is_file() and filecmp.cmp(target, copy, shallow=False))
+        ):
             conflicts.append(f"{target} has other content")
     if conflicts:
         raise UserError(
             f"the bundle and {output_dir} conflict: {name_some(conflicts)}; {NOTHING_IMPORTED}: "
             "import it into another output_dir"
         )
-
-
-def _has_content(file: Path, copy: Path) -> bool:
-    expected = copy.read_bytes()
-    try:
-        return not file.is_symlink() and read_bounded(file, len(expected)) == expected
-    except OSError:
-        return False
 
 
 def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, output_dir: str) -> Imported:

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict
@@ -74,7 +74,7 @@ class _StoredRun(_Stored):
 
 
 class _StoredPlan(_Stored):
-    format: int
+    format: Literal[1]
     experiment: str | None
     commands: list[str]
     settings: dict[str, list[Any]]
@@ -197,8 +197,6 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     if isinstance(version, int) and version > PLAN_FORMAT:
         raise UserError(f"has format {version} and this isobench reads {PLAN_FORMAT}: update isobench")
     stored = _StoredPlan.model_validate(drop_json_checksum(content))
-    if stored.format != PLAN_FORMAT:
-        raise ValueError(f"it has format {stored.format}, which was never one")
     try:
         settings = {name: [read_section(name, value) for value in values] for name, values in stored.settings.items()}
         if output_dir is not None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -20,7 +20,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded, replace_non_finite, write_text
 from isobench.config.schema import HELD_OUT
 
-RECORD_FORMAT = 3  # raise it when the shape of result.json changes
+RECORD_FORMAT: Final = 3  # raise it when the shape of result.json changes
 BUNDLE_FILE = "bundle.json"  # in a bundle, whose folder runs/ is like that of an output folder
 Count = Annotated[int, Field(ge=0, le=2**53)]  # a table's column of integers and a JSON reader can hold it
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
