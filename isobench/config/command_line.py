@@ -1,6 +1,7 @@
 """Check the settings of a command line as they were typed, before Hydra reads them: Hydra drops some in silence."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -118,3 +119,10 @@ def quote_for_hydra(text: str) -> str:
     """Quote a text so that Hydra's grammar reads it as one value."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def write_setting(key: str, names: str | Sequence[str]) -> str:
+    """Write a setting of a text, or of a list of them, as it is typed in a shell, whatever characters it has."""
+    texts = [names] if isinstance(names, str) else names
+    quoted = ",".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
+    return shlex.quote(f"{key}={quoted if isinstance(names, str) else f'[{quoted}]'}")

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
-from isobench.config.command_line import split_config_dirs
+from isobench.config.command_line import split_config_dirs, write_setting
 from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups
 
@@ -104,7 +104,9 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
     if value.strip().startswith("{"):
         example = f"'{key}={{NAME: \"VALUE\"}}'"
         return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {example}"
-    return f"{setting} can't be read{reason}: a text with special characters needs two quotes, '{key}=\"TEXT\"'"
+    names = [name.strip(" '\"") for name in value.strip(" []").split(",")]
+    example = write_setting(key, names if value.strip().startswith("[") else value.strip(" '\""))
+    return f"{setting} can't be read{reason}: a text with special characters needs two quotes, {example}"
 
 
 def _explain_key_error(key: str, text: str) -> str:

@@ -68,9 +68,10 @@ FILES = Bound(
     lambda files: (
         isinstance(files, dict)
         and len(files) > 0
-        and all(isinstance(text, str) for text in (*files, *files.values()))
+        and all(isinstance(split, str) for split in files)
+        and all(isinstance(file, str) or (isinstance(file, float) and 0 < file < 1) for file in files.values())
     ),
-    "must name a file for each split: 'data.files={train: FILE, validation: FILE}'",
+    "must name a file for each split, or a share of the training file: 'data.files={train: FILE, validation: 0.2}'",
 )
 DIFFERENT = Bound(lambda names: len(set(names)) == len(names), "names one twice: leave one out")
 SPLITS = Bound(bool, "must name at least one split")
@@ -107,7 +108,8 @@ class Data(Section):
     """Where examples come from and where prepared ones are kept."""
 
     root: str | None = None  # folder of Parquet files that are used instead of the hub's
-    files: Annotated[Any, FILES] | None = None  # split -> a file of your own, used instead of root and hub
+    # Split -> a file of your own, used instead of root and hub, or its share of the training file's rows.
+    files: Annotated[Any, FILES] | None = None
     cache: str | None = None  # folder for tokens and embeddings; null is the user's cache folder
 
 
@@ -176,7 +178,7 @@ class Task(Section):
     dev_samples: PositiveInt | None = None  # examples of each dev split; null is all
     max_length: Annotated[int, at_least(4)] = 256  # tokens of an input; longer ones are cut
     reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
-    sample_seed: Seed | None = None  # changes which examples train_samples and reduced take
+    sample_seed: Seed | None = None  # changes which examples train_samples, reduced and a share in data.files take
     generation: Generation | None = None
     language: Language | None = None
 

@@ -2,11 +2,14 @@
 
 import math
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
+from isobench.config.command_line import write_setting
 from isobench.config.schema import Task
 
 if TYPE_CHECKING:  # late: a command line is read without it
@@ -14,7 +17,7 @@ if TYPE_CHECKING:  # late: a command line is read without it
 
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
-ABSENT_NUMBERS = ("nan", "na", "n/a", "null", "none", "?", "inf", "infinity")  # how programs write a missing number
+LARGEST_CLASS = 2**53  # larger whole numbers, such as 1e307, are scores: not each of them has a float of its own
 
 
 def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray":
@@ -28,7 +31,7 @@ def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray
         values = np.asarray(labels, np.float64)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where} has labels that are not numbers") from error
-    low, high = task.label_range or (-np.inf, np.inf)
+    low, high = task.label_range or (np.finfo(np.float32).min, np.finfo(np.float32).max)
     if task.labels is not None:
         low, high = 0, len(task.labels) - 1
     outside = ~((values >= low) & (values <= high))  # NaN counts as outside
@@ -70,11 +73,11 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
     20 different values, in ascending order; else they are scores.
     """
     names = format_labels(values, where)
-    _refuse_absent_numbers(names, where)
     different = set(names)
-    numbers = [parse_number(name) for name in different]
-    if None not in numbers:
-        is_whole = all(number is not None and number.is_integer() for number in numbers)
+    numbers = [number for name in different if (number := parse_number(name)) is not None]
+    if 2 * len(numbers) >= len(different):
+        _refuse_words_among_numbers(names, where)
+        is_whole = all(number.is_integer() and abs(number) < LARGEST_CLASS for number in numbers)
         if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
             return None
         classes = sorted(different, key=lambda name: (float(name), name))
@@ -87,16 +90,44 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
         classes = sorted(different)
     if len(classes) < 2:
         raise UserError(f"{where} has a single class, {', '.join(classes)}: there is nothing to learn")
+    _refuse_misspellings(classes, where)
     return classes
 
 
-def _refuse_absent_numbers(names: Sequence[str], where: str) -> None:
-    """Raise UserError if some labels are numbers and others, such as ``nan``, would become a class of their own."""
-    absent = [number for number, name in enumerate(names, 1) if name.lower().lstrip("+-") in ABSENT_NUMBERS]
-    if absent and any(parse_number(name) is not None for name in names):
+def _refuse_misspellings(classes: Sequence[str], where: str) -> None:
+    """Raise UserError if two classes look like one, which differ in case or form, or -1 like no class."""
+    spellings = Counter(_simplify(name) for name in classes)
+    alike = [name for name in classes if spellings[_simplify(name)] > 1]
+    problem = f"the classes {', '.join(alike)}, which differ in case or form alone: write them alike"
+    if not alike and {str(UNLABELLED), "0"} <= set(classes):
+        alike, problem = ["-1"], "the label -1 beside 0, which may stand for no label: remove these rows"
+    if alike:
+        raise UserError(f"{where} has {problem}, or name the classes ({write_setting('task.labels', classes)})")
+
+
+def _simplify(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def refuse_rare_classes(classes: Sequence[str], counts: Mapping[str, "np.ndarray"], train: str) -> None:
+    """Raise UserError if a class has a single training example, or none in a dev split; ``counts``: split -> [C]."""
+    for split, number in counts.items():
+        few = [name for name, count in zip(classes, number, strict=True) if count <= (split == train)]
+        if few:
+            amount = "a single example" if split == train else "no example"
+            raise UserError(
+                f"{split} has {amount} of {', '.join(few)}: correct or add labels, or name the classes "
+                f"({write_setting('task.labels', classes)})"
+            )
+
+
+def _refuse_words_among_numbers(names: Sequence[str], where: str) -> None:
+    """Raise UserError if most labels are numbers and some, such as ``nan`` or ``pos``, are none."""
+    words = [number for number, name in enumerate(names, 1) if parse_number(name) is None]
+    if words:
         raise UserError(
-            f"{where} has numbers, but {names[absent[0] - 1]} in row {absent[0]}: remove rows without a number, or "
-            "name the classes (task.labels=[NAME,...])"
+            f"{where} has numbers, but {names[words[0] - 1]} in row {words[0]}: correct or remove this row, or name "
+            "the classes (task.labels=[NAME,...])"
         )
 
 

@@ -14,10 +14,11 @@ from typing import Any
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
+from isobench.config.command_line import write_setting
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
-from isobench.data.labels import find_classes, parse_number
-from isobench.data.sources import find_data_source, fingerprint_own_file, read_examples, read_texts
-from isobench.data.tables import read_own_file
+from isobench.data.labels import find_classes, parse_number, refuse_rare_classes
+from isobench.data.sources import find_data_source, find_own_file, list_shares, read_examples, read_texts
+from isobench.data.tables import describe_reading, read_own_file
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
 PAIR_NAMES = (
@@ -46,10 +47,10 @@ def complete_config(cfg: Config) -> Config:
             )
         return cfg
     files = _match_files(task, data)
-    absolute = replace(data, files={split: str(path) for split, path in files.items()})
+    absolute = replace(data, files=files)
     if task.language:
         return replace(cfg, data=absolute)
-    file = files[task.train_split]
+    file = Path(files[task.train_split])
     is_regression = task.label_range is not None or any(name in REGRESSION_METRICS for name in task.metrics)
     stat = file.stat() if file.is_file() else None
     label, texts, classes = _find_columns(
@@ -64,19 +65,39 @@ def complete_config(cfg: Config) -> Config:
     completed = replace(
         task, text=list(texts), label=label, labels=labels, metrics=metrics, primary=task.primary or metrics[0]
     )
+    if task.labels is None and labels is not None:
+        _refuse_rare_classes(completed, absolute)
     return replace(cfg, task=completed, data=absolute)
 
 
-def _match_files(task: Task, data: Data) -> dict[str, Path]:
+def _refuse_rare_classes(task: Task, data: Data) -> None:
+    import numpy as np
+
+    classes = task.labels or []
+    labels = {split: read_examples(task, data, split).labels for split in (task.train_split, *task.dev_splits)}
+    counts = {split: np.bincount(numbers, minlength=len(classes)) for split, numbers in labels.items()}
+    refuse_rare_classes(classes, counts, task.train_split)
+
+
+def _match_files(task: Task, data: Data) -> dict[str, Any]:
+    """Check that there is a file, or a share of the training file, for each split; make paths absolute."""
     if task.embedded or task.generation:
         raise UserError(f"data.files doesn't go with task={task.name}: choose task=mine, or leave it out")
-    files = {split: Path(file).expanduser().absolute() for split, file in (data.files or {}).items()}
+    shares = list_shares(data)
+    files = {
+        split: file if split in shares else str(Path(file).expanduser().absolute())
+        for split, file in (data.files or {}).items()
+    }
     needed = task.read_splits
+    if task.train_split in shares:
+        raise UserError(f"data.files: {task.train_split} must be a file, of which other splits can take a share")
     for split in needed:
         if split not in files:
+            is_train = split == task.train_split
             raise UserError(
-                f"data.files has no {split}, which the task reads; it has: {', '.join(files)}: add {split}: FILE, or "
-                f"name the split (task.{'train_split=NAME' if split == task.train_split else 'dev_splits=[NAME]'})"
+                f"data.files has no {split}, which the task reads; it has: {', '.join(files)}: add {split}: FILE, "
+                f"{'' if is_train else f'or {split}: 0.2 for a fifth of the training file, '}or name the split "
+                f"(task.{'train_split=NAME' if is_train else 'dev_splits=[NAME]'})"
             )
     for split in files:
         if split not in needed:
@@ -117,7 +138,8 @@ def _find_label_column(table: Any, texts: Sequence[str], file: Path) -> str:
     if not by_name and known and len(rest) == 1:
         return rest[0]
     problem = f"may have its labels in {' or '.join(by_name)}" if by_name else "names no column of labels"
-    raise UserError(f"{file} {problem}: set task.label=COLUMN; it has: {', '.join(columns)}")
+    example = write_setting("task.label", (by_name or columns)[-1])
+    raise UserError(f"{file} {problem}: name the column, such as {example}; it has: {', '.join(columns)}")
 
 
 def _find_text_columns(table: Any, label: str, file: Path) -> list[str]:
@@ -134,8 +156,9 @@ def _find_text_columns(table: Any, label: str, file: Path) -> list[str]:
     if len(others) == 1:
         return others
     problem = f"may have its texts in {' or '.join(others)}" if others else "has no column of texts"
+    example = write_setting("task.text", (others or table.column_names)[:1])
     raise UserError(
-        f"{file} {problem}: set task.text=[COLUMN] or [COLUMN,COLUMN]; it has: {', '.join(table.column_names)}"
+        f"{file} {problem}: name one column or two, such as {example}; it has: {', '.join(table.column_names)}"
     )
 
 
@@ -157,13 +180,25 @@ def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
     return list(dict.fromkeys([*([primary] if primary else []), *suitable]))
 
 
+def _read_rows(cfg: Config, split: str) -> list[Any]:
+    """Read the texts of a split, a row for each example."""
+    if cfg.task.language:
+        return read_texts(cfg.task, cfg.data, split)
+    return list(zip(*read_examples(cfg.task, cfg.data, split).texts, strict=True))
+
+
+def _describe_split(cfg: Config, split: str, training_rows: set[Any]) -> str:
+    task, file, rows = cfg.task, find_own_file(cfg.task, cfg.data, split), _read_rows(cfg, split)
+    found = format_count(len(rows), "row") + describe_reading(read_own_file(file))
+    repeated = 0 if split == task.train_split else sum(row in training_rows for row in rows)
+    found += f", {repeated:,} of them in {task.train_split} too" if repeated else ""
+    return f"{split} {file.name} ({found}{', not scored' if split == task.test_split else ''})"
+
+
 def _describe_own_data(cfg: Config) -> str:
     task = cfg.task
-    counts = ", ".join(
-        f"{split} {Path(file).name} ({format_count(read_own_file(Path(file)).num_rows, 'row')}"
-        f"{', not scored' if split == task.test_split else ''})"
-        for split, file in (cfg.data.files or {}).items()
-    )
+    training_rows = set(_read_rows(cfg, task.train_split))
+    counts = ", ".join(_describe_split(cfg, split, training_rows) for split in cfg.data.files or {})
     if task.language:
         return f"task={task.name}: {counts}; text in {task.text[0]}; scored by {task.primary}"
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
@@ -190,20 +225,15 @@ def check_files(configs: Iterable[Config], sources: Sequence[str] = ("files",)) 
     checked = set()
     for cfg in configs:
         task = cfg.task
-        reading = repr((cfg.data, task.name, task.text, task.label, task.labels, task.label_range, task.read_splits))
+        reading = repr((cfg.data, replace(task, train_samples=None, dev_samples=None, metrics=[])))
         if find_data_source(task, cfg.data) in sources and not task.generation and reading not in checked:
             checked.add(reading)
-            _refuse_equal_files(cfg.data.files or {})
+            training_rows = set(_read_rows(cfg, task.train_split))
             for split in task.read_splits:
-                (read_texts if task.language else read_examples)(task, cfg.data, split)
-
-
-def _refuse_equal_files(files: dict[str, str]) -> None:
-    splits: dict[str, str] = {}
-    for split, file in files.items():
-        other = splits.setdefault(fingerprint_own_file(Path(file)), split)
-        if other != split:
-            raise UserError(
-                f"data.files: {split} ({Path(file).name}) has the same content as {other}: name a file with other "
-                "examples"
-            )
+                is_same = split != task.train_split and set(_read_rows(cfg, split)) == training_rows
+                if is_same and cfg.data.files:
+                    name = find_own_file(task, cfg.data, split).name
+                    raise UserError(
+                        f"data.files: {split} ({name}) has the same texts as {task.train_split}: name a file with "
+                        "other examples"
+                    )

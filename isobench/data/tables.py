@@ -1,9 +1,11 @@
 """Read a user's CSV, TSV, JSON Lines and Parquet files by pyarrow; every error is one line that names the file.
 
 Columns of CSV and TSV are read as texts, so that no text such as "null", "1e5" or a date becomes something else. In
-CSV a field may stand in double quotes. In TSV a quote is a character like any other, as in GLUE's own files.
+CSV a field may stand in double quotes. In TSV a quote is a character like any other, as in GLUE's own files. What
+spreadsheets make of CSV is read too: fields between semicolons, tabs or bars, and two older encodings.
 """
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,15 @@ ADVICE = {
     "Parquet": "write it again",
 }
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}  # read too, beside UTF-8
+READ_AS = b"read as"  # in a table's metadata: how a file is written that is no usual one of its format
+UTF8_LETTER = re.compile(
+    rb"[\xc2\xc3][\x80-\xbf]"
+)  # two bytes that UTF-8 has for one letter, and Latin-1 hardly ever
+JSON_STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
+DEEPEST_NESTING = 100  # of brackets in JSON Lines; pyarrow's parser crashes at some thousands
+MOST_ROWS = 10_000_000  # of a Parquet file; a megabyte can say that it has more than fit into memory
+LONGEST_TEXT = 10_000_000  # bytes of one field; a tokenizer takes some hundred times their memory
 ROW_FROM_0 = re.compile(r"in row (\d+)$")  # pyarrow's JSON reader counts from 0, its CSV reader from 1 as "Row #1"
 LARGEST_BLOCK = 2**31 - 1  # bytes; pyarrow takes no more
 
@@ -46,22 +57,38 @@ def read_own_file(path: Path) -> Any:
     try:
         table = READERS[kind](path)
         table.validate(full=True)  # the JSON reader itself does not check that texts are UTF-8
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, UnicodeError, OSError) as error:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
         reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
         raise UserError(f"{path} can't be read as {kind}: {reason}{advice}") from error
     names = table.column_names
     used = [word for mark, word in SEPARATORS.items() if len(names) == 1 and mark in names[0]]
-    if kind in ("CSV", "TSV") and used:
-        expected = "tabs (.tsv)" if kind == "TSV" else "commas (.csv)"
-        raise UserError(
-            f"{path} has {used[0]} between its columns instead of {expected}: save it with these, or rename it to "
-            "the ending of its format (.csv for commas, .tsv for tabs)"
-        )
+    if kind == "TSV" and used:
+        raise UserError(f"{path} has {used[0]} between its columns instead of tabs: rename it to .csv")
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise UserError(f"{path} has two columns with the name {min(twice)}: rename one")
+    _refuse_long_texts(table, path)
     return table
+
+
+def describe_reading(table: Any) -> str:
+    """Say how a file is written if it is no usual one of its format: ``, semicolons, Windows-1252 (Latin-1)``."""
+    return (table.schema.metadata or {}).get(READ_AS, b"").decode()
+
+
+def _refuse_long_texts(table: Any, path: Path) -> None:
+    from pyarrow import compute, types
+
+    for field in table.schema:
+        if types.is_string(field.type) or types.is_large_string(field.type):
+            lengths = compute.binary_length(table[field.name])
+            longest = compute.max(lengths).as_py() or 0
+            if longest > LONGEST_TEXT:
+                row = compute.index(lengths, longest).as_py() + 1
+                raise UserError(
+                    f"{path}, row {row}: {field.name} has {longest:,} bytes, more than {LONGEST_TEXT:,}: split it"
+                )
 
 
 def _read_delimited(path: Path, **settings: Any) -> Any:
@@ -72,20 +99,49 @@ def _read_delimited(path: Path, **settings: Any) -> Any:
     import pyarrow
     from pyarrow import csv
 
+    content = path.read_bytes()
+    encoding = _find_encoding(content)
+    unusual = []
+    if encoding != "utf-8":
+        content = content.decode(encoding).encode()
+        unusual = [ENCODINGS[encoding]]
+    if "delimiter" not in settings and (separator := _find_separator(content)) != ",":
+        settings["delimiter"] = separator
+        unusual.append(SEPARATORS[separator])
     options = csv.ParseOptions(**settings)
 
     def read(blocks: Any) -> Any:
-        with csv.open_csv(path, read_options=blocks, parse_options=options) as reader:
+        with csv.open_csv(pyarrow.BufferReader(content), read_options=blocks, parse_options=options) as reader:
             names = reader.schema.names
         types = csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
-        return csv.read_csv(path, read_options=blocks, parse_options=options, convert_options=types)
+        table = csv.read_csv(
+            pyarrow.BufferReader(content), read_options=blocks, parse_options=options, convert_options=types
+        )
+        return table.replace_schema_metadata({READ_AS: "".join(f", {word}" for word in unusual)})
 
     try:
         return read(csv.ReadOptions())
     except pyarrow.ArrowInvalid as error:
         if "straddl" not in str(error):
             raise
-        return read(csv.ReadOptions(block_size=min(path.stat().st_size + 1, LARGEST_BLOCK)))
+        return read(csv.ReadOptions(block_size=min(len(content) + 1, LARGEST_BLOCK)))
+
+
+def _find_encoding(content: bytes) -> str:
+    """Return the Python name of a text's encoding; damaged UTF-8 counts as UTF-8, so that it is refused."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "utf-8" if UTF8_LETTER.search(content) else "cp1252"
+    return "utf-8"
+
+
+def _find_separator(content: bytes) -> str:
+    """Return the comma if the line of names has one outside of quotes, else the first other mark that it has."""
+    names = re.sub(r'"[^"]*"', "", content.partition(b"\n")[0].decode(errors="replace"))
+    return next((mark for mark in (",", *SEPARATORS) if mark in names), ",")
 
 
 def _read_json_lines(path: Path) -> Any:
@@ -93,6 +149,7 @@ def _read_json_lines(path: Path) -> Any:
     import pyarrow
     from pyarrow import json
 
+    _refuse_deep_nesting(path)
     options = json.ReadOptions(block_size=max(1 << 20, path.stat().st_size + 1))  # no line is cut in two
     table = json.read_json(path, options)
     dates = [field.name for field in table.schema if pyarrow.types.is_timestamp(field.type)]
@@ -102,9 +159,26 @@ def _read_json_lines(path: Path) -> Any:
     return json.read_json(path, options, json.ParseOptions(explicit_schema=schema))
 
 
+def _refuse_deep_nesting(path: Path) -> None:
+    import numpy as np
+
+    others = bytes(set(range(256)) - set(b"[]{}\n"))
+    marks = np.frombuffer(JSON_STRING.sub(b"", path.read_bytes()).translate(None, others), np.uint8)
+    steps = np.isin(marks, list(b"[{")).astype(np.int64) - np.isin(marks, list(b"]}"))
+    too_deep = np.flatnonzero(np.cumsum(steps) > DEEPEST_NESTING)
+    if len(too_deep):
+        line = 1 + np.count_nonzero(marks[: too_deep[0]] == ord("\n"))
+        raise UserError(
+            f"{path}, line {line}: lists or mappings are nested more than {DEEPEST_NESTING} deep: drop them"
+        )
+
+
 def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet
 
+    rows = pyarrow.parquet.read_metadata(path).num_rows
+    if rows > MOST_ROWS:
+        raise UserError(f"{path} has {rows:,} rows, more than {MOST_ROWS:,}: name a part of it")
     return pyarrow.parquet.read_table(path)
 
 

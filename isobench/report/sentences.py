@@ -285,10 +285,15 @@ def _deny_effects(methods: pd.DataFrame) -> str:
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
     found = []
+    can_compare = False
     for cell in list_score_cells(cells).itertuples():
-        if count := cell.troubles.count(CONSTANT_PREDICTOR):
+        count = cell.troubles.count(CONSTANT_PREDICTOR)
+        can_compare |= count < len(cell.values)
+        if count:
             runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
             found.append(f"{name_method(methods, cell)} ({runs})")
+    if found and not can_compare:
+        return "All runs predict one class: train longer (optimization.epochs=N), or on more (task.train_samples=N)."
     return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}." if found else ""
 
 

@@ -118,6 +118,9 @@ class RecordedData(Part):
     examples: dict[str, int] = Field(default_factory=dict, description="split -> number of examples")
     at_limit: dict[str, int] = Field(default_factory=dict, description="split -> texts as long as the limit or cut")
     truncated: dict[str, SideCounts] = Field(default_factory=dict, description="split -> texts that were cut")
+    in_train: dict[str, int] = Field(
+        default_factory=dict, description="split -> examples whose tokens are those of a training example"
+    )
     max_length: int | None = Field(default=None, description="longest sentence that is kept, in tokens")
     limits: SideCounts | None = Field(default=None, description="longest texts of a pair that are kept, in tokens")
 

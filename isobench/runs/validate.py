@@ -26,6 +26,7 @@ from isobench.config.schema import (
     split_chain,
 )
 from isobench.data import weights
+from isobench.data.sources import list_shares
 from isobench.papers import published
 from isobench.papers.folders import find_config
 
@@ -142,7 +143,7 @@ def _validate_no_generation(cfg: Config) -> None:
         "encoder.scratch": cfg.encoder.scratch,
         "encoder.instructions": cfg.encoder.instructions,
         "task.reduced": cfg.task.reduced,
-        "task.sample_seed": cfg.task.sample_seed,
+        "task.sample_seed": None if list_shares(cfg.data) else cfg.task.sample_seed,
         "encoder.vocabulary_size": cfg.encoder.vocabulary_size,
     }
     for setting, value in settings.items():

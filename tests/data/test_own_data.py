@@ -62,19 +62,19 @@ def test_every_format_gives_the_same_examples(tmp_path, ending):
 
 def test_a_csv_field_may_hold_a_line_break_and_a_file_may_start_with_a_mark(tmp_path):
     file = tmp_path / "train.csv"
-    file.write_text('text,label\n"one\ntwo",no\n"three",yes\n', encoding="utf-8-sig")
+    file.write_text('text,label\n"one\ntwo",no\n"three",yes\nfour,no\nfive,yes\n', encoding="utf-8-sig")
     examples = read(configure(file))
-    assert examples.texts == [["one\ntwo", "three"]]
-    assert examples.labels.tolist() == [0, 1]
+    assert examples.texts == [["one\ntwo", "three", "four", "five"]]
+    assert examples.labels.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("labels", "classes", "numbers"),
     [
-        (["yes", "no", "yes"], ["no", "yes"], [1, 0, 1]),
-        ([10, 2, 10], ["2", "10"], [1, 0, 1]),
-        ([True, False, True], ["false", "true"], [1, 0, 1]),
-        ([1.0, 0.0, 1.0], ["0", "1"], [1, 0, 1]),
+        (["yes", "no"] * 2, ["no", "yes"], [1, 0] * 2),
+        ([10, 2] * 2, ["2", "10"], [1, 0] * 2),
+        ([True, False] * 2, ["false", "true"], [1, 0] * 2),
+        ([1.0, 0.0] * 2, ["0", "1"], [1, 0] * 2),
         ([0.5, 1, 2], None, [0.5, 1, 2]),
         (list(range(21)), None, list(range(21))),
     ],
@@ -107,11 +107,11 @@ def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
 
 
 def test_columns_are_found_among_others(tmp_path):
-    columns = {"id": ["x1", "x2"], "Question1": ["a", "b"], "question2": ["c", "d"], "Target": ["u", "v"]}
+    columns = {"id": ["x1", "x2"] * 2, "Question1": ["a", "b"] * 2, "question2": ["c", "d"] * 2, "Target": ["u", "v"] * 2}
     write_parquet(tmp_path / "train.parquet", columns)
     task = configure(tmp_path / "train.parquet").task
     assert (task.text, task.label) == (["Question1", "question2"], "Target")
-    write_parquet(tmp_path / "other.parquet", {"text": ["a", "b"], "opinion": ["u", "v"]})
+    write_parquet(tmp_path / "other.parquet", {"text": ["a", "b"] * 2, "opinion": ["u", "v"] * 2})
     assert configure(tmp_path / "other.parquet").task.label == "opinion"
     write_parquet(tmp_path / "two.parquet", {"text": ["a", "b"], "review": ["c", "d"], "label": ["u", "v"]})
     with pytest.raises(UserError, match="may have its texts in text or review"):

@@ -58,6 +58,7 @@ class Loaders:
             dev.append(held_out)
         if task.test_split is not None:
             dev.append(self._load_or_tokenise(task.test_split, None)[0])
+        self.in_train = self._count_in_train(train, dict(zip(task.evaluated, dev, strict=False)))
         self.batch_size = cfg.optimization.batch_size
         self.train_tokens = train
         check_drop_last(cfg, len(train))
@@ -69,8 +70,21 @@ class Loaders:
         self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size, overhead) for tokens in dev]
 
     def describe_data(self) -> dict[str, Any]:
-        """Return the record's entries on the data: examples, how many reach the maximal length, and this length."""
-        return {"examples": self.sizes, "at_limit": self.at_limit, "max_length": self.max_length}
+        """Return the record's entries on the data: counts of examples by split, and their maximal length."""
+        counts = {"examples": self.sizes, "at_limit": self.at_limit, "in_train": self.in_train}
+        return {**counts, "max_length": self.max_length}
+
+    def _count_in_train(self, train: Tokens, dev: dict[str, Tokens]) -> dict[str, int]:
+        """Count the examples of each dev split that are among the training examples, and warn of them."""
+        known = set(train.list_ids())
+        counts = {split: sum(ids in known for ids in tokens.list_ids()) for split, tokens in dev.items()}
+        task = self.cfg.task
+        self.warnings += [
+            f"task={task.name}: {count:,} of {len(dev[split]):,} examples of {split} are in {task.train_split} too."
+            for split, count in counts.items()
+            if count
+        ]
+        return counts
 
     def make_length_sorted_loader(
         self, tokens: Tokens, batch_size: int, chunk_overhead: int = ONE_CHUNK, chosen: np.ndarray | None = None

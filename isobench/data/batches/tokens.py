@@ -148,6 +148,10 @@ class Tokens(Dataset):
         """Number of tokens of each example, [N]."""
         return np.diff(self.offsets)
 
+    def list_ids(self) -> list[bytes]:
+        """Return the token ids of each example as bytes, by which equal examples are found."""
+        return [self.ids[start:end].tobytes() for start, end in itertools.pairwise(self.offsets)]
+
 
 def take_examples(tokens: Tokens, index: np.ndarray) -> Tokens:
     """Return the examples at ``index`` [n], in that order."""

@@ -45,7 +45,7 @@ from isobench.report.wording import (
     format_share,
     format_signed,
 )
-from isobench.runs.folder import report_folder
+from isobench.runs.folder import report_folder_of
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
 from isobench.statistics.seeds import ALPHA
@@ -66,11 +66,11 @@ def write_report(
     Args:
         report: of these runs, at least one.
         runs: the runs.
-        folder: where the files go; None stands for the experiment's folder in the runs' output folder.
+        folder: where the files go; None stands for the sweep's folder in the runs' output folder.
         outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
         appendix: write the section for a paper's appendix too.
     """
-    folder = folder or report_folder(runs[0].cfg.output_dir, report.experiment.name)
+    folder = folder or report_folder_of(runs[0].cfg)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
     texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
     with require_writable(folder):
