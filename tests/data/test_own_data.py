@@ -7,9 +7,10 @@ import pytest
 from helpers import make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
-from isobench.data import sources
+from isobench.data import sources, tables
 from isobench.data.own_task import check_files
 from isobench.data.sources import are_hidden
+from isobench.data.tables import describe_reading, read_own_file
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 
@@ -107,7 +108,12 @@ def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
 
 
 def test_columns_are_found_among_others(tmp_path):
-    columns = {"id": ["x1", "x2"] * 2, "Question1": ["a", "b"] * 2, "question2": ["c", "d"] * 2, "Target": ["u", "v"] * 2}
+    columns = {
+        "id": ["x1", "x2"] * 2,
+        "Question1": ["a", "b"] * 2,
+        "question2": ["c", "d"] * 2,
+        "Target": ["u", "v"] * 2,
+    }
     write_parquet(tmp_path / "train.parquet", columns)
     task = configure(tmp_path / "train.parquet").task
     assert (task.text, task.label) == (["Question1", "question2"], "Target")
@@ -118,9 +124,10 @@ def test_columns_are_found_among_others(tmp_path):
         configure(tmp_path / "two.parquet")
 
 
+GOOD_TEXT = "text,label\na,u\nb,v\nc,u\nd,v\n"
 BAD = {
     "may have its texts in title or body": ("title,body,label\na,b,u\nc,d,v\n", []),
-    "names no column of labels: set task.label=COLUMN; it has: title, body": ("title,body\na,b\n", []),
+    "'task.label=\"a, b (c)\"'; it has: title, a, b (c)": ('title,"a, b (c)"\na,b\n', []),
     "may have its labels in label or class": ("text,label,class\na,b,c\n", []),
     "has a single class, u": ("text,label\na,u\nb,u\n", []),
     "has 1 row without a label (the first: row 2)": ("text,label\na,u\nb,\nc,v\n", []),
@@ -129,13 +136,18 @@ BAD = {
     "two columns with the name text": ("text,text,label\na,b,u\n", []),
     "can't be read as CSV": ("text,label\na,u\nb\n", []),
     "column label, is empty: the file has no rows": ("text,label\n", []),
-    "has numbers, but nan in row 2: remove rows": ("text,label\na,1\nb,nan\nc,0\n", []),
+    "has numbers, but nan in row 2: correct or remove": ("text,label\na,1\nb,nan\nc,0\n", []),
     "has numbers, but -inf in row 2": ("text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)), []),
-    "has semicolons between its columns instead of commas (.csv)": ("text;label\na;u\nb;v\n", []),
+    "the classes Pos, pos, which differ in case": ("text,label\na,Pos\nb,pos\nc,neg\n" * 2, []),
+    "the classes e\u0301, \xe9, which differ": ("text,label\na,\xe9\nb,e\u0301\n", []),
+    "the label -1 beside 0": ("text,label\na,-1\nb,0\nc,1\n", []),
+    "has numbers, but pos in row 3": ("text,label\na,0\nb,1\nc,pos\nd,0\n", []),
+    "train has a single example of w": (f"{GOOD_TEXT}e,w\n", []),
+    "labels outside [-3.40282e+38, 3.40282e+38]": ("text,label\na,1e307\nb,2e307\n", []),
     "Expected 2 columns, got 3: a,u,w; save it as UTF-8 with commas": ("text,label\na,u,w\n", []),
     "has no column of texts": ("number,label\n1,u\n2,v\n", []),
     "so they are no classes": ("text,label\n" + "".join(f"t,l{n}\n" for n in range(30)), []),
-    "doesn't suit this task": ("text,label\na,u\nb,v\n", ["task.metrics=[bleu]", "task.primary=bleu"]),
+    "doesn't suit this task": (GOOD_TEXT, ["task.metrics=[bleu]", "task.primary=bleu"]),
 }  # fmt: skip
 BAD_JSON = {
     "column label, has lists or mappings, such as ['u']": '{"text": "b", "label": ["v"]}',
@@ -155,10 +167,52 @@ def test_what_is_not_clear_is_one_line(tmp_path, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("separator", "encoding", "said"),
+    [
+        (";", "utf-8", ", semicolons"),
+        ("\t", "utf-16", ", UTF-16, tabs"),
+        (",", "latin-1", ", Windows-1252 (Latin-1)"),
+    ],
+)
+def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding, said):
+    rows = [("text", '"label, or class"'), ("gr\xfc\xdfe", "u"), ("b", "v"), ("c", "u"), ('"d, e"', "v")]
+    (tmp_path / "train.csv").write_text("\n".join(map(separator.join, rows)), encoding=encoding)
+    assert read(configure(tmp_path / "train.csv")).texts == [["gr\xfc\xdfe", "b", "c", "d, e"]]
+    assert describe_reading(read_own_file(tmp_path / "train.csv")) == said
+
+
+def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
+    file = write(tmp_path / "all.csv", [f"text {number // 2}" for number in range(120)], ["u", "v"] * 60)
+    files = f"data.files={{train: {file}, validation: 0.2, test: 0.1}}"
+    configs = [
+        make_config("task=mine", files, "task.test_split=test", *more) for more in ([], ["task.sample_seed=7"])
+    ]
+    for cfg in configs:
+        validate_config(cfg)
+        check_files([cfg])
+        parts = [read(cfg, split).texts[0] for split in ("train", "validation", "test")]
+        assert [len(part) for part in parts] == [84, 24, 12]
+        assert len({text for part in parts for text in part}) == sum(len(set(part)) for part in parts) == 60
+    assert read(configs[0]).texts != read(configs[1]).texts
+    assert len({identify(cfg).key for cfg in (*configs, configure(file))}) == 3
+
+
+def test_what_would_take_all_memory_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
+    (tmp_path / "deep.jsonl").write_text('{"text": "[[", "x": [[1]]}\n{"x": ' + "[" * 20_000 + "]" * 20_000 + "}\n")
+    write(tmp_path / "long.csv", ["a", "bcde"], ["u", "v"])
+    write(tmp_path / "many.parquet", ["a"] * 9, ["u"] * 9)
+    monkeypatch.setattr(tables, "LONGEST_TEXT", 3)
+    monkeypatch.setattr(tables, "MOST_ROWS", 8)
+    for name, where in (("deep.jsonl", ", line 2: "), ("long.csv", ", row 2: "), ("many.parquet", " has 9 rows")):
+        with pytest.raises(UserError, match=where):
+            read_own_file(tmp_path / name)
+
+
 def test_a_field_may_be_longer_than_the_readers_blocks(tmp_path):
     long = "good film " * 150_000
-    cfg = configure(write(tmp_path / "train.csv", [long, "b"], ["u", "v"]))
-    assert read(cfg).texts == [[long, "b"]]
+    cfg = configure(write(tmp_path / "train.csv", [long, "b"] * 2, ["u", "v"] * 2))
+    assert read(cfg).texts == [[long, "b"] * 2]
 
 
 def test_splits_and_files_must_match(tmp_path):
@@ -180,9 +234,6 @@ def test_splits_and_files_must_match(tmp_path):
         make_config(f"data.files={{train: {file}, validation: {file}}}")
 
 
-GOOD_TEXT = "text,label\na,u\nb,v\n"
-
-
 @pytest.mark.parametrize(
     ("dev", "overrides", "message"),
     [
@@ -191,7 +242,8 @@ GOOD_TEXT = "text,label\na,u\nb,v\n"
         ("sentence,label\na,u\n", [], "dev.csv lacks the column text"),
         ("text,label\n", [], "dev.csv, column label, is empty: the file has no rows"),
         ("text,label\n ,u\n", [], "dev.csv has nothing but blank texts"),
-        (GOOD_TEXT, [], "validation (dev.csv) has the same content as train"),
+        ("text,label\na,u\nc,u\n", [], "validation has no example of v"),
+        ("text,label\nd,v\nc,u\na,v\nb,v\n", [], "validation (dev.csv) has the same texts as train"),
         ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has labels that are not numbers"),
         ("text,label\na,u\n", ["task.labels=[u,w]"], "has the labels v, which are no classes"),
     ],
@@ -217,21 +269,21 @@ def test_a_dry_run_and_a_sweep_refuse_a_bad_dev_file(cli, tmp_path):
 
 
 def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):
-    texts, labels = ["a", "b", "c"], ["u", "v", "u"]
+    texts, labels = ["a", "b", "c", "d"], ["u", "v"] * 2
     train = write(tmp_path / "train.csv", texts, labels)
     key = identify(configure(train)).key
     assert key == identify(configure(write(tmp_path / "moved.csv", texts, labels))).key
     assert key == identify(configure(train, None, "task.text=[review]", "task.label=stars", "task.labels=[u,v]")).key
     (tmp_path / "train.tsv").write_bytes(train.read_bytes())
     other_format = [  # the same bytes, read another way
-        make_config("task=mine", f"data.files={{train: {train}, validation: {file}}}")
+        make_config("task=mine", f"data.files={{train: {train}, validation: {file}}}", "task.labels=[u,v]")
         for file in (train, tmp_path / "train.tsv")
     ]
     assert len({identify(cfg).key for cfg in other_format}) == 2
     others = [
         configure(train, None, "task.labels=[v,u]"),
         configure(train, None, "task.metrics=[accuracy]"),
-        configure(write(tmp_path / "changed.csv", [*texts[:2], "d"], labels)),
+        configure(write(tmp_path / "changed.csv", [*texts[:3], "e"], labels)),
     ]
     assert len({key, *(identify(cfg).key for cfg in others)}) == 4
 
@@ -249,9 +301,12 @@ def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tin
     ]  # fmt: skip
     code, out, err = cli(*overrides, "-m", "seed=1,2")
     assert code == 0, err
-    assert "train train.csv (64 rows), validation dev.csv (24 rows); text in review; labels in stars" in err
+    assert "train train.csv (64 rows), validation dev.csv (24 rows" in err
     assert "mine (accuracy)" in out
     assert "paper" not in out
+    assert len(list((tmp_path / "outputs" / "reports").glob("mine-*/report.html"))) == 1
+    record = json.loads(next((tmp_path / "outputs").glob("runs/*/result.json")).read_text())
+    assert f"validation dev.csv (24 rows, {record['data']['in_train']['validation']} of them in train too)" in err
     code, again, err = cli(*overrides, "-m", "seed=1,2")
     assert (code, again) == (0, out)
     assert "2 runs: 2 finished, 0 to do" in err

@@ -146,6 +146,9 @@ def test_a_collapse_is_part_of_the_verdict():
     text = verdict(arms, troubles={("less", "a"): {"constant_predictor": 5}})
     assert text.startswith("more gains")
     assert text.endswith("Left out, because runs predict one class: less (5 of 5 runs on a).")
+    every = {(method, "a"): {"constant_predictor": 5} for method in ("none", "less")}
+    text = verdict({"none": {"a": [48.9] * 5}, "less": {"a": [48.9] * 5}}, troubles=every)
+    assert "optimization.epochs=N" in text
 
 
 def test_isotropy_is_averaged_over_tasks_that_rows_share():
