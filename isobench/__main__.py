@@ -23,6 +23,7 @@ from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.packages import conf_dir
+from isobench.common.terminal import open_closed_streams
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema
@@ -46,7 +47,9 @@ def main() -> None:
 
     Exit codes: 0 done, 1 a run failed, 2 the user has to change something, 3 a run is at work or queued elsewhere.
     """
+    open_closed_streams()
     try:
+        environment.check_process()
         sys.argv[1:] = take_paper_flags(sys.argv[1:])
         for folder in environment.read_papers():
             read_paper(Path(folder))  # so that a mistake in it is said before anything is done
@@ -64,9 +67,9 @@ def main() -> None:
         del sys.argv[place]
         choices.main(word)
     elif word == "--version":
-        print(f"isobench {__version__}")
+        run_guarded(lambda: print(f"isobench {__version__}"))
     elif {"--help", "-h"} & set(sys.argv):
-        choices.print_help()
+        run_guarded(choices.print_help)
     else:
         register_schema()
         run_guarded(run_hydra)

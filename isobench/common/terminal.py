@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import io
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,8 @@ def print_plainly(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    print(f"isobench: {replace_control_characters(text)}", file=sys.stderr, flush=True)
+    """Print a text as one line on standard error, also where a name in it has a line break."""
+    print(f"isobench: {replace_control_characters(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 @cache
@@ -68,26 +70,28 @@ def name_some(names: Sequence[str], separator: str = ", ", limit: int = 5) -> st
 
 
 class OutlivingFile(io.FileIO):
-    """Write to a pipe or terminal, and drop the output once its other end is closed and nobody reads it."""
+    """Write to a pipe, terminal or file, and drop the output once nobody reads it or the disk is full."""
 
     has_reader = True
 
     def write(self, data: Any) -> int:
-        """Write the data, or drop it if the other end is closed."""
+        """Write the data, or drop it if the other end is closed or the disk is full."""
         try:
             return super().write(data) or 0
         except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
+            if error.errno not in (errno.EPIPE, errno.EIO, errno.ENOSPC):
                 raise
+            if error.errno == errno.ENOSPC and self.has_reader and self.fileno() == 1:
+                print_note("what is printed is lost: no space left on device (runs are not affected)")
             self.has_reader = False
             return memoryview(data).nbytes
 
 
 @contextmanager
 def outlive_readers() -> Iterator[None]:
-    """Go on when the other end of standard output or standard error is closed, as long as the context lasts.
+    """Go on when standard output or standard error can't be written any more, as long as the context lasts.
 
-    A sweep must not stop, and no run may fail, because of ``2>&1 | head -3`` or a closed terminal.
+    A sweep must not stop, and no run may fail, because of ``2>&1 | head -3``, a closed terminal or a full disk.
     """
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = wrap_output(sys.stdout, sys.__stdout__), wrap_output(sys.stderr, sys.__stderr__)
@@ -103,17 +107,23 @@ def wrap_output(stream: Any, process_stream: Any) -> Any:
     """Return a stream like ``stream`` that outlives its reader, or ``stream`` itself if it isn't the process's."""
     if stream is None or stream is not process_stream:
         return stream
-    try:
-        file = OutlivingFile(stream.fileno(), "w", closefd=False)
-    except (OSError, ValueError):  # it was closed from the start
-        return stream
+    file = OutlivingFile(stream.fileno(), "w", closefd=False)
     with contextlib.suppress(OSError):
         stream.flush()
     is_immediate = stream.line_buffering or stream.write_through  # the latter with PYTHONUNBUFFERED=1
     return io.TextIOWrapper(io.BufferedWriter(file), stream.encoding, stream.errors, line_buffering=is_immediate)
 
 
+def open_closed_streams() -> None:
+    """Let a stream that was closed from the start lead nowhere; else the next file that is opened takes its place."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)  # the smallest free number, which is the stream's own
+            os.set_inheritable(handle, True)
+            setattr(sys, name, open(handle, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
+
+
 def is_output_read() -> bool:
-    """Return False if standard output was found to be closed at its other end."""
+    """Return False if standard output was found to be closed at its other end, or its disk to be full."""
     file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     return bool(getattr(file, "has_reader", True))

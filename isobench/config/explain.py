@@ -44,7 +44,7 @@ def print_error(error: Exception) -> None:
     text = str(error) if isinstance(error, UserError) else explain_config_error(error)
     known = isinstance(error, UserError | HydraException | OmegaConfBaseException) or text not in str(error)
     text += "" if known else f" ({type(error).__name__}; HYDRA_FULL_ERROR=1 shows where)"
-    print_note(" ".join(text.split()))
+    print_note(text)
 
 
 def explain_config_error(error: BaseException) -> str:

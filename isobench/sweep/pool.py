@@ -320,9 +320,10 @@ def _start_process(name: str, variables: dict[str, str]) -> tuple[SpawnProcess, 
     context = multiprocessing.get_context("spawn")  # a fork of a process that has imported torch may hang
     pipe, theirs = context.Pipe()
     process = context.Process(target=work, args=(theirs, variables), name=name)
-    resource_tracker.ensure_running()  # if it were started later, Ctrl-C would no longer be held back
-    with hold_signals(signal.SIGINT, signal.SIGHUP):
-        process.start()
+    with hold_signals(signal.SIGHUP):
+        resource_tracker.ensure_running()  # it lets Ctrl-C through again
+        with hold_signals(signal.SIGINT):
+            process.start()
     theirs.close()
     return process, pipe
 

@@ -1,5 +1,9 @@
 """Mistakes on the command line and in a user's own YAML files: one line that names them, exit 2, nothing written."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from helpers import ROOT, make_config, write_parquet
 
@@ -279,3 +283,24 @@ def test_an_absent_slurm_is_one_line(cli, small, outputs, tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     check_one_line(cli(*small, "hydra/launcher=slurm", "-m"), "SLURM does not answer here (sbatch: fatal: Could not")
     assert not outputs.exists()
+
+
+def test_circumstances_in_which_nothing_works_are_one_line(cli, tmp_path, monkeypatch):
+    check_one_line(cli("output_dir=/tmp/\udce4"), "set PYTHONUTF8=1")
+    with monkeypatch.context() as changed:
+        changed.setattr("time.time", lambda: -1.0)
+        check_one_line(cli("task=rte"), "clock")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    check_one_line(cli("task=rte"), "the current folder does not exist any more")
+    check_one_line(cli("--help"), "the current folder does not exist any more")
+
+
+@pytest.mark.parametrize(("word", "code"), [("papers", 0), ("status", 2)])
+def test_a_command_works_with_all_streams_closed(tmp_path, word, code):
+    line = '"$0" -m isobench "$1" <&- >&- 2>&-'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sh", "-c", line, sys.executable, word], cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == code
