@@ -1,6 +1,9 @@
 """Where things are installed: isobench's folders conf/ and experiments/, and the packages of its extras."""
 
+import contextlib
+import shlex
 from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,8 +36,19 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
     """
     folder = find_package_folder(module or package.replace("-", "_"))
     if folder is None:
-        raise UserError(f"{needed_by} needs the package {package}: pip install 'isobench[{extra}]'")
+        raise UserError(
+            f"{needed_by} needs the package {package}: pip install {_list_requirements(extra) or package}"
+        )
     return folder
+
+
+def _list_requirements(extra: str) -> str:
+    """Write what an extra of isobench installs, for pip: no index need have isobench itself."""
+    lines: list[str] = []
+    with contextlib.suppress(metadata.PackageNotFoundError):  # it runs from a folder, not installed
+        lines = metadata.requires("isobench") or lines
+    found = (line.partition("; extra == ") for line in lines)
+    return shlex.join(requirement for requirement, _, name in found if name.strip("'\"") == extra)
 
 
 def find_package_folder(module: str) -> Path | None:

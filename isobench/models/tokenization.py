@@ -40,7 +40,7 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
         return WordTokenizer(open_word_vectors(cfg, cache)[0])
     hint = ""
     if find_package_folder("sentencepiece") is None:  # whose absence transformers doesn't name
-        hint = "; if its tokenizer is made with SentencePiece: pip install 'isobench[generation]'"
+        hint = "; if its tokenizer is made with SentencePiece: pip install sentencepiece"
     with handle_loading_errors(cfg, instead, hint) as options:
         from transformers import AutoTokenizer
 

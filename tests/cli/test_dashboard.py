@@ -275,7 +275,7 @@ def test_a_missing_package_is_one_line(board, monkeypatch):
     monkeypatch.setattr("isobench.common.packages.find_spec", lambda name: None)
     code, _, err = board("+experiment=glue_isobn")
     assert code == 2
-    assert "isobench dashboard needs the package wandb-workspaces: pip install 'isobench[dashboard]'" in err
+    assert "isobench dashboard needs the package wandb-workspaces: pip install 'wandb-workspaces" in err
     assert len(err.splitlines()) == 1
 
 
