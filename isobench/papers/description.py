@@ -31,6 +31,11 @@ class TableOrFigure(StrictEntries):
     held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
     time: str = Field(default="", description="how long the command takes")
 
+    def format_paper_command(self) -> str:
+        """Write the arguments that make it at the paper's scale; empty for a drawing."""
+        experiment, *rest = self.command.split(" ") if self.command else [""]
+        return self.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
+
 
 class Paper(StrictEntries):
     """A paper's paper.yaml. Only the title is required."""
@@ -75,9 +80,8 @@ def write_map(chosen: str | None = None) -> str:
 
 def _write_rows(name: str, paper: Paper, flag: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
-        experiment, *rest = shown.command.split(" ") if shown.command else [""]
-        at_paper_scale = shown.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
-        commands = [f"`{PROGRAM} {flag}{text}`" if text else "" for text in (at_paper_scale, shown.command)]
+        texts = shown.format_paper_command(), shown.command
+        commands = [f"`{PROGRAM} {flag}{text}`" if text else "" for text in texts]
         time = f" ({shown.time})" if shown.time else ""
         cells = [f"[{name}]({name}/README.md)", title, commands[0], commands[1] + time, shown.status, shown.held_by]
         yield f"| {' | '.join(cells)} |"

@@ -48,4 +48,10 @@ def test_what_the_readme_says_of_the_ledger_is_in_the_bundle():
 def test_the_page_of_results_is_written_from_the_bundles(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "site")
     module = importlib.import_module("results")
-    assert module.write_page(module.find_bundles()) == (ROOT / "docs" / "results.md").read_text()
+    assert module.write_page(module.find_bundles()) == module.PAGE.read_text()
+
+
+def test_the_page_of_wanted_runs_is_written_from_the_papers(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    module = importlib.import_module("results")
+    assert module.write_wanted() == module.WANTED.read_text()
