@@ -144,7 +144,8 @@ def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, lan
     assert losses[-1] < 0.8 * math.log(300)
     best = record["best"]["validation"]
     assert best["token_probability"] == pytest.approx(math.exp(-best["loss"]))
-    assert {"embedding/isoscore", "layer_1/isoscore", "head/i1"} <= record["best"]["isotropy"].keys()  # tied: the vocabulary is the head
+    # Embeddings are tied: the vocabulary is the head.
+    assert {"embedding/isoscore", "layer_1/isoscore", "head/i1"} <= record["best"]["isotropy"].keys()
     rows = pyarrow.parquet.read_table(file.parent / "predictions.parquet").to_pydict()
     assert sum(rows["prediction"]) / sum(rows["label"]) == pytest.approx(best["loss"])
     if objective == "causal":
