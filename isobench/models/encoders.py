@@ -261,7 +261,7 @@ def check_scratch(cfg: Encoder) -> None:
     with handle_loading_errors(cfg), torch.device("meta"):
         from transformers import AutoConfig, AutoModel
 
-        AutoModel.from_config(AutoConfig.for_model(**cfg.scratch))
+        AutoModel.from_config(AutoConfig.for_model(**(cfg.scratch or {})))
 
 
 def _check_scratch_settings(scratch: dict[str, Any], kind: str) -> None:

@@ -35,9 +35,9 @@ class IsotropyMonitor(Callback):
 
     Logged names are ``isotropy/<embedding|layer_0|...|head|vocabulary>/<measure>``, with the measures ``ev1``,
     ``ev2``, ..., ``i1``, ``i2``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio`` and
-    ``coordinate_share``. For the head, I1 and I2 are logged in the other conventions too, under names such as ``i1_printed``. Where the batches
-    of validation are mappings with classes under ``labels``, whole numbers [B], the embeddings also have
-    ``silhouette`` and ``threshold_accuracy``. W&B also gets a chart of every epoch's EV_k curve,
+    ``coordinate_share``. For the head, I1 and I2 are logged in the other conventions too, under names such as
+    ``i1_printed``. Where the batches of validation are mappings with classes under ``labels``, whole numbers [B], the
+    embeddings also have ``silhouette`` and ``threshold_accuracy``. W&B also gets a chart of every epoch's EV_k curve,
     ``isotropy/<...>/ev_curve``. If the module has a dict ``observed``, the measures are stored in it as ``isotropy``
     and the curves as ``explained_variance``.
 
