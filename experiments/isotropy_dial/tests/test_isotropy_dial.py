@@ -106,7 +106,7 @@ def test_a_cell_that_decides_is_found_by_leaving_it_out(tmp_path):
     assert [name for name, row in of_cosine.items() if row["p_holm"] >= 0.05] == ["cosine strength=1"]
     text = " ".join(dial_analysis.show(rows).text.split())
     assert "cosine strength=1: p" in text
-    assert "cosine +" in text.partition("Slopes of the score that differ from 0")[2]
+    assert "cosine +" in text.partition("The score follows the dose")[2]
     for cell, is_left_out in (
         ("I-STAR strength=-0.3", lambda row: (row["dial"], row["dose"]) == ("istar", -4)),
         ("plain fine-tuning", lambda row: row["method"] == "none"),

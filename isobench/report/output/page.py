@@ -148,7 +148,7 @@ def _name_encoders(runs: pd.DataFrame, varying: Sequence[str]) -> list[str]:
         return list(runs["encoder"])
     columns = [runs[name].map(str).map(lambda value, name=name: f"{name}={value}") for name in differing]
     if "scale" in differing:
-        columns[0] = runs["scale"].map(lambda scale: f"scale {scale or 'of the paper'}")
+        columns[0] = runs["scale"].map(lambda scale: scale or "the paper's setting")
     pairs = zip(runs["encoder"], zip(*columns, strict=True), strict=True)
     return [f"{encoder} ({'; '.join(settings)})" for encoder, settings in pairs]
 
