@@ -113,7 +113,7 @@ class Bundle:
 
     def describe_runs(self) -> str:
         """Say how many runs it has."""
-        return format_count(len(self.plan.runs), "run") if self.has_runs else "an analysis that trains nothing"
+        return f"It has {format_count(len(self.plan.runs), 'run')}." if self.has_runs else "It trains nothing."
 
     def describe_origin(self) -> str:
         """Say by which commits and on which machines it was computed."""
@@ -166,7 +166,7 @@ def write_page(bundles: list[Bundle]) -> str:
     claims = judge_claims(bundles)
     parts = [INTRODUCTION]
     for bundle in bundles:
-        own = [claim for claim in claims if claim["experiment"] == bundle.name]
+        own = [claim for claim in claims if claim["experiment"] == bundle.experiment]
         parts.append(write_section(bundle, reports.get(bundle.name), own))
     parts.append(write_claims(bundles, claims))
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -197,7 +197,7 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     """Return the part of the page about one bundle: its question, what came out, and the rest in a fold."""
     file = find_config("experiment", bundle.experiment)
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
-    folded = [f"It has {bundle.describe_runs()}. {bundle.describe_origin()}", commands]
+    folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations"])
         sentences = describe_outcome(rows["slopes"], rows["correlations"])
