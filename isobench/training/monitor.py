@@ -91,7 +91,8 @@ class IsotropyMonitor(Callback):
     @torch.no_grad()
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Measure before the first step, and draw no random number; a run that goes on has done so."""
-        if trainer.global_step or not isinstance(getattr(module, "isotropy_before", None), dict):
+        is_wanted = isinstance(getattr(module, "isotropy_before", None), dict) and trainer.val_dataloaders
+        if trainer.global_step or not is_wanted:
             return
         modes = [(part, part.training) for part in module.modules()]
         embeddings, classes = [], []

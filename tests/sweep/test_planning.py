@@ -1,7 +1,6 @@
 """A sweep's plan: composed as Hydra would, checked, keyed, forecast; shown by dry_run, status and prune."""
 
 import itertools
-import json
 import os
 import time
 from dataclasses import asdict
@@ -10,6 +9,7 @@ import pytest
 from helpers import make_config, make_record
 
 from isobench.cli import status
+from isobench.common.files import write_json
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
@@ -155,7 +155,7 @@ def beat(folder: RunFolder, **more) -> None:
         "state": "training", "step": 3, "steps": 9, "host": "a", "machine": describe_process().machine,
         "job": None, "log": None, "pid": os.getpid(), "since": now, "updated": now, "attempt": 1, "share": 1, **more,
     }  # fmt: skip
-    (folder.path / PROGRESS_FILE).write_text(json.dumps(state))
+    write_json(folder.path / PROGRESS_FILE, state, owner=folder.path.name)
 
 
 def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):

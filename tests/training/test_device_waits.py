@@ -146,7 +146,7 @@ def test_collecting_embeddings_for_the_isotropy_monitor_never_waits(small):
             outputs = module.validation_step(batch, index)
             monitor.on_validation_batch_end(None, module, outputs, batch, index)
     assert watch.events == []
-    assert sum(map(len, monitor._batches)) == len(parts.loaders.dev[0].dataset)
+    assert sum(map(len, monitor._batches["embedding"])) == len(parts.loaders.dev[0].dataset)
 
 
 class Planted(Calibration):

@@ -23,7 +23,8 @@ from isobench_papers.isotropy_dial.rows import (
 )
 
 STUDY = ROOT / "experiments/isotropy_dial"
-ENCODERS = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT"}
+ENCODERS = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT", "minilm, stsb": "MiniLM, STS-B"}
+SHOWN_OF_STSB = r"IsoBN beta=(0.5|1)|I-STAR strength=-?1|cosine strength=1|whitening .*"
 LABELS = {dial.name: dial.short_label for dial in DIALS if dial.name in DOSES}  # of the first registration
 
 
@@ -104,11 +105,11 @@ def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
 
 @pytest.fixture(scope="module")
 def shipped():
-    """The stored tables of Rotten Tomatoes; gains have the names of their settings, and IsoScores."""
+    """The stored tables, with names of studies as encoders; gains have the names of their settings, and IsoScores."""
     tables = {}
-    for name in ("doses", "slopes", "correlations", "left_out_cells", "contrasts"):
+    for name in ("doses", "slopes", "correlations", "left_out_cells", "contrasts", "verdicts"):
         table = pd.read_parquet(STUDY / f"results/isotropy_dial/analysis/{name}.parquet")
-        tables[name] = table[table.task == "rotten_tomatoes"]
+        tables[name] = table.assign(encoder=table.encoder.where(table.task != "stsb", table.encoder + ", stsb"))
     isoscores = tables["doses"].groupby(["encoder", "dial", "dose"])["embedding/isoscore"].mean()
     gains = tables["contrasts"].dropna(subset="p")
     tables["gains"] = gains.assign(
@@ -144,7 +145,8 @@ def list_table_rows(slopes, correlations, left_out_cells, gains, **_):
         cells = [*(f"{found.correlation[dial]:+.2f}" for dial in LABELS), interval, write_p(given.p_holm)]
         yield MEASURES[measure], ENCODERS[encoder], *cells, f"{dose.correlation:+.2f}", write_p(dose.p)
     for row in gains.itertuples():
-        if re.fullmatch(r"I-STAR strength=1|whitening epsilon=(0.0001|0.1|1)", row.setting):
+        chosen = {"rotten_tomatoes": r"I-STAR strength=1|whitening epsilon=(0.0001|0.1|1)", "stsb": SHOWN_OF_STSB}
+        if re.fullmatch(chosen[row.task], row.setting):
             change = f"{row.difference:+.2f} [{row.low:+.2f}, {row.high:+.2f}]"
             cells = f"{row.isoscore:.3f} ({row.plain:.3f})", change, write_p(row.p), write_p(row.p_holm)
             yield row.setting, ENCODERS[row.encoder], *cells
@@ -163,13 +165,16 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
     page, readme = (" ".join(file.read_text().split()) for file in (STUDY / "README.md", ROOT / "README.md"))
     rows = [f"| {' | '.join(cells)} |" for cells in list_table_rows(**shipped)]
     assert [row for row in rows if row not in page] == []
-    assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 8 + 12 + 8 + 8
+    assert len(re.findall(r"\| (?:MiniLM|DistilBERT|MiniLM, STS-B) \|", page)) == len(rows) == 12 + 18 + 8 + 12 + 10
 
     slopes, correlations, gains = shipped["slopes"], shipped["correlations"], shipped["gains"]
     found = correlations[correlations.p_holm < 0.05]
-    assert (sum(slopes.p_holm < 0.05), slopes.p_holm.count()) == (4, 8)
-    assert (len(found), correlations.p_holm.count()) == (4, 12)
+    assert (sum(slopes.p_holm < 0.05), slopes.p_holm.count()) == (5, 12)
+    assert (len(found), correlations.p_holm.count()) == (5, 18)
     assert (found.correlation * found.measure.map(MORE_ISOTROPIC) > 0).all()
+    equivalent = gains[gains.encoder.str.endswith("stsb") & (gains.p_margin_holm < 0.05)]
+    assert (len(equivalent), set(equivalent.dial)) == (16, {"isobn", "istar", "cosine"})
+    gains = gains[gains.task == "rotten_tomatoes"]
     assert (len(gains), set(gains.seeds)) == (57, {10})
     losses = gains[gains.p_holm < 0.05]
     assert (losses.difference < 0).all()
@@ -190,9 +195,16 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
     ev1 = cosine.loc["distilbert-quire"].groupby("dose")["embedding/ev1"].mean()
     assert {f"{value:.3f}" for value in ev1} == {"0.331"}
     assert small.max() < 0.00001
+    verdicts = shipped["verdicts"].set_index("statement")
+    follows = verdicts[verdicts.index.str.contains("follows")]
+    assert list(follows.index[follows.verdict == "supported"]) == ["the score follows effective rank"]
+    assert set(follows.verdict) == {"supported", "can't tell"}
+    others = verdicts.drop(follows.index).reset_index()
     assert_contains(
         page,
         f"{scores['minilm']:.1f}% (MiniLM) and {scores['distilbert-quire']:.1f}% (DistilBERT)",
+        f"{scores['minilm, stsb']:.1f} on STS-B",
+        *(f"{row.statement} | {row.verdict} |" for row in others.itertuples()),
         f"p is {p[0]:.2f} and {p[1]:.2f} for I-STAR, and {p[2]:.3f} and {p[3]:.2f} for cosine",
         f"from {vocabulary['minilm', 0]:.3f} to {vocabulary['minilm', 6]:.3f} (MiniLM)",
         f"from {vocabulary['distilbert-quire', 0]:.2f} to {vocabulary['distilbert-quire', 6]:.2f} (DistilBERT)",
@@ -203,7 +215,7 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
     of = gains.set_index(["setting", "encoder"])
     most = gains.groupby("encoder").difference.min()
     over = slopes[slopes.p_holm < 0.05].set_index(["dial", "encoder"]).over_dial
-    mild = [of.loc["whitening epsilon=1", encoder] for encoder in ENCODERS]
+    mild = [of.loc["whitening epsilon=1", encoder] for encoder in ("minilm", "distilbert-quire")]
     lost, gained = of.loc["whitening epsilon=0.1", "minilm"], of.loc["I-STAR strength=1", "distilbert-quire"]
     intervals = [f"{one.difference:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild]
     assert_contains(
