@@ -271,6 +271,8 @@ def write_wanted() -> str:
         config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
         cost = ["-" if needs_training(config.get("analysis", {"trains": True})) else "trains nothing", "-", "-"]
         cost = [known or own for known, own in zip(costs.get(experiment, [""] * 3), cost, strict=True)]
+        hours = config["experiment"].get("gpu_hours")
+        assert hours is None or f"{hours:g}" == cost[1], f"{COSTS} has other GPU-hours than {experiment}"
         what = "; ".join(f"{name}: {', '.join(own)}" for name, own in titles.items())
         rows.append(f"| {what} | {count_cells(titles) or '-'} | {' | '.join(cost)} |")
         export = f"isobench export {command} --to {experiment}_paper --license CC-BY-4.0"
