@@ -39,12 +39,12 @@ def test_the_examples_of_the_library_page_run():
     page = (ROOT / "docs" / "how-to" / "library.md").read_text()
     blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
     code = [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks if "from isobench" in block]
-    assert len(code) == 2
+    assert len(code) == 3
     import torch
 
     names = {
         "head": torch.nn.Linear(768, 2), "dropout": torch.nn.Dropout(0.1), "pooled": torch.randn(16, 768),
-        "task_loss": torch.zeros(()),
+        "task_loss": torch.zeros(()), "X": torch.randn(50, 8),
     }  # fmt: skip
     for block in code:
         exec(block, names)

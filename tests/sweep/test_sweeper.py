@@ -7,6 +7,7 @@ import pytest
 from helpers import ROOT, make_config, read_records
 
 from isobench.cli import report
+from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.record import Beat
@@ -107,7 +108,7 @@ def test_a_run_that_killed_its_process_is_started_last(cli, small, outputs):
     (folder / "result.json").unlink()
     where = {"machine": "x", "host": "x", "job": None, "log": None, "share": 1}
     beat = Beat(state="training", step=0, steps=0, pid=1, since=0, updated=0, attempt=1, **where)
-    (folder / "progress.json").write_text(beat.model_dump_json())
+    write_json(folder / "progress.json", beat.model_dump(), owner=folder.name)
     os.utime(folder / "progress.json", (0, 0))  # a file of this minute would mean that the run is going on
     code, _, err = cli(*quick, "seed=1,2,3")
     assert code == 0

@@ -141,8 +141,8 @@ def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
     )  # fmt: skip
     assert code == 0, err
     rows = read_analysis_rows(outputs, "causes")
-    assert len(rows["rates"]) == 10  # SGD has other learning rates
-    assert len(rows["effects"]) == 10 * len(causes.MEASURES)
+    assert len(rows["rates"]) == 11  # SGD has other learning rates
+    assert len(rows["effects"]) == 11 * len(causes.MEASURES)
     runs = list(outputs.glob("runs/*/result.json"))
     for run in rows["runs"]:
         assert run["loss"] > 0

@@ -200,7 +200,7 @@ def test_scores_are_no_classes():
 def test_own_data_and_methods_fitted_on_the_drawn_texts(experiment, cli, outputs, tmp_path):
     words = list(WORDS[:2])
     for name, n in (("train", 40), ("dev", 20)):
-        lines = [f"{words[i % 2]} {WORDS[i % 5]},{'no' if i % 2 else 'yes'}" for i in range(n)]
+        lines = [f"{words[i % 2]} {WORDS[i % 5]} {n + i},{'no' if i % 2 else 'yes'}" for i in range(n)]
         (tmp_path / f"{name}.csv").write_text("text,answer\n" + "\n".join(lines))
     code, _, err = cli(
         *experiment, "analysis.sets=[]", "task=mine", "analysis.fit=drawn", "encoder.layer=null",
