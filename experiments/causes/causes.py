@@ -221,7 +221,7 @@ def draw_effects(effects: Sequence[TidyRow]) -> Figure:
 def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
     """Describe model and data: there is no paper whose numbers these are."""
     cfg = subjects[0].cfg
-    files = ", ".join(Path(file).stem for file in (cfg.data.files or {}).values())
+    files = ", ".join(Path(file).stem for file in (cfg.data.files or {}).values() if isinstance(file, str))
     return [
         f"a language model of {(cfg.encoder.scratch or {}).get('num_hidden_layers')} layers, {files or cfg.task.name}"
     ]

@@ -88,7 +88,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
         return {"embedded": movie_reviews.SHA256}
     if source == "files":
         seed = f" with seed {task.sample_seed}" * (task.sample_seed is not None)
-        shares = {split: f"{share:g} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
+        shares = {split: f"{share!r} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
         files = {split: find_own_file(task, data, split) for split in splits}
         return {split: shares.get(split) or fingerprint_own_file(file) for split, file in files.items()}
     if source == "hub":
@@ -98,7 +98,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
 
 def list_shares(data: Data) -> dict[str, float]:
     """Return the splits that take a share of the training file's rows, and these shares."""
-    return {split: file for split, file in (data.files or {}).items() if isinstance(file, float)}
+    return {split: file for split, file in sorted((data.files or {}).items()) if isinstance(file, float)}
 
 
 def find_own_file(task: Task, data: Data, split: str) -> Path:
@@ -184,6 +184,8 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         path = find_own_file(task, data, split)
         columns, where = _read_own_columns(path, task, is_test), str(path)
         chosen = choose_own_rows(task, data, split, list(zip(*map(columns.get, task.text), strict=True)))
+        if not chosen and list_shares(data):
+            raise UserError(f"data.files: {split} gets no row of {path}: choose other shares")
         columns = {name: [values[index] for index in chosen] for name, values in columns.items()}
     elif source == "parquet":
         path = find_parquet_file(task, data, split)

@@ -209,7 +209,7 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
 
         for cfg in configs:
             check_optimizer(cfg.optimization)
-        for encoder in {id(cfg.encoder): cfg.encoder for cfg in configs if cfg.encoder.scratch}.values():
+        for encoder in {repr(cfg.encoder.scratch): cfg.encoder for cfg in configs if cfg.encoder.scratch}.values():
             from isobench.models.encoders import check_scratch
 
             check_scratch(encoder)
