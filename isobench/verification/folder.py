@@ -38,6 +38,7 @@ CHECKS = {
 }
 
 
+MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
 BUNDLE_NAMES = (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER)  # no output folder has any of them
 CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold plans, jobs and logs
 
@@ -78,8 +79,12 @@ class VerifiedFolder:
             self.refused[path.as_posix()] = "it is a link, and links are not followed"
         elif not stat.S_ISDIR(status.st_mode):
             self.refused[path.as_posix()] = "it is no regular file"
+        elif len(path.parts) > MAX_DEPTH:
+            self.refused[path.as_posix()] = "isobench writes no folders as deep: it is not read"
 
     def _is_checked_folder(self, path: Path) -> bool:
+        if len(path.parts) > MAX_DEPTH:  # os.walk calls itself, as deep as a stranger's folders are
+            return False
         return self.is_bundle or (path.parts[0] in CHECKED_FOLDERS and path.name != CHECKPOINTS_FOLDER)
 
     def list_runs(self) -> list[str]:
