@@ -106,7 +106,7 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
 
 @pytest.mark.parametrize("damage", ["byte", "exchange"])
 def test_a_damaged_record_is_named_and_the_others_are_loaded(tmp_path, capsys, damage):
-    """Of exchanged records, each run would be shown with the result of the other."""
+    """Check that a record in another run's folder is not shown as that run's result."""
     folders = []
     for seed in (1, 2, 3):
         cfg = make_config("tracking=none", f"seed={seed}", f"output_dir={tmp_path}")

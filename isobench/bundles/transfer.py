@@ -27,6 +27,7 @@ from isobench.bundles.manifest import (
 from isobench.common.environment import read_package_version
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
+    RECORD_LIMIT,
     add_json_checksum,
     make_storage_error,
     make_temporary_folder,
@@ -260,7 +261,7 @@ def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:
     """Copy every file that the manifest lists; none of its paths leaves the copy."""
     for path, sha256 in manifest.files.items():
         try:
-            content = read_bounded(bundle / path, TABLE_LIMIT)
+            content = read_bounded(bundle / path, TABLE_LIMIT if path.endswith(".parquet") else RECORD_LIMIT)
         except OSError:
             content = b""
         if hashlib.sha256(content).hexdigest() != sha256:
@@ -300,11 +301,8 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
             conflicts.append(f"{folder} is being carried out")
     for target, copy in sources.items():
         is_decisive = target.name in (RECORD_FILE, PREDICTIONS_FILE) or not manifest.runs
-        if (
-            is_decisive
-            and os.path.lexists(target)
-            and not (target.is_file() and filecmp.cmp(target, copy, shallow=False))
-        ):
+        is_equal = target.is_file() and not target.is_symlink() and filecmp.cmp(target, copy, shallow=False)
+        if is_decisive and os.path.lexists(target) and not is_equal:
             conflicts.append(f"{target} has other content")
     if conflicts:
         raise UserError(

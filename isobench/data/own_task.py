@@ -187,8 +187,8 @@ def _read_rows(cfg: Config, split: str) -> list[Any]:
     return list(zip(*read_examples(cfg.task, cfg.data, split).texts, strict=True))
 
 
-def _describe_split(cfg: Config, split: str, training_rows: set[Any]) -> str:
-    task, file, rows = cfg.task, find_own_file(cfg.task, cfg.data, split), _read_rows(cfg, split)
+def _describe_split(cfg: Config, split: str, rows: Sequence[Any], training_rows: set[Any]) -> str:
+    task, file = cfg.task, find_own_file(cfg.task, cfg.data, split)
     found = format_count(len(rows), "row") + describe_reading(read_own_file(file))
     repeated = 0 if split == task.train_split else sum(row in training_rows for row in rows)
     found += f", {repeated:,} of them in {task.train_split} too" if repeated else ""
@@ -197,8 +197,9 @@ def _describe_split(cfg: Config, split: str, training_rows: set[Any]) -> str:
 
 def _describe_own_data(cfg: Config) -> str:
     task = cfg.task
-    training_rows = set(_read_rows(cfg, task.train_split))
-    counts = ", ".join(_describe_split(cfg, split, training_rows) for split in cfg.data.files or {})
+    rows = {split: _read_rows(cfg, split) for split in cfg.data.files or {}}
+    training_rows = set(rows[task.train_split])
+    counts = ", ".join(_describe_split(cfg, split, own, training_rows) for split, own in rows.items())
     if task.language:
         return f"task={task.name}: {counts}; text in {task.text[0]}; scored by {task.primary}"
     kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
@@ -228,12 +229,11 @@ def check_files(configs: Iterable[Config], sources: Sequence[str] = ("files",)) 
         reading = repr((cfg.data, replace(task, train_samples=None, dev_samples=None, metrics=[])))
         if find_data_source(task, cfg.data) in sources and not task.generation and reading not in checked:
             checked.add(reading)
-            training_rows = set(_read_rows(cfg, task.train_split))
-            for split in task.read_splits:
-                is_same = split != task.train_split and set(_read_rows(cfg, split)) == training_rows
-                if is_same and cfg.data.files:
-                    name = find_own_file(task, cfg.data, split).name
-                    raise UserError(
-                        f"data.files: {split} ({name}) has the same texts as {task.train_split}: name a file with "
-                        "other examples"
-                    )
+            rows = {split: set(_read_rows(cfg, split)) for split in task.read_splits}
+            training_rows = rows.pop(task.train_split)
+            for split in [split for split, own in rows.items() if cfg.data.files and own == training_rows]:
+                name = find_own_file(task, cfg.data, split).name
+                raise UserError(
+                    f"data.files: {split} ({name}) has the same texts as {task.train_split}: name a file with "
+                    "other examples"
+                )

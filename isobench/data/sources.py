@@ -109,7 +109,7 @@ def find_own_file(task: Task, data: Data, split: str) -> Path:
 def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> list[int]:
     """Return the indices of a file's rows that are a split's; of a file that several share, equal rows go to one."""
     shares = list_shares(data)
-    if split not in shares and split != task.train_split:
+    if not shares or split not in (*shares, task.train_split):
         return list(range(len(rows)))
     places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
     owners: dict[int, str] = {}

@@ -9,7 +9,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,7 @@ ADVICE = {
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}  # read too, beside UTF-8
 READ_AS = b"read as"  # in a table's metadata: how a file is written that is no usual one of its format
-UTF8_LETTER = re.compile(
-    rb"[\xc2\xc3][\x80-\xbf]"
-)  # two bytes that UTF-8 has for one letter, and Latin-1 hardly ever
+UTF8_LETTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]")  # UTF-8 has these two bytes for a letter, Latin-1 hardly ever
 JSON_STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 DEEPEST_NESTING = 100  # of brackets in JSON Lines; pyarrow's parser crashes at some thousands
 MOST_ROWS = 10_000_000  # of a Parquet file; a megabyte can say that it has more than fit into memory
@@ -50,7 +48,13 @@ def find_format(path: Path) -> str:
 
 
 def read_own_file(path: Path) -> Any:
-    """Read all columns of a file as a ``pyarrow.Table``."""
+    """Read all columns of a file as a ``pyarrow.Table``; one that has not changed since is not read again."""
+    status = path.stat() if path.is_file() else None
+    return _read_whole(path, status and (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=4)  # the files of a task
+def _read_whole(path: Path, _state: Any) -> Any:
     import pyarrow
 
     kind = find_format(path)

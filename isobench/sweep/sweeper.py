@@ -209,10 +209,11 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
 
         for cfg in configs:
             check_optimizer(cfg.optimization)
-        for encoder in {repr(cfg.encoder.scratch): cfg.encoder for cfg in configs if cfg.encoder.scratch}.values():
+        if scratch := {repr(cfg.encoder.scratch): cfg.encoder for cfg in configs if cfg.encoder.scratch}:
             from isobench.models.encoders import check_scratch
 
-            check_scratch(encoder)
+            for encoder in scratch.values():
+                check_scratch(encoder)
         for generates in (False, True):
             similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
             check_method_settings((cfg.calibration for cfg in similar_configs), generates)

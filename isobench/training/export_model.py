@@ -175,7 +175,7 @@ def load_calibration(folder: str | Path) -> Chain:
         about = read_json(about_file)
     except ValueError as error:
         raise ValueError(f"{about_file} is damaged or was changed: export the run again") from error
-    if "sha256" in about and about["sha256"].get(file.name) != sha256_file(file):
+    if about["sha256"].get(file.name) != sha256_file(file):
         raise ValueError(f"{file} was changed after it was exported: export the run again")
     chain = instantiate_chain(about["calibration"], about["dim"])
     chain.load_state_dict(load_file(file))

@@ -1,4 +1,4 @@
-"""What needs a package of an extra stops before anything is written and says what to install; all else works."""
+"""Check that a missing package is named before anything is written, and that all else works without it."""
 
 import subprocess
 import sys

@@ -214,7 +214,7 @@ def test_an_encoder_decoder_is_no_language_model(language):
 
 @pytest.mark.slow
 def test_normformer_is_its_equations(language):
-    """One layer against section 2 of Shleifer et al. (2021), in float64 from its parameters and what it is given."""
+    """Compute one layer again in float64, by section 2 of Shleifer et al. (2021)."""
     module = build_parts(*language, "encoder.normformer=true").module.double().eval()
     with torch.no_grad():
         for parameter in module.parameters():  # else all scales are 1 and all biases 0
