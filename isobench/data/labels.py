@@ -61,8 +61,8 @@ def check_labels_differ(task: Task, labels: "np.ndarray", where: str) -> None:
     missing = [name for name, count in zip(task.labels, counts, strict=True) if count == 0]
     if missing:
         raise UserError(
-            f"task.labels names {len(task.labels)} classes, and {where} has no example of {', '.join(missing)}: name "
-            "the classes that it has"
+            f"{where} has no example of {', '.join(missing)}, of the task's {len(task.labels)} classes: add some, or "
+            "name the classes that it has (task.labels=[NAME,...])"
         )
 
 

@@ -29,6 +29,7 @@ ADVICE = {
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}  # read too, beside UTF-8
 READ_AS = b"read as"  # in a table's metadata: how a file is written that is no usual one of its format
+EXCELS_FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=([;,\t|])\r?\n")
 UTF8_LETTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]")  # UTF-8 has these two bytes for a letter, Latin-1 hardly ever
 JSON_STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 DEEPEST_NESTING = 100  # of brackets in JSON Lines; pyarrow's parser crashes at some thousands
@@ -109,6 +110,8 @@ def _read_delimited(path: Path, **settings: Any) -> Any:
     if encoding != "utf-8":
         content = content.decode(encoding).encode()
         unusual = [ENCODINGS[encoding]]
+    if "delimiter" not in settings and (named := EXCELS_FIRST_LINE.match(content)):
+        content = content[named.end() :]
     if "delimiter" not in settings and (separator := _find_separator(content)) != ",":
         settings["delimiter"] = separator
         unusual.append(SEPARATORS[separator])

@@ -38,7 +38,7 @@ class Heartbeat:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / PROGRESS_FILE
+        self.file = (folder / PROGRESS_FILE).absolute()  # the thread may write while the working folder is another
         before, now = read_heartbeat(folder), time.time()
         if before is None and self.file.exists():
             print_note(f"{self.file} is damaged: the run's attempts are counted anew")

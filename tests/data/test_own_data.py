@@ -171,13 +171,15 @@ def test_what_is_not_clear_is_one_line(tmp_path, message):
     ("separator", "encoding", "said"),
     [
         (";", "utf-8", ", semicolons"),
+        (";", "utf-8-sig", ", semicolons"),  # with Excel's first line
         ("\t", "utf-16", ", UTF-16, tabs"),
         (",", "latin-1", ", Windows-1252 (Latin-1)"),
     ],
 )
 def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding, said):
     rows = [("text", '"label, or class"'), ("gr\xfc\xdfe", "u"), ("b", "v"), ("c", "u"), ('"d, e"', "v")]
-    (tmp_path / "train.csv").write_text("\n".join(map(separator.join, rows)), encoding=encoding)
+    first = ["sep=;"] * (encoding == "utf-8-sig")
+    (tmp_path / "train.csv").write_text("\n".join([*first, *map(separator.join, rows)]), encoding=encoding)
     assert read(configure(tmp_path / "train.csv")).texts == [["gr\xfc\xdfe", "b", "c", "d, e"]]
     assert describe_reading(read_own_file(tmp_path / "train.csv")) == said
 

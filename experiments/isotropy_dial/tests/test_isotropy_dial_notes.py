@@ -233,3 +233,42 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
         f"gain of {gained.difference:.2f} points (p = {gained.p:.4f} alone, {gained.p_holm:.2f} after it)",
         f"over {len(gains)} settings",
     )
+
+
+@pytest.fixture(scope="module")
+def part_b():
+    """Read the stored tables of part B of the second registration."""
+    names = ("slopes", "correlations", "contrasts", "verdicts", "left_out_cells")
+    return {name: pd.read_parquet(STUDY / f"results/isotropy_norm/analysis/{name}.parquet") for name in names}
+
+
+def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, **_):
+    """Write the rows of part B's tables on the study's page."""
+    for row in verdicts.itertuples():
+        yield row.statement, ENCODERS[row.encoder], row.verdict
+    dials = {"whitening_norm": "norm kept", "norm_effect": "kept less not kept"}
+    whole = slopes[slopes.doses == "all doses"].set_index(["dial", "encoder", "quantity"]).sort_index()
+    for dial, encoder in ((dial, encoder) for dial in dials for encoder in contrasts.encoder.unique()):
+        row, p = whole.loc[dial, encoder, "score"], whole.loc[dial, encoder].p
+        check = ", ".join("yes" if p[f"embedding/{name}"] < 0.05 else "no" for name in ("ev1", "isoscore"))
+        change = f"{row.over_dial:+.2f} [{row.over_low:+.2f}, {row.over_high:+.2f}]"
+        yield dials[dial], ENCODERS[encoder], change, write_p(row.p_holm), check
+    by_cell = contrasts.set_index(["encoder", "dose", "dial"])
+    for encoder, dose in contrasts.set_index(["encoder", "dose"]).index.unique():
+        kept, effect = (by_cell.loc[encoder, dose, dial] for dial in dials)
+        changes = [f"{row.difference:+.2f} [{row.low:+.2f}, {row.high:+.2f}]" for row in (kept, effect)]
+        tests = write_p(kept.p_holm), write_p(kept.p_margin_holm), changes[1], write_p(effect.p_holm)
+        yield f"{DIAL['whitening'].read_value(dose):g}", ENCODERS[encoder], changes[0], *tests
+    within = correlations.set_index(["dial", "measure", "encoder"])
+    for measure, encoder in within.loc["norm_effect"].index:
+        if MEASURES[measure] in ("I1", "I2"):
+            kept, effect = (within.loc[dial, measure, encoder] for dial in dials)
+            change = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
+            yield MEASURES[measure], ENCODERS[encoder], f"{kept.correlation:+.2f}", change
+
+
+def test_the_studys_page_has_the_numbers_of_part_b(part_b):
+    page = " ".join((STUDY / "README.md").read_text().partition("**Part B")[2].split())
+    rows = [f"| {' | '.join(cells)} |" for cells in list_rows_of_part_b(**part_b)]
+    assert [row for row in rows if row not in page] == []
+    assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 6 + 4 + 14 + 4
