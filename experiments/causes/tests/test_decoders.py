@@ -1,0 +1,82 @@
+"""Decoders without a few tokens: the states that are kept, at each layer, against transformers' own."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import WORDS, read_analysis_rows, save_tiny, write_parquet
+from transformers import AutoModel, AutoTokenizer
+
+from isobench_papers.causes import decoders
+
+PASSAGES, LENGTH = 5, 12
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Write a running text of 60 words, in paragraphs of which one is blank, and a decoder of two layers."""
+    words = np.random.default_rng(0).choice(WORDS, PASSAGES * LENGTH).tolist()
+    paragraphs = [" ".join(words[:7]), " \n", " ".join(words[7:40]), " ".join(words[40:])]
+    write_parquet(tmp_path / "corpus/wikitext-2_validation.parquet", {"text": paragraphs})
+    save_tiny(tmp_path / "gpt2", "gpt2")
+    texts = [" ".join(words[start : start + LENGTH]) for start in range(0, len(words), LENGTH)]
+    overrides = [
+        "+experiment=decoder_tokens", "analysis.corpus=wikitext", f"analysis.passages={PASSAGES}", "encoder=local",
+        f"encoder.path={tmp_path / 'gpt2'}", "encoder.pooling=last", "encoder.layer=0,1,null",
+        f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}",
+    ]  # fmt: skip
+    return overrides, texts, tmp_path / "gpt2"
+
+
+def measure_in_numpy(x):
+    values = np.linalg.eigvalsh(np.cov(x.T))
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    cosines = (unit @ unit.T)[~np.eye(len(x), dtype=bool)]
+    d = len(values)
+    return {
+        "ev1": values.max() / values.sum(),
+        "isoscore": (values.sum() ** 2 / (values**2).sum() - 1) / (d - 1),
+        "average_cosine": cosines.mean(),
+    }
+
+
+def test_each_layer_is_measured_without_a_few_tokens(cli, outputs, data):
+    overrides, texts, folder = data
+    code, out, err = cli(*overrides, f"analysis.words={LENGTH}", "analysis.farthest=[0.05]", f"output_dir={outputs}")
+    assert code == 0, err
+    rows = read_analysis_rows(outputs, "decoder_tokens")["layers"]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        found = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in texts]
+    for place, layer in enumerate(("0", "1", "last")):
+        states = [output.hidden_states[place][0].double().numpy() for output in found]
+        whole = np.concatenate(states)
+        distances = np.linalg.norm(whole - np.median(whole, 0), axis=1)
+        norms = np.linalg.norm(whole, axis=1)
+        kept = {
+            "nothing": whole,
+            "first tokens": np.concatenate([own[1:] for own in states]),
+            "outlying norms": whole[norms <= 5 * np.median(norms)],
+            "0.05": whole[np.argsort(distances)[: len(whole) - 3]],
+        }
+        for left_out, x in kept.items():
+            (row,) = (row for row in rows if (row["layer"], row["left_out"]) == (layer, left_out))
+            assert row["tokens"] == len(x)
+            assert {name: row[name] for name in measure_in_numpy(x)} == pytest.approx(measure_in_numpy(x), rel=1e-3)
+    assert "gpt2 without first tokens: of 3 layers" in out or "local without first tokens: of 3 layers" in out
+
+
+def test_a_text_that_is_too_short_is_refused(cli, outputs, data):
+    code, _, err = cli(*data[0], "analysis.words=13", f"output_dir={outputs}")
+    assert code == 2
+    assert "need 65 words, and the corpus wikitext has 60" in err
+
+
+def test_the_layers_in_which_little_changes_are_counted():
+    def row(layer, left_out, value):
+        return {"layer": layer, "left_out": left_out} | dict.fromkeys(decoders.MEASURES, value)
+
+    rows = [row("0", "nothing", 1.0), row("0", "0.01", 1.09), row("1", "nothing", 0.5), row("1", "0.01", 0.4)]
+    text = decoders.describe_changes(rows, "gpt2", "0.01")
+    assert text.startswith(
+        "gpt2 without the farthest 1%: of 2 layers, a measure changes by less than a tenth: EV1 in 1"
+    )
