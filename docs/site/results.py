@@ -199,9 +199,9 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
-        rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations"])
-        sentences = describe_outcome(rows["slopes"], rows["correlations"])
-        outcome = " ".join(f"{re.split('[.:] ', sentence)[0]}." for sentence in sentences[:2])
+        rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
+        sentences = describe_outcome(**rows)
+        outcome = " ".join(f"{re.split('[.:] ', sentence)[0].rstrip('.')}." for sentence in sentences[:2])
         folded += sentences
     elif bundle.has_analysis:
         quotes: dict[str, list[str]] = {}

@@ -69,7 +69,7 @@ def show(rows: Rows) -> Shown:
         {**front, "isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
         [
             *describe_progress(rows["progress"]),
-            *describe_outcome(slopes, correlations),
+            *describe_outcome(slopes, correlations, rows.get("verdicts", [])),
             *describe_preregistration(rows["code"], FOLDER / "preregistration.md"),
             *(
                 describe_preregistration(rows["code_second"], FOLDER / "second_registration.md")
@@ -82,8 +82,13 @@ def show(rows: Rows) -> Shown:
     )
 
 
-def describe_outcome(slopes: Sequence[TidyRow], correlations: Sequence[TidyRow]) -> list[str]:
-    """Say which primary slopes and correlations of complete studies differ from 0; nothing without such a study."""
+def describe_outcome(
+    slopes: Sequence[TidyRow], correlations: Sequence[TidyRow], verdicts: Sequence[TidyRow]
+) -> list[str]:
+    """Say which primary slopes and correlations of complete studies differ from 0, and what is judged of statements.
+
+    Nothing without a complete study.
+    """
     lines, ranks = ([row for row in rows if row["complete"] and is_primary(row)] for rows in (slopes, correlations))
     if not lines:
         return []
@@ -91,12 +96,20 @@ def describe_outcome(slopes: Sequence[TidyRow], correlations: Sequence[TidyRow])
     upwards = sum(row["correlation"] * MORE_ISOTROPIC[row["measure"]] > 0 for row in found)
     without = [label for name, label in MEASURES.items() if name not in {row["measure"] for row in found}]
     unturned = [row for row in lines if describe_check(row, slopes) == "no, no"]
+    judged = [
+        f'"{verdict}" for ' + ", ".join(f"{row['statement']} ({row['encoder']})" for row in own)
+        for (verdict,), own in group_rows(verdicts, "verdict").items()
+    ]
+    of_ranks = [
+        f"Given the dial, the score is correlated with isotropy in {len(found)} of {len(ranks)} tests, after Holm's "
+        f"correction: {list_by_study(found)}. The more isotropic runs score higher in {upwards} of these "
+        f"{len(found)}. None of them is of {', '.join(without)}."
+    ]
     return [
         f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. Its changes "
         f"in points, from the lowest dose to the highest: {list_by_study(follows)}.",
-        f"Given the dial, the score is correlated with isotropy in {len(found)} of {len(ranks)} tests, after Holm's "
-        f"correction: {list_by_study(found)}. The more isotropic runs score higher in {upwards} of these "
-        f"{len(found)}. None of them is of {', '.join(without)}.",
+        *(of_ranks if ranks else []),
+        *([f"The verdicts of the second registration are {'; '.join(judged)}."] if judged else []),
         "Changes that say nothing about isotropy, because neither EV1 nor IsoScore follows the dose (the registered "
         f"check): {list_by_study(unturned)}.",
     ]
@@ -210,13 +223,13 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
     judged: Columns = {name: itemgetter(name) for name in ("statement", "verdict", "because")}
     columns: Columns = {
         "dose": lambda row: mark_incomplete(DIAL[row["dial"]].name_cell(row["dose"]), row),
-        "less plain": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+z.2f"),
+        "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+z.2f"),
         "p": lambda row: format_p(row["p"]),
         name_holm(contrasts): lambda row: format_p(row["p_holm"]),
         f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
         "seeds": lambda row: str(row["seeds"]),
     }
-    title = "Each dose less plain fine-tuning, paired by seed (planned in the second registration alone)"
+    title = "Each dose less plain fine-tuning or less its partner, by seed (planned in the second registration alone)"
     return [
         build_table("Statements of the second registration", verdicts, labels, judged, texts=3),
         build_table(title, contrasts, labels, columns),

@@ -221,8 +221,9 @@ def _list_trained_runs(
     for key in about["keys"]:
         run = runs.get(run_folder_name(key))
         if run is not None and run.cfg is not None and run.record is not None:
-            cfg, record, state = run.cfg, run.record, "failed" if run.record.failure else "done"
+            record, state = run.record, "failed" if run.record.failure else "done"
             identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint)
+            cfg, _ = planned.get(key, (run.cfg, identity))  # another experiment's runs have the grid of that one
         elif key in planned:
             (cfg, identity), record, state = planned[key], None, "missing"
         else:

@@ -19,6 +19,7 @@ from isobench_papers.isotropy_dial.rows import (
     GIVEN_DOSE,
     MEASURES,
     MORE_ISOTROPIC,
+    PLAIN,
     collect_series,
 )
 
@@ -165,7 +166,8 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
     page, readme = (" ".join(file.read_text().split()) for file in (STUDY / "README.md", ROOT / "README.md"))
     rows = [f"| {' | '.join(cells)} |" for cells in list_table_rows(**shipped)]
     assert [row for row in rows if row not in page] == []
-    assert len(re.findall(r"\| (?:MiniLM|DistilBERT|MiniLM, STS-B) \|", page)) == len(rows) == 12 + 18 + 8 + 12 + 10
+    shown = re.findall(r"\| (?:MiniLM|DistilBERT|MiniLM, STS-B) \|", page.partition("**Part B")[0])
+    assert len(shown) == len(rows) == 12 + 18 + 8 + 12 + 10
 
     slopes, correlations, gains = shipped["slopes"], shipped["correlations"], shipped["gains"]
     found = correlations[correlations.p_holm < 0.05]
@@ -272,3 +274,19 @@ def test_the_studys_page_has_the_numbers_of_part_b(part_b):
     rows = [f"| {' | '.join(cells)} |" for cells in list_rows_of_part_b(**part_b)]
     assert [row for row in rows if row not in page] == []
     assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 6 + 4 + 14 + 4
+
+    contrasts = part_b["contrasts"]
+    above = contrasts[(contrasts.against == PLAIN) & (contrasts.p_holm < 0.05) & (contrasts.difference > 0)]
+    assert list(zip(above.encoder, above.dose, strict=True)) == [("distilbert-quire", 5), ("distilbert-quire", 6)]
+    full = contrasts.set_index(["dial", "dose"]).loc["whitening_norm", 0].difference
+    assert_contains(
+        " ".join((ROOT / "README.md").read_text().split()),
+        f"{-full.iloc[0]:.2f} (MiniLM) and {-full.iloc[1]:.2f} points (DistilBERT)",
+        *(f"{row.difference:.2f} [{row.low:.2f}, {row.high:.2f}]" for row in above.itertuples()),
+        *(f"(p = {write_p(p)})" for p in above.p_holm),
+    )
+    estimates = part_b["left_out_cells"].query("left_out != ''").groupby(["dial", "encoder"]).over_dial
+    (kept, effect) = (estimates.agg(["min", "max"]).loc[dial] for dial in ("whitening_norm", "norm_effect"))
+    texts = [f"{low:+.2f} to {high:+.2f}" for low, high in kept.loc[["minilm", "distilbert-quire"]].values]
+    assert_contains(page, f"{texts[0]} (MiniLM) and {texts[1]} (DistilBERT)")
+    assert_contains(page, "by {:.2f} to {:.2f} points".format(*effect.loc["distilbert-quire"]))
