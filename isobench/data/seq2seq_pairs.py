@@ -12,7 +12,6 @@ from isobench.data.packaged import generated_pairs
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
 
-DIACRITIC_CHOICES = ("keep", "comma_below", "removed")
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
 

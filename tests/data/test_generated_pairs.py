@@ -31,7 +31,7 @@ def test_the_examples_are_these(texts, key):
     assert len(sources) == generated_pairs.SPLIT_SIZES[key[1]]
 
 
-@pytest.mark.parametrize("grammar", generated_pairs.GRAMMARS)
+@pytest.mark.parametrize("grammar", generated_pairs.EXAMPLE_GENERATORS)
 def test_no_source_is_in_two_splits_or_twice(texts, grammar):
     sources = [source for split in generated_pairs.SPLIT_SIZES for source in texts[grammar, split][0]]
     assert len(set(sources)) == len(sources) == 4600

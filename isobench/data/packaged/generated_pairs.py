@@ -79,4 +79,3 @@ EXAMPLE_GENERATORS: dict[str, Callable[[Random], tuple[str, str]]] = {
     "captions": _generate_caption,
     "bulletins": _generate_bulletin,
 }
-GRAMMARS = tuple(EXAMPLE_GENERATORS)
