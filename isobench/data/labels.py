@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
@@ -107,18 +107,6 @@ def _refuse_misspellings(classes: Sequence[str], where: str) -> None:
 
 def _simplify(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
-
-
-def refuse_rare_classes(classes: Sequence[str], counts: Mapping[str, "np.ndarray"], train: str) -> None:
-    """Raise UserError if a class has a single training example, or none in a dev split; ``counts``: split -> [C]."""
-    for split, number in counts.items():
-        few = [name for name, count in zip(classes, number, strict=True) if count <= (split == train)]
-        if few:
-            amount = "a single example" if split == train else "no example"
-            raise UserError(
-                f"{split} has {amount} of {', '.join(few)}: correct or add labels, or name the classes "
-                f"({write_setting('task.labels', classes)})"
-            )
 
 
 def _refuse_words_among_numbers(names: Sequence[str], where: str) -> None:

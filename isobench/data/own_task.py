@@ -16,7 +16,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.command_line import write_setting
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
-from isobench.data.labels import find_classes, parse_number, refuse_rare_classes
+from isobench.data.labels import find_classes, parse_number
 from isobench.data.sources import find_data_source, find_own_file, list_shares, read_examples, read_texts
 from isobench.data.tables import describe_reading, read_own_file
 
@@ -71,12 +71,19 @@ def complete_config(cfg: Config) -> Config:
 
 
 def _refuse_rare_classes(task: Task, data: Data) -> None:
+    """Raise UserError if a class has a single training example, or none in a dev split."""
     import numpy as np
 
     classes = task.labels or []
     labels = {split: read_examples(task, data, split).labels for split in (task.train_split, *task.dev_splits)}
-    counts = {split: np.bincount(numbers, minlength=len(classes)) for split, numbers in labels.items()}
-    refuse_rare_classes(classes, counts, task.train_split)
+    for split, numbers in labels.items():
+        counts, is_train = np.bincount(numbers, minlength=len(classes)), split == task.train_split
+        few = [name for name, count in zip(classes, counts, strict=True) if count <= is_train]
+        if few:
+            raise UserError(
+                f"{split} has {'a single' if is_train else 'no'} example of {', '.join(few)}: correct or add labels, "
+                f"or name the classes ({write_setting('task.labels', classes)})"
+            )
 
 
 def _match_files(task: Task, data: Data) -> dict[str, Any]:
