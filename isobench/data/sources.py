@@ -90,7 +90,8 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
         seed = f" with seed {task.sample_seed}" * (task.sample_seed is not None)
         shares = {split: f"{share!r} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
         files = {split: find_own_file(task, data, split) for split in splits}
-        return {split: shares.get(split) or fingerprint_own_file(file) for split, file in files.items()}
+        # The format is in it too, because it decides how a file's bytes are read.
+        return {split: shares.get(split) or f"{find_format(f)} {sha256_file(f)}" for split, f in files.items()}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -119,11 +120,6 @@ def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> 
         for place in select_by_hash(len(places), round(total * len(places)), task.sample_seed):
             owners.setdefault(place, name)
     return [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
-
-
-def fingerprint_own_file(path: Path) -> str:
-    """Identify a user's file by its format, which decides how its bytes are read, and its sha256."""
-    return f"{find_format(path)} {sha256_file(path)}"
 
 
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
