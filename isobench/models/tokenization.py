@@ -24,7 +24,6 @@ from isobench.models.loading import handle_loading_errors
 from isobench.models.word_vectors import WordTokenizer
 from isobench.runs.identity import Identity
 
-OFFLINE_ENCODER_DECODER = "bart-scratch"  # suggested where the hub can't be reached
 MOST_SPECIAL_TOKENS = 200  # a tokenizer with more tokens has words too, so its vocabulary is not looked through
 VERSION = 2  # of learned tokenizers, part of their cache key
 DEFAULT_SIZE, SMALLEST_SIZE = 8000, 300  # of a learned vocabulary; the schema has the bound
@@ -69,15 +68,26 @@ def fingerprint_tokenizer(tokenizer: Any) -> str:
 
 
 def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
-    """Load the tokenizer of the run's encoder-decoder and set its languages; learn one if the encoder has none."""
-    encoder, languages = cfg.encoder, require_generation(cfg.task).languages
+    """Load the tokenizer of the run's encoder-decoder and set its languages; learn one if the encoder has none.
+
+    It is learned from the training set's sources and targets.
+    """
+    task, encoder = cfg.task, cfg.encoder
+    languages = require_generation(task).languages
     if encoder.scratch and not encoder.path:
-        return _load_or_train_tokenizer(cfg, identity)
-    tokenizer = _load_with_end(encoder, cfg.data.cache, OFFLINE_ENCODER_DECODER)
+        limit = resolve_train_limit(task)
+
+        def read() -> list[str]:
+            texts = read_pairs(task, cfg.data, task.train_split, limit)
+            return [*texts.sources, *texts.targets]
+
+        inputs = [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)]
+        return _learn_once(cfg, inputs, read)
+    tokenizer = _load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
         if languages is None:
             raise UserError(
-                f"encoder={encoder.name} needs to know the languages and task={cfg.task.name} names none: set "
+                f"encoder={encoder.name} needs to know the languages and task={task.name} names none: set "
                 "task.generation.languages=[en,en], or others"
             )
         tokenizer.src_lang, tokenizer.tgt_lang = (_find_language_code(tokenizer, language) for language in languages)
@@ -98,18 +108,6 @@ def _find_language_code(tokenizer: Any, language: str) -> str:
 def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
     """Return the sha256 of what decides a tokenizer's output, the language of its targets included."""
     return sha256_json([fingerprint_tokenizer(tokenizer), getattr(tokenizer, "tgt_lang", None)])
-
-
-def _load_or_train_tokenizer(cfg: Config, identity: Identity) -> Any:
-    """Return a tokenizer that is learned once from the training set's sources and targets."""
-    task = cfg.task
-    limit = resolve_train_limit(task)
-
-    def read() -> list[str]:
-        texts = read_pairs(task, cfg.data, task.train_split, limit)
-        return [*texts.sources, *texts.targets]
-
-    return _learn_once(cfg, [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)], read)
 
 
 def load_language_tokenizer(cfg: Config, identity: Identity) -> Any:
