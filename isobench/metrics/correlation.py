@@ -69,16 +69,6 @@ def _check_square(x: Array) -> Tensor:
     return x
 
 
-def cosine(left: Tensor, right: Tensor) -> Tensor:
-    """Compute the cosine of the angle between two vectors, 0 if one of them is zero: [N, d] and [N, d] -> [N]."""
-    return torch.cosine_similarity(left, right)
-
-
-def inner_product(left: Tensor, right: Tensor) -> Tensor:
-    """Compute the inner product of two vectors: [N, d] and [N, d] -> [N]."""
-    return (left * right).sum(1)
-
-
 def rank_correlation(left: Tensor, right: Tensor) -> Tensor:
     """Compute Spearman's correlation of two vectors' coordinates: [N, d] and [N, d] -> [N].
 
@@ -88,23 +78,13 @@ def rank_correlation(left: Tensor, right: Tensor) -> Tensor:
     return torch.cosine_similarity(_center_ranks(left), _center_ranks(right))
 
 
-def negative_l1(left: Tensor, right: Tensor) -> Tensor:
-    """Compute the sum of the coordinates' absolute differences, with a minus: [N, d] and [N, d] -> [N]."""
-    return -(left - right).abs().sum(1)
-
-
-def negative_l2(left: Tensor, right: Tensor) -> Tensor:
-    """Compute the Euclidean distance of two vectors, with a minus: [N, d] and [N, d] -> [N]."""
-    distances: Tensor = torch.linalg.vector_norm(left - right, dim=1)
-    return -distances
-
-
+# Each takes N pairs of vectors, [N, d] and [N, d], and returns their similarities, [N].
 SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cosine": cosine,
-    "inner": inner_product,
+    "cosine": torch.cosine_similarity,  # 0 if one of two vectors is zero
+    "inner": lambda left, right: (left * right).sum(1),
     "spearman": rank_correlation,
-    "l1": negative_l1,
-    "l2": negative_l2,
+    "l1": lambda left, right: -(left - right).abs().sum(1),
+    "l2": lambda left, right: -torch.linalg.vector_norm(left - right, dim=1),
 }
 
 
