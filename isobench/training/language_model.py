@@ -37,11 +37,9 @@ class LanguageModel(FineTuningModule):
         tokenizer = loaders.inputs.tokenizer
         # A tokenizer that was learned here makes no unknown token: it stands for the mask.
         self.mask_id = tokenizer.mask_token_id if tokenizer.mask_token_id is not None else tokenizer.unk_token_id
-        predicted = loaders.sizes[cfg.task.dev_splits[0]] * loaders.max_length * self._get_share()
+        share = self.language.masked_share if self.language.objective == "masked" else 1.0
+        predicted = loaders.sizes[cfg.task.dev_splits[0]] * loaders.max_length * share
         self.state_stride = 1 + int(predicted) // MAX_MEASURED_STATES
-
-    def _get_share(self) -> float:
-        return self.language.masked_share if self.language.objective == "masked" else 1.0
 
     def compute_states(
         self, ids: Tensor, masked: Tensor | None, every_layer: bool = False
