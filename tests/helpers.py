@@ -44,7 +44,6 @@ def make_config(*overrides: str) -> Config:
 
 def build_parts(*overrides: str):
     """The module, the data and the warnings of a run with these overrides."""
-    from isobench.runs.identity import identify
     from isobench.training.build import build_run_parts
 
     cfg = make_config(*overrides)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import make_config, save_tiny, switch_off_packing
+from helpers import build_parts, make_config, save_tiny, switch_off_packing
 from torch import nn
 
 from isobench.calibration import Calibration
@@ -15,23 +15,15 @@ from isobench.common.packages import conf_dir
 from isobench.config.schema import Encoder
 from isobench.models.dropout import CpuDropout
 from isobench.models.encoders import load_encoder
-from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
-from isobench.training.build import build_run_parts
 from isobench.training.instantiate import check_method_settings
-
-
-def built(small, *overrides):
-    cfg = make_config(*small, *overrides)
-    validate_config(cfg)
-    return build_run_parts(cfg, identify(cfg))
 
 
 def test_chunks_change_nothing(small, monkeypatch):
     """One packed row or many chunks: the same embeddings, in the same order, and so the same batch statistics."""
-    one, loaders, *_ = built(small, "calibration=isobn_paper")
+    one, loaders, *_ = build_parts(*small, "calibration=isobn_paper")
     switch_off_packing(monkeypatch, chunk_overhead=0)
-    many, chunked, *_ = built(small, "calibration=isobn_paper")
+    many, chunked, *_ = build_parts(*small, "calibration=isobn_paper")
     batch, split = next(iter(loaders.train)), next(iter(chunked.train))
     assert len(batch["chunks"]) == 1 < len(split["chunks"])
     assert "packing" in batch["chunks"][0]
@@ -43,7 +35,7 @@ def test_chunks_change_nothing(small, monkeypatch):
 
 
 def test_placement_is_pooler_isobn_dropout_linear(small):
-    module, loaders, *_ = built(small, "calibration=isobn_paper")
+    module, loaders, *_ = build_parts(*small, "calibration=isobn_paper")
     batch = next(iter(loaders.train))
     module.eval()
     module.chain.calibrations[0].train()
@@ -57,7 +49,7 @@ def test_placement_is_pooler_isobn_dropout_linear(small):
 
 
 def test_losses(small):
-    module, *_ = built(small)
+    module, *_ = build_parts(*small)
     logits, labels = torch.randn(5, 2), torch.tensor([0, 1, 1, 0, 1])
     expected = -np.mean(
         [math.log(math.exp(row[y]) / sum(map(math.exp, row))) for row, y in zip(logits.tolist(), labels, strict=True)]
@@ -71,7 +63,7 @@ def test_losses(small):
 
 
 def test_decay_spares_biases_and_norms(small):
-    module, *_ = built(small, "optimization.weight_decay=0.1")
+    module, *_ = build_parts(*small, "optimization.weight_decay=0.1")
     decayed, spared = module.configure_optimizers()["optimizer"].param_groups
     assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
     named = {id(p): name for name, p in module.named_parameters()}
@@ -85,7 +77,7 @@ def test_the_adaptation_papers_step_is_that_of_berts_pretraining(small):
 
     BERT's own code leaves out Adam's correction of the first steps; AdamW, which the paper names, has it.
     """
-    module, *_ = built(small[:-3], "optimization=task_adaptation")
+    module, *_ = build_parts(*small[:-3], "optimization=task_adaptation")
     optimizer = module.double().configure_optimizers()["optimizer"]
     assert module.cfg.optimization.clip == 1.0
     rng = np.random.default_rng(0)
@@ -135,7 +127,8 @@ class Everything(Calibration):
 
 @pytest.mark.parametrize("target", ["head", "vocabulary"])
 def test_every_hook_is_used(small, target):
-    module, loaders, *_ = built(small, f"calibration._target_={__name__}.Everything", f"calibration.target={target}")
+    method = [f"calibration._target_={__name__}.Everything", f"calibration.target={target}"]
+    module, loaders, *_ = build_parts(*small, *method)
     assert module.chain.calibrations[0].seen == 160
     assert module.configure_optimizers()["optimizer"].param_groups[-1]["initial_lr"] == 0.25
     batch = next(iter(loaders.train))
@@ -190,7 +183,7 @@ def test_settings_are_checked_before_the_width_is_known():
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
-    module, *_ = built(small)
+    module, *_ = build_parts(*small)
     module._note_non_finite_loss(torch.tensor(1.0))
     with pytest.raises(RunFailure, match="step 1") as failure:
         module._note_non_finite_loss(torch.tensor(math.inf))
@@ -200,9 +193,9 @@ def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
 @pytest.mark.parametrize("head", ["isobn", "huggingface"])
 def test_the_head_starts_alike_under_every_method(small, head):
     """A method that draws random numbers of its own must not change what the others start from."""
-    plain, *_ = built(small, f"head={head}")
-    drawing, *_ = built(small, f"head={head}", f"calibration._target_={__name__}.Everything")
-    other, *_ = built(small, f"head={head}", "seeds.init=5")
+    plain, *_ = build_parts(*small, f"head={head}")
+    drawing, *_ = build_parts(*small, f"head={head}", f"calibration._target_={__name__}.Everything")
+    other, *_ = build_parts(*small, f"head={head}", "seeds.init=5")
     assert torch.equal(plain.head.weight, drawing.head.weight)
     assert not torch.equal(plain.head.weight, other.head.weight)
     assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)

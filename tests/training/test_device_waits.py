@@ -9,7 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from device_watch import DEVICE, DeviceWatch, NumberWatch, move_to_device
-from helpers import ROOT, make_config, switch_off_packing
+from helpers import ROOT, build_parts, switch_off_packing
 from pytorch_lightning.accelerators import CPUAccelerator
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
@@ -17,8 +17,6 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.optim import optimizer as torch_optimizer
 
 from isobench.calibration import Calibration, Chain, Link
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 from isobench.training.callbacks import EvaluationSchedule, Stopwatch
 from isobench.training.fine_tuned import LOSS_CHECK_INTERVAL
 from isobench.training.monitor import build_monitors
@@ -60,15 +58,10 @@ def devices(monkeypatch):
     monkeypatch.setattr(torch_optimizer, "_get_fused_kernels_supported_devices", lambda: [*fused(), "meta"])
 
 
-def build(*overrides):
-    cfg = make_config(*overrides)
-    return cfg, build_run_parts(cfg, identify(cfg))
-
-
-def watch_training(cfg, parts, *more, steps=3):
-    """Train for some steps on the watched device, with more callbacks; returns the events."""
-    watch = DeviceWatch()
-    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), *more, *build_monitors(cfg), Recorder(watch)]
+def watch_training(parts):
+    """Train for three steps on the watched device; returns the events."""
+    cfg, watch, steps = parts.module.cfg, DeviceWatch(), 3
+    callbacks = [EvaluationSchedule(1, 9), Stopwatch(), *build_monitors(cfg), Recorder(watch)]
     strategy = SingleDeviceStrategy(device=DEVICE, accelerator=WatchedAccelerator())
     trainer = pl.Trainer(
         strategy=strategy, devices=1, max_steps=steps, deterministic=True, logger=False, callbacks=callbacks,
@@ -103,15 +96,15 @@ def check_events(events, calibration="none"):
     "calibration", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CALIBRATIONS]
 )
 def test_a_classifiers_step_never_waits(small, calibration):
-    cfg, parts = build(*small, f"calibration={calibration}", "optimization.clip=1.0")
-    check_events(watch_training(cfg, parts), calibration)
+    parts = build_parts(*small, f"calibration={calibration}", "optimization.clip=1.0")
+    check_events(watch_training(parts), calibration)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 def test_a_translations_step_never_waits(tiny_translation, calibration):
-    cfg, parts = build(*tiny_translation, f"calibration={calibration}", "optimization.clip=1.0")
-    check_events(watch_training(cfg, parts), calibration)
+    parts = build_parts(*tiny_translation, f"calibration={calibration}", "optimization.clip=1.0")
+    check_events(watch_training(parts), calibration)
 
 
 @pytest.mark.slow
@@ -131,12 +124,13 @@ def test_a_translations_step_never_waits(tiny_translation, calibration):
 def test_other_settings_never_wait(small, settings, overhead, monkeypatch):
     if overhead is not None:
         switch_off_packing(monkeypatch, overhead)
-    check_events(watch_training(*build(*small, *settings)))
+    check_events(watch_training(build_parts(*small, *settings)))
 
 
 def test_collecting_embeddings_for_the_isotropy_monitor_never_waits(small):
-    cfg, parts = build(*small, "calibration=isobn_paper")
-    (monitor,), module, watch = build_monitors(cfg), parts.module.to(DEVICE).eval(), DeviceWatch()
+    parts = build_parts(*small, "calibration=isobn_paper")
+    module, watch = parts.module.to(DEVICE).eval(), DeviceWatch()
+    (monitor,) = build_monitors(module.cfg)
     monitor.on_validation_epoch_start(None, module)
     module.on_validation_epoch_start()
     batches = [move_to_device(batch) for batch in parts.loaders.dev[0]]
@@ -181,8 +175,8 @@ class Planted(Calibration):
 )
 def test_a_planted_wait_is_found(small, kind, act):
     """The check can fail: each of these is found at every step, and in the method that does it."""
-    cfg, parts = build(*small)
+    parts = build_parts(*small)
     parts.module.chain = Chain([Link(Planted(32, act))])
-    events = [event for event in watch_training(cfg, parts) if not is_allowed(event)]
+    events = [event for event in watch_training(parts) if not is_allowed(event)]
     assert {event.step for event in events if event.kind == kind} == {0, 1, 2}
     assert all("training/test_device_waits.py:forward" in event.callers for event in events)
