@@ -142,7 +142,10 @@ MISTAKES = {
     "clusters must be a whole number": [
         lambda: metrics.local_isotropy(H, 1.5), lambda: metrics.local_isotropy(H, "3"),
     ],
-    "labels must be finite": [lambda: metrics.fisher_score(H, np.full(40, math.nan))],
+    "labels must be finite": [lambda n=n: PUBLIC[n](H, np.full(40, math.nan)) for n in OF_CLASSES],
+    r"labels must be \[40\]": [
+        lambda n=n, y=y: PUBLIC[n](H, y) for n in OF_CLASSES for y in (LABELS[:39], LABELS[:, None])
+    ],
     "a square matrix": [lambda: metrics.correlation_of(H), lambda: metrics.clusters_of(H, 0.5)],
     "clusters need at least two dimensions": [
         lambda: metrics.clusters_of(np.eye(1), 0.5), lambda: metrics.clusters_of(np.eye(3), 2),

@@ -100,8 +100,6 @@ def test_spectrum_effective_rank_and_mean_ratio():
     assert math.isnan(effective_rank(torch.ones(4, 3)))
     assert math.isnan(mean_ratio(torch.zeros(4, 3)))
     assert math.isnan(average_cosine(torch.ones(1, 3)))
-    with pytest.raises(ValueError, match="at least one row"):
-        average_cosine(torch.zeros(0, 3))
 
 
 def one_shot(h: torch.Tensor) -> dict[str, float]:
