@@ -87,6 +87,6 @@ def load_or_make_arrays(file: Path, make: Callable[[], dict[str, "np.ndarray"]])
     return arrays
 
 
-def name_cached_file(cache: str | None, folder: str, start: str, key: str) -> Path:
-    """Return the path of cached arrays in a folder of ``data.cache``; ``key``: a digest of all that decides them."""
-    return cache_dir(cache) / folder / f"{start}-{shorten_digest(key)}.safetensors"
+def name_cached_file(cache: str | None, folder: str, start: str, key: str, ending: str = "safetensors") -> Path:
+    """Return the path of a file in a folder of ``data.cache``; ``key``: a digest of all that decides its content."""
+    return cache_dir(cache) / folder / f"{start}-{shorten_digest(key)}.{ending}"

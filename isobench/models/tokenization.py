@@ -6,17 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import (
-    cache_dir,
-    print_remaking,
-    read_checksummed,
-    sha256_json,
-    shorten_digest,
-    write_cached,
-)
+from isobench.common.files import print_remaking, read_checksummed, sha256_json, write_cached
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Config, Encoder
 from isobench.data import weights
+from isobench.data.cache import name_cached_file
 from isobench.data.seq2seq_pairs import list_cache_key_inputs, read_pairs, require_generation, resolve_train_limit
 from isobench.data.sources import read_texts
 from isobench.data.word_vectors import open_word_vectors
@@ -148,8 +142,8 @@ def _learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) -
     from transformers import PreTrainedTokenizerFast
 
     encoder = cfg.encoder
-    key = shorten_digest(sha256_json([*inputs, encoder.vocabulary_size]))
-    file = cache_dir(cfg.data.cache) / "tokenizers" / f"{cfg.task.name}-{key}.json"
+    key = sha256_json([*inputs, encoder.vocabulary_size])
+    file = name_cached_file(cfg.data.cache, "tokenizers", cfg.task.name, key, "json")
     learned = read_learned_tokenizer(file)
     if learned is None:
         train_tokenizer(iter(read()), encoder.vocabulary_size or DEFAULT_SIZE, file)

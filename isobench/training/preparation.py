@@ -15,20 +15,13 @@ from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.common.files import (
-    cache_dir,
-    make_cache_error,
-    print_remaking,
-    require_checksum,
-    sha256_json,
-    shorten_digest,
-    write_cached,
-)
+from isobench.common.files import make_cache_error, print_remaking, require_checksum, sha256_json, write_cached
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
 from isobench.data.batches.seq2seq import PairLoaders
 from isobench.data.batches.tokens import list_epoch_order
+from isobench.data.cache import name_cached_file
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
 from isobench.training.classifier import Classifier
@@ -47,8 +40,7 @@ def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders
     settings = [encoder.pooling, e.layer, e.token_type_ids, encoder.first_token_only]
     decisive = [VERSION, torch.__version__, loaders.train_fingerprint, identity.encoder, settings, loaded.init_seed]
     key = sha256_json([*decisive, name_device(cfg)])
-    name = f"{cfg.task.name}-{cfg.encoder.name}-{shorten_digest(key)}.npy"
-    file = cache_dir(cfg.data.cache) / "embeddings" / name
+    file = name_cached_file(cfg.data.cache, "embeddings", f"{cfg.task.name}-{cfg.encoder.name}", key, "npy")
     shape = (len(loaders.train_tokens), loaded.dim)
 
     vectors = _read_cached(file, shape)
