@@ -289,16 +289,8 @@ def value_and_gradient(function, x):
 def switch_off_packing(monkeypatch, chunk_overhead: int | None = None) -> None:
     """Let encoders read padded batches; in chunks that cost this number of tokens each, if it is given."""
     monkeypatch.setattr("isobench.models.encoders.find_first_position", lambda model: None)
-    set_chunk_overhead(monkeypatch, chunk_overhead)
-
-
-def set_chunk_overhead(monkeypatch, tokens: int | None) -> None:
-    if tokens is not None:
-        monkeypatch.setattr("isobench.data.batches.loaders.resolve_chunk_overhead", lambda cfg, dim: tokens)
-
-
-def use_torch_dropout(monkeypatch) -> None:
-    monkeypatch.setattr("isobench.training.build.uses_cpu_dropout", lambda cfg: False)
+    if chunk_overhead is not None:
+        monkeypatch.setattr("isobench.data.batches.loaders.resolve_chunk_overhead", lambda cfg, dim: chunk_overhead)
 
 
 def load_experiment_analysis(experiment: str, **changed: Any) -> Any:

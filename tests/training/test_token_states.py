@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import build_parts, switch_off_packing
+from helpers import build_parts, switch_off_packing, train_run
 from torch import nn
 
 from isobench.metrics import isoscore
@@ -102,8 +102,6 @@ def test_a_mistake_is_one_line(cli, small, outputs, arguments, message, dry):
 
 @pytest.mark.slow
 def test_a_run_on_tokens_is_recorded_and_turns_isotropy_both_ways(small):
-    from helpers import train_run
-
     scores = {}
     for strength in (-20.0, 20.0):
         record, *_ = train_run(*small, *TOKENS, f"calibration.strength={strength}", "encoder.pooling=cls")

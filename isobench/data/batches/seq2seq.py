@@ -94,7 +94,7 @@ class TokenBatches(Dataset):
     """
 
     def __init__(self, tokens: PairTokens, limit: int, seed: int) -> None:
-        self.tokens, self.limit = tokens, limit
+        self.tokens = tokens
         order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed)).tolist()
         self.batches = batch_by_tokens(order, tokens.sources.lengths, tokens.targets.lengths, limit)
 
