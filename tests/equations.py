@@ -146,11 +146,12 @@ def batch_norm(steps, momentum, eps):
             yield (x - mean) / np.sqrt(variance + eps), g / np.sqrt(variance + eps), state
 
 
-def whitening(steps, form, k, momentum, shrinkage):
+def whitening(steps, form, k, momentum, shrinkage, epsilon=0, keep_norm=False):
     """(h - mu) T: T = Sigma^-1/2 (ZCA) or the first k columns of U diag(1 / sqrt(s)) (PCA), Sigma shrunk.
 
-    Moving averages, no gradient through them. Chosen: without any variance only the mean is taken away. A column's
-    sign is anybody's: here its largest entry is positive.
+    With epsilon, s + epsilon stands for s (Diera et al. 2024). With keep_norm, T is scaled so that the mean squared
+    norm stays. Moving averages, no gradient through them. Chosen: without any variance only the mean is taken away. A
+    column's sign is anybody's: here its largest entry is positive.
     """
     means, covariances, dim = [], [], steps[0][0].shape[1]
     for x, g, training in steps:
@@ -159,6 +160,7 @@ def whitening(steps, form, k, momentum, shrinkage):
             covariances.append(covariance(x))
         mean, cov = moving(momentum, means), moving(momentum, covariances)
         u, s, _ = np.linalg.svd((1 - shrinkage) * cov + shrinkage * np.trace(cov) / dim * np.eye(dim))
+        s = s + epsilon
         if not np.trace(cov):
             transform = np.eye(dim)[:, :k]
         elif form == "zca":
@@ -166,6 +168,9 @@ def whitening(steps, form, k, momentum, shrinkage):
         else:
             transform = u[:, :k] @ np.diag(1 / np.sqrt(s[:k]))
             transform = transform * signs(transform)
+        if keep_norm and np.trace(cov):
+            before, after = np.trace(cov) + mean @ mean, np.trace(transform.T @ cov @ transform)
+            transform = transform * math.sqrt(before / after)
         state = {"mean": mean, "covariance": cov, "transform": transform, "batches": len(means)}
         yield (x - mean) @ transform, g @ transform.T, state
 

@@ -22,6 +22,7 @@ TRAINING = [True] * STEPS + [False]
 PAPER, RELEASED = (0.95, 0.1, 0.5), (0.05, 1e-3, 0.5)  # alpha, epsilon, beta
 GLOW = {"steps": 2, "width": 3, "lr": LR}
 AFFINE = GLOW | {"levels": 2, "steps": 1, "coupling": "affine", "permutation": "learned"}
+SOFT, KEPT = {"epsilon": 0.3}, {"epsilon": 20.0, "keep_norm": True}
 HALF, CURVED = {"strength": 0.5}, {"strength": 0.5, "c1": 2.0, "gamma": -0.5}
 FASTER = {"strength": 0.5, "c1": 2.0, "c2": 0.3, "gamma": 1.2}
 METHODS = {
@@ -33,6 +34,10 @@ METHODS = {
     "batch_norm": ("batch_norm", {}, equations.batch_norm, (0.1, 1e-5)),
     "whitening_zca": ("whitening_zca", {}, equations.whitening, ("zca", DIM, 0.1, 0.01)),
     "whitening_pca": ("whitening_pca", {"k": 2}, equations.whitening, ("pca", 2, 0.1, 0.01)),
+    "whitening_zca_soft": ("whitening_zca", SOFT, equations.whitening, ("zca", DIM, 0.1, 0.01, 0.3)),
+    "whitening_pca_soft": ("whitening_pca", SOFT | {"k": 2}, equations.whitening, ("pca", 2, 0.1, 0.01, 0.3)),
+    "whitening_zca_kept": ("whitening_zca", KEPT, equations.whitening, ("zca", DIM, 0.1, 0.01, 20, True)),
+    "whitening_pca_kept": ("whitening_pca", KEPT | {"k": 2}, equations.whitening, ("pca", 2, 0.1, 0.01, 20, True)),
     "center": ("center", {}, equations.centring, ("center", 0, True, 0.1)),
     "center_scaled": ("center_scaled", {}, equations.centring, ("center_scaled", 0, True, 0.1)),
     "all_but_the_top": ("all_but_the_top", {"D": 2}, equations.centring, ("all_but_the_top", 2, True, 0.1)),
@@ -94,7 +99,7 @@ def run_of(name, kind):
     """Steps (x, g, training): batches of a kind, then random rows of its size to evaluate on."""
     rng = np.random.default_rng(sum(map(ord, kind)))
     inputs = [*(rows(kind, step, rng) for step in range(STEPS)), exact(rows("random", 0, rng) * SIZES.get(kind, 1))]
-    penalty, width = name.startswith(("cosine", "spectrum")), 2 if name == "whitening_pca" else DIM
+    penalty, width = name.startswith(("cosine", "spectrum")), 2 if name.startswith("whitening_pca") else DIM
     upstream = [exact(rng.normal(size=() if penalty else (len(x), width))) for x in inputs]
     if name.startswith("gradient_norm"):  # what degenerates here is the gradient
         upstream[:-1] = [rows(kind, step, rng) for step in range(STEPS)]
@@ -133,7 +138,7 @@ def by_package(name, kind, dtype):
         method.train(training)
         leaf = torch.tensor(x, dtype=dtype, requires_grad=True)
         out = method(leaf) if g.ndim else method.penalty(leaf)
-        sign = equations.signs(method.transform.numpy()) if name == "whitening_pca" else 1
+        sign = equations.signs(method.transform.numpy()) if name.startswith("whitening_pca") else 1
         out.backward(torch.tensor(g * sign, dtype=out.dtype))
         extra = {"transform": method.transform.numpy() * sign} if name.startswith("whitening") else {}
         if name.startswith("all_but"):  # a basis of the directions is anybody's choice
