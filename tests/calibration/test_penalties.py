@@ -110,13 +110,6 @@ def test_a_vector_that_is_not_finite_makes_the_loss_so():
         assert not Uniformity(2).regularize(torch.tensor([[1.0, 2.0], [wrong, 1.0], [0.0, 1.0]])).isfinite()
 
 
-def decorrelation_vectors(rows, dim, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, dim, generator=generator, dtype=torch.float64) @ torch.randn(
-        dim, dim, generator=generator, dtype=torch.float64
-    )
-
-
 def by_entries(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilon=1e-4):
     """Eqs. 1 to 4, one entry of the covariance at a time; the mean has its gradient too."""
     rows, dim = h.shape
@@ -137,7 +130,9 @@ def by_entries(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilo
     "settings", [{}, {"variance_weight": 25.0, "covariance_weight": 1.0, "gamma": 2.0, "epsilon": 0.01}]
 )
 def test_decorrelation_value_and_gradient(rows, dim, settings):
-    h = decorrelation_vectors(rows, dim) / 2
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(n, dim, generator=generator, dtype=torch.float64) for n in (rows, dim))
+    h = left @ right / 2
     h[:, 0] *= 0.1  # below the target, where others are above it
     found = value_and_gradient(Decorrelation(dim, strength=0.7, **settings).regularize, h)
     expected = value_and_gradient(lambda x: 0.7 * by_entries(x, **settings), h)
