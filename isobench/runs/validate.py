@@ -3,6 +3,8 @@
 A setting's own bound stands beside it in isobench/config. Here is what concerns several settings.
 """
 
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Annotated, Any
 
 import yaml
@@ -17,6 +19,7 @@ from isobench.config.schema import (
     REGRESSION_METRICS,
     TEXT_METRICS,
     Config,
+    Encoder,
     Generation,
     Head,
     MethodSettings,
@@ -31,6 +34,19 @@ from isobench.papers import published
 from isobench.papers.folders import find_config
 
 BASE_METHOD = "none"  # plain fine-tuning
+# Settings of some kinds of runs, which are null in all others.
+FOR_WORDS = (
+    "optimization.batch_tokens", "optimization.label_smoothing", "encoder.scratch", "encoder.instructions",
+    "task.reduced", "encoder.vocabulary_size",
+)  # fmt: skip
+FOR_CLASSIFICATION = (
+    "task.held_out", "encoder.layer", "encoder.missing_from", "checkpoint.export", "task.test_split",
+)  # fmt: skip
+FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blocks")
+NOT_FOR_LANGUAGE = (
+    "optimization.batch_tokens", "optimization.label_smoothing", "task.generation", "task.label", "task.reduced",
+    "task.sample_seed", "encoder.instructions",
+)  # fmt: skip
 
 
 def validate_config(cfg: Config) -> None:
@@ -102,55 +118,36 @@ def _validate_generation(cfg: Config, generation: Generation) -> None:
 
 
 def _validate_language(cfg: Config) -> None:
-    task, optimization = cfg.task, cfg.optimization
+    task = cfg.task
     if cfg.analysis and not cfg.analysis.get("trains"):
         raise UserError(f"analyses read sentences, and task={task.name} is language modelling: choose another task")
     if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
         raise UserError("task.text must name one column, and task.labels be unset: a language model reads only texts")
-    for setting, value in {
-        "optimization.batch_tokens": optimization.batch_tokens,
-        "optimization.label_smoothing": optimization.label_smoothing,
-        "task.generation": task.generation,
-        "task.label": task.label,
-        "task.reduced": task.reduced,
-        "task.sample_seed": task.sample_seed,
-        "encoder.instructions": cfg.encoder.instructions,
-    }.items():
-        if value is not None:
-            raise UserError(f"{setting} is not for language modelling: unset it")
+    _refuse(cfg, NOT_FOR_LANGUAGE, "is not for language modelling: unset it")
     _refuse_classification(cfg, "language modelling")
 
 
 def _refuse_classification(cfg: Config, what: str) -> None:
-    for setting, value in (
-        ("task.held_out", cfg.task.held_out),
-        ("encoder.layer", cfg.encoder.layer),
-        ("encoder.pooling", None if cfg.encoder.pooling == "pooler" else cfg.encoder.pooling),
-        ("encoder.missing_from", cfg.encoder.missing_from),
-        ("checkpoint.export", cfg.checkpoint.export),
-        ("task.test_split", cfg.task.test_split),
-    ):
-        if value is not None:
-            raise UserError(f"{setting} is for sentence classification, not for {what}: unset it")
+    why = f"is for sentence classification, not for {what}"
+    _refuse(cfg, FOR_CLASSIFICATION, f"{why}: unset it")
+    if cfg.encoder.pooling != Encoder.pooling:
+        raise UserError(f"encoder.pooling {why}: unset it")
     if cfg.head != Head():
-        raise UserError(f"head is for sentence classification, not for {what}: leave it as it is")
+        raise UserError(f"head {why}: leave it as it is")
 
 
 def _validate_no_generation(cfg: Config) -> None:
-    settings = {
-        "optimization.batch_tokens": cfg.optimization.batch_tokens,
-        "optimization.label_smoothing": cfg.optimization.label_smoothing,
-        "encoder.scratch": cfg.encoder.scratch,
-        "encoder.instructions": cfg.encoder.instructions,
-        "task.reduced": cfg.task.reduced,
-        "task.sample_seed": None if list_shares(cfg.data) else cfg.task.sample_seed,
-        "encoder.vocabulary_size": cfg.encoder.vocabulary_size,
-    }
-    for setting, value in settings.items():
-        if value is not None:
-            raise UserError(
-                f"{setting} is for models that write or predict words, not for task={cfg.task.name}: leave it out"
-            )
+    why = f"is for models that write or predict words, not for task={cfg.task.name}: leave it out"
+    _refuse(cfg, FOR_WORDS, why)
+    if not list_shares(cfg.data):
+        _refuse(cfg, ["task.sample_seed"], why)
+
+
+def _refuse(cfg: Config, settings: Iterable[str], why: str) -> None:
+    """Raise UserError for the first of these settings that is not null."""
+    for setting in settings:
+        if attrgetter(setting)(cfg) is not None:
+            raise UserError(f"{setting} {why}")
 
 
 def _validate_metrics(task: Task) -> None:
@@ -223,11 +220,8 @@ def _validate_monitors(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     """Raise UserError for settings of the encoder that don't go together, or a folder without a tokenizer."""
     encoder = cfg.encoder
-    for setting in ("attention", "normformer", "frozen_blocks"):
-        if getattr(encoder, setting) is not None and not (cfg.task.language and encoder.scratch):
-            raise UserError(
-                f"encoder.{setting} is for language models from nothing (encoder=gpt-scratch): leave it out"
-            )
+    if not (cfg.task.language and encoder.scratch):
+        _refuse(cfg, FOR_NEW_MODELS, "is for language models from nothing (encoder=gpt-scratch): leave it out")
     if encoder.word_vectors:
         if not cfg.analysis or cfg.analysis.get("trains"):
             raise UserError(
