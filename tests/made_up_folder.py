@@ -34,9 +34,7 @@ def write_folder(
             key = f"{len(records) + first_key:02x}" * 32
             content = {"key": key, "history": history, "best": best, **(parts or {}).get((method, seed), {})}
             records.append(make_record(cfg, **content))
-            run = RunFolder(str(folder), key)
-            run.path.mkdir(parents=True)
-            run.write_record(records[-1])
+            RunFolder(str(folder), key).write_record(records[-1])
     return records
 
 

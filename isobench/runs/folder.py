@@ -26,6 +26,7 @@ from isobench.common.files import (
     is_storage_error,
     make_storage_error,
     read_file_time,
+    replace_non_finite,
     sha256_file,
     sha256_json,
     shorten_digest,
@@ -33,7 +34,7 @@ from isobench.common.files import (
     write_whole,
 )
 from isobench.config.schema import Config
-from isobench.runs.record import Predictions, RunRecord, name_remedy, read_record_file, write_record_file
+from isobench.runs.record import Predictions, RunRecord, format_record, name_remedy, read_record_file
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
@@ -206,8 +207,9 @@ class RunFolder:
             remove_empty_output_folder(self.path.parent.parent)
 
     def write_record(self, record: RunRecord) -> None:
-        """Write result.json atomically; numbers that are not finite become null."""
-        write_record_file(self.result_file, record)
+        """Write result.json atomically. Numbers that are not finite become null; fields never set are left out."""
+        content = replace_non_finite(record.model_dump(exclude_unset=True))
+        write_text(self.result_file, format_record(content).decode())
 
 
 def write_predictions(file: Path, outputs: dict[str, dict[str, Any]]) -> Predictions:

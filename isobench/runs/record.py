@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, read_bounded, replace_non_finite, write_text
+from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT: Final = 3  # raise it when the shape of result.json changes
@@ -289,12 +289,6 @@ def format_record(content: dict[str, Any]) -> bytes:
     """Return the text of a ``result.json`` with this content and its checksum; ValueError for NaN and infinity."""
     named = {name: value for name, value in content.items() if name != "checksum"}
     return add_checksum(json.dumps(named, indent=1, allow_nan=False).encode())
-
-
-def write_record_file(file: Path, record: RunRecord) -> None:
-    """Write a ``result.json`` atomically. Numbers that are not finite become null; fields never set are left out."""
-    text = format_record(replace_non_finite(record.model_dump(exclude_unset=True))).decode()
-    write_text(file, text)
 
 
 def _check_epochs(record: RunRecord) -> None:

@@ -15,7 +15,7 @@ from isobench.common.errors import UserError
 from isobench.runs.folder import MARKER_FILE, RunFolder, mark_output_folder
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, write_plan
-from isobench.runs.record import format_record, write_record_file
+from isobench.runs.record import format_record
 from isobench.runs.state import Heartbeat
 from isobench.sweep.find_runs import find_runs
 
@@ -30,8 +30,7 @@ def make_run(output_dir, seed: int = 1) -> RunFolder:
     """A finished run's folder, which no plan has."""
     cfg = config_of(output_dir, seed)
     folder = RunFolder(str(output_dir), identify(cfg).key)
-    folder.path.mkdir(parents=True)
-    write_record_file(folder.result_file, make_record(cfg, key=folder.key))
+    folder.write_record(make_record(cfg, key=folder.key))
     return folder
 
 

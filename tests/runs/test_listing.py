@@ -10,7 +10,6 @@ from isobench.data.weights import read_model_type
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.plan import read_runs
-from isobench.runs.record import write_record_file
 from isobench.runs.run import Run
 
 CONFIGS = [
@@ -24,7 +23,7 @@ CONFIGS = [
 def test_a_run_is_read_from_its_record_alone_and_equal_sections_are_one_object(tmp_path, overrides):
     for seed in (1, 2):
         cfg = make_config(*overrides, f"seed={seed}")
-        write_record_file(RunFolder(str(tmp_path), str(seed) * 64).result_file, make_record(cfg, key=str(seed) * 64))
+        RunFolder(str(tmp_path), str(seed) * 64).write_record(make_record(cfg, key=str(seed) * 64))
     first, second = read_runs(str(tmp_path))
     assert first.cfg == replace(
         make_config(*overrides, "seed=1"), output_dir=str(tmp_path), tracking=first.cfg.tracking
@@ -53,7 +52,7 @@ def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, 
     os.mkfifo(model / "config.json")
     os.mkfifo(RunFolder(str(output_dir), keys[0]).result_file)
     cfg = make_config("encoder=local", f"encoder.path={model}")
-    write_record_file(RunFolder(str(output_dir), keys[1]).result_file, make_record(cfg, key=keys[1]))
+    RunFolder(str(output_dir), keys[1]).write_record(make_record(cfg, key=keys[1]))
     assert [run.folder.key for run in read_runs(str(output_dir))] == keys[1:]
     assert capfd.readouterr().err.count("left out") == 1
 

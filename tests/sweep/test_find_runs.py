@@ -13,7 +13,6 @@ from isobench.common.errors import StorageError, UserError
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, read_plans, read_runs, write_plan
-from isobench.runs.record import write_record_file
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
 from isobench.sweep.find_runs import find_runs, take_own_experiment
@@ -81,8 +80,7 @@ def make_unplanned_run(output_dir, experiment: str, seed: int) -> None:
     cfg = make_config("tracking=none", f"output_dir={output_dir}")
     cfg = replace(cfg, seed=seed, experiment=replace(cfg.experiment, name=experiment))
     folder = RunFolder(str(output_dir), identify(cfg).key)
-    folder.path.mkdir(parents=True)
-    write_record_file(folder.result_file, make_record(cfg, key=folder.key))
+    folder.write_record(make_record(cfg, key=folder.key))
 
 
 def test_an_output_folder_without_a_plan_is_read_by_its_runs_records(tmp_path, capfd):

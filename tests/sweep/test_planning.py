@@ -78,7 +78,6 @@ def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
     best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
     epochs = {} if more.get("failure") else {"best": best, "history": [best]}
     row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
-    row.folder.path.mkdir(parents=True)
     row.folder.write_record(row.record)
 
 
@@ -209,7 +208,6 @@ def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_pa
 
 def test_a_failure_from_the_future_is_tried_again(tmp_path):
     folder, now = RunFolder(str(tmp_path), "ab" * 32), time.time()
-    folder.path.mkdir(parents=True)
     folder.write_record(make_record(make_config(), key=folder.key, failure={"name": "crash", "message": "x"}))
     for written, is_final in ((now - 9, False), (now + 9, True), (now + 86400, False)):
         os.utime(folder.result_file, (written, written))
