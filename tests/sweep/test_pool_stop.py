@@ -8,7 +8,7 @@ import time
 import fake_workers
 import pytest
 
-from isobench.common.interruption import Interrupted, raise_interrupted
+from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
 from isobench.common.terminal import outlive_readers
 from isobench.sweep.pool import Ended, Pool
 
@@ -18,10 +18,8 @@ INT, TERM, USR2 = signal.SIGINT, signal.SIGTERM, signal.SIGUSR2
 @pytest.fixture(autouse=True)
 def handled_signals():
     """Outside the pool, every signal raises, so that one which comes through ends no test process."""
-    old = {signum: signal.signal(signum, raise_interrupted) for signum in (INT, TERM, USR2)}
-    yield
-    for signum, handler in old.items():
-        signal.signal(signum, handler)
+    with handle_signals(raise_interrupted, INT, TERM, USR2):
+        yield
 
 
 @pytest.fixture

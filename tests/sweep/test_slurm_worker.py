@@ -8,7 +8,7 @@ import pytest
 from helpers import make_config
 from submitit.helpers import DelayedSubmission
 
-from isobench.common.interruption import STOP_SIGNALS, raise_interrupted
+from isobench.common.interruption import STOP_SIGNALS, handle_signals, raise_interrupted
 from isobench.runs.identity import identify
 from isobench.sweep.slurm import Worker, requeue_or_exit
 
@@ -31,10 +31,8 @@ def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, cap
 @pytest.fixture
 def handled_signals():
     """Install handlers as in a job, where every signal interrupts the work."""
-    old = {signum: signal.signal(signum, raise_interrupted) for signum in STOP_SIGNALS}
-    yield
-    for signum, handler in old.items():
-        signal.signal(signum, handler)
+    with handle_signals(raise_interrupted, *STOP_SIGNALS):
+        yield
 
 
 @pytest.mark.usefixtures("handled_signals")
