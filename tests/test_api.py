@@ -1,25 +1,17 @@
 """The Python interface: isobench.run, isobench.load_runs, and what importing isobench imports."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from helpers import drop_replaced, make_config, make_record
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from test_tower import FORBID_IMPORTS, ROOT
+from test_tower import FORBID_IMPORTS, run_python
 
 import isobench
 from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RunRecord
-
-
-def run_python(code):
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_importing_isobench_imports_nothing_but_python_itself():

@@ -3,11 +3,10 @@
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
+from helpers import ROOT
+from test_tower import run_python
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +59,7 @@ def test_files_stay_readable():
 def test_every_benchmark_can_be_imported():
     names = sorted(file.stem for file in ROOT.glob("benchmarks/*.py"))
     code = "import sys; sys.path.insert(0, 'benchmarks')\n" + "\n".join(f"import {name}" for name in names)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_python(code)
 
 
 def test_every_pin_meets_its_floor():

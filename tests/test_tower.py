@@ -6,8 +6,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 FRAMEWORKS = (
     "hydra", "omegaconf", "pytorch_lightning", "transformers", "datasets", "wandb", "submitit", "pydantic", "rich",
 )  # fmt: skip
