@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pyarrow
 import pyarrow.parquet
+from helpers import check_refused
 
 from isobench.bundles.manifest import MANIFEST_FILE
 from isobench.common.files import add_json_checksum
@@ -69,9 +70,5 @@ def pick_run(folder: Path) -> Path:
 def refuse(run_import, bundle, tmp_path, *words: str) -> None:
     """Import a bundle, and check that one line refuses it and that nothing is written."""
     outputs = tmp_path / "outputs"
-    code, _, err = run_import(bundle, outputs)
-    assert code == 2, err
-    assert len(err.splitlines()) == 1
-    for word in words:
-        assert word in err
+    check_refused(run_import(bundle, outputs), *words)
     assert not outputs.exists()

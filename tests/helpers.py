@@ -268,6 +268,20 @@ def assert_contains(text: str, *phrases: str) -> None:
         assert phrase in text, phrase
 
 
+def check_done(result: tuple[int, str, str]) -> tuple[str, str]:
+    """Check that a command ended well; returns what it wrote to standard output and to standard error."""
+    code, out, err = result
+    assert code == 0, err
+    return out, err
+
+
+def check_refused(result: tuple[int, str, str], *phrases: str) -> None:
+    """Check that a command ended with exit code 2 and one line of complaint, which has each of the phrases."""
+    code, _, err = result
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert_contains(err, *phrases)
+
+
 def drop_replaced(arguments: Sequence[str]) -> list[str]:
     """Drop the settings that a later argument sets again: the command line refuses a setting that is typed twice."""
     last = {argument.partition("=")[0].lstrip("+"): place for place, argument in enumerate(arguments)}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import drop_replaced
+from helpers import check_done, drop_replaced
 
 
 def run_and_die(arguments: list[str], target: str | None, call: int, when: str) -> None:
@@ -106,8 +106,7 @@ def check_accumulation(cli, base: list[str], tiny: str, folder: Path) -> dict:
     seen: list[Path] = []
 
     def run(arguments):
-        code, _, err = cli(*arguments)
-        assert code == 0, err
+        check_done(cli(*arguments))
         (file,) = (file for file in outputs.glob("runs/*/result.json") if file not in seen)
         seen.append(file)
         return json.loads(file.read_text())

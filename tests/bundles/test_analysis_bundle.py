@@ -4,6 +4,7 @@ import json
 
 import pytest
 from bundle_tools import read_content, read_manifest
+from helpers import check_done, check_refused
 
 from isobench.cli import export
 from isobench.verification.folder import HOLDS, UNCHECKED
@@ -18,13 +19,10 @@ def test_an_analysis_without_training_is_exported_imported_and_computed_again(
 ):
     target = tmp_path / "bundle"
     settings = ["+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=60", "calibration=none"]
-    code, _, err = command(export.main, "--to", str(target), *settings)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "has no analysis of these runs" in err
+    check_refused(command(export.main, "--to", str(target), *settings), "has no analysis of these runs")
     assert cli(*settings)[0] == 0
     folder = outputs / "reports" / "isobn_ev"
-    code, _, err = command(export.main, "--to", str(target), *settings)
-    assert code == 0, err
+    check_done(command(export.main, "--to", str(target), *settings))
     manifest = read_manifest(target)
     assert (manifest["runs"], manifest["experiment"]) == ({}, "isobn_ev")
     assert manifest["files"].keys() == {
@@ -35,8 +33,7 @@ def test_an_analysis_without_training_is_exported_imported_and_computed_again(
     assert verify(target, Options()).count()["analysis"] == {UNCHECKED: 1}
     assert verify(target, Options(recompute=True, trust=True)).count()["analysis"] == {HOLDS: 1}
     elsewhere = tmp_path / "elsewhere"
-    code, out, err = run_import(target, elsewhere)
-    assert code == 0, err
+    out, _ = check_done(run_import(target, elsewhere))
     assert "Imported 2 files of the analysis isobn_ev" in out
     assert (elsewhere / "reports" / "isobn_ev" / rows).read_bytes() == (folder / rows).read_bytes()
     assert "Imported 0 files" in run_import(target, elsewhere)[1]
@@ -44,8 +41,7 @@ def test_an_analysis_without_training_is_exported_imported_and_computed_again(
     code, _, err = run_import(target, elsewhere)
     assert code == 2
     assert "about.json has other content" in err
-    code, _, err = command(export.main, "--to", str(tmp_path / "hidden"), "--anonymous", *settings)
-    assert code == 0, err
+    check_done(command(export.main, "--to", str(tmp_path / "hidden"), "--anonymous", *settings))
     for path, content in read_content(tmp_path / "hidden").items():
         assert str(tmp_path.parent).encode() not in content, path
     assert run_import(tmp_path / "hidden", tmp_path / "other")[0] == 0
@@ -57,22 +53,18 @@ def test_an_analysis_without_training_is_exported_imported_and_computed_again(
 
 def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, run_import, outputs, tmp_path):
     drift = ["+experiment=isobn_drift", *small, "calibration=none", "seed=1", "task.train_samples=64"]
-    code, _, err = cli(*drift)
-    assert code == 0, err
+    check_done(cli(*drift))
     target, own = tmp_path / "bundle", outputs / "reports" / "isobn_drift"
-    code, out, err = command(export.main, "--to", str(target), *drift)
-    assert code == 0, err
+    check_done(command(export.main, "--to", str(target), *drift))
     assert len(read_manifest(target)["runs"]) == 1
     assert (target / "analysis" / "drift.parquet").read_bytes() == (own / "drift.parquet").read_bytes()
     for folder in (target, outputs):
         outcomes = verify(folder, Options())
         assert (outcomes.has_failed, outcomes.count()["analysis"]) == (False, {HOLDS: 1})
-    code, out, err = run_import(target, tmp_path / "elsewhere")
-    assert code == 0, err
+    check_done(run_import(target, tmp_path / "elsewhere"))
     assert not (tmp_path / "elsewhere" / "reports").exists()
     about = json.loads((own / "about.json").read_text())
     (own / "about.json").write_text(json.dumps(about | {"ended": []}))
-    code, out, err = command(export.main, "--to", str(tmp_path / "outdated"), *drift)
-    assert code == 0, err
+    out, _ = check_done(command(export.main, "--to", str(tmp_path / "outdated"), *drift))
     assert "Without the analysis" in out
     assert not (tmp_path / "outdated" / "analysis").exists()

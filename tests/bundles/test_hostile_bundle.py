@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from bundle_tools import pick_run, refuse, repair, sign, write_signed_json
-from helpers import ROOT
+from helpers import ROOT, check_done
 
 from isobench.bundles.manifest import BUNDLE_PATH, read_manifest
 from isobench.bundles.transfer import import_bundle
@@ -138,8 +138,7 @@ def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report
     for run in sorted((bundle / "runs").iterdir()):
         forge_record(run, name_evil)
     repair(bundle)
-    code, _, err = run_import(bundle, tmp_path / "outputs")
-    assert code == 0, err
+    check_done(run_import(bundle, tmp_path / "outputs"))
     assert run_report(tmp_path / "outputs")[0] == 0
     assert "evil_bundle" not in sys.modules
     assert not (tmp_path / "imported").exists()

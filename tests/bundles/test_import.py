@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 from bundle_tools import pick_run, read_content
+from helpers import check_done, check_refused
 
 from isobench import load_runs
 from isobench.bundles import transfer
@@ -50,13 +51,11 @@ def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
 ):
     assert run_export(bob, tmp_path / "second")[0] == 0
     outputs = tmp_path / "outputs"
-    code, out, err = run_import(bundle, tmp_path / "second", outputs)
-    assert code == 0, err
+    out, _ = check_done(run_import(bundle, tmp_path / "second", outputs))
     assert ("Imported 4 runs" in out, "Imported 2 runs" in out) == (True, True)
     assert run_report(outputs)[0] == 0
     assert sorted(read_runs(outputs)["seed"]) == [1, 1, 2, 2, 3, 3]
-    code, _, err = run_export(outputs, tmp_path / "both")
-    assert code == 0, err
+    check_done(run_export(outputs, tmp_path / "both"))
     commands = parse_plan((tmp_path / "both" / "plan.json").read_bytes()).commands
     assert ["seed=1,2 " in command for command in commands] == [True, False]
     assert "seed=3 " in commands[1]
@@ -77,10 +76,7 @@ def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, r
     else:
         file.write_bytes(file.read_bytes()[:-1])
     before = read_content(outputs)
-    code, _, err = run_import(bundle, outputs)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert f"{file} has other content" in err
-    assert "nothing of this bundle is imported" in err
+    check_refused(run_import(bundle, outputs), f"{file} has other content", "nothing of this bundle is imported")
     assert read_content(outputs) == before
 
 
@@ -150,9 +146,7 @@ def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
     for word, place in places.items():
         arguments = [text.replace(word, place) for text in arguments]
     before = read_content(bundle)
-    code, _, err = command(import_.main, *arguments)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert message in err
+    check_refused(command(import_.main, *arguments), message)
     assert read_content(bundle) == before
     assert not (tmp_path / "outputs").exists()
 

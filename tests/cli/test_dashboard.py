@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import wandb
-from helpers import files_with
+from helpers import check_done, check_refused, files_with
 
 from isobench.cli import dashboard
 
@@ -193,8 +193,7 @@ def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
         "task.train_samples=48",
     ]
     sweep += ["optimization.epochs=1"]
-    code, out, err = cli(*sweep, "-m")
-    assert code == 0, err
+    out, err = check_done(cli(*sweep, "-m"))
     printed = out + err
     records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert len(records) == 2
@@ -273,10 +272,10 @@ def test_what_is_missing_is_one_line(board, monkeypatch, tmp_path, cache, argume
 
 def test_a_missing_package_is_one_line(board, monkeypatch):
     monkeypatch.setattr("isobench.common.packages.find_spec", lambda name: None)
-    code, _, err = board("+experiment=glue_isobn")
-    assert code == 2
-    assert "isobench dashboard needs the package wandb-workspaces: pip install 'wandb-workspaces" in err
-    assert len(err.splitlines()) == 1
+    check_refused(
+        board("+experiment=glue_isobn"),
+        "isobench dashboard needs the package wandb-workspaces: pip install 'wandb-workspaces",
+    )
 
 
 @pytest.mark.slow

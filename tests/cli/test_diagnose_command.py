@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS
+from helpers import WORDS, check_done, check_refused
 from transformers import AutoModel, AutoTokenizer
 
 import isobench
@@ -37,8 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_matrix_with_labels_and_an_own_method(cli, folder):
-    code, out, err = cli("diagnose", "x.npy", "--labels", "y.txt", "calibration=halved", "--config-dir", ".")
-    assert code == 0, err
+    out, _ = check_done(cli("diagnose", "x.npy", "--labels", "y.txt", "calibration=halved", "--config-dir", "."))
     assert "outputs/diagnose/x.html" in out
     assert "halved" in (folder / "outputs" / "diagnose" / "x.html").read_text()
     found = json.loads(
@@ -87,8 +86,7 @@ def ev1(x):
 def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
     settings, model, tokenizer = encoded
     per_text = states(model, tokenizer)
-    code, out, err = cli("diagnose", "t.txt", *settings)
-    assert code == 0, err
+    out, _ = check_done(cli("diagnose", "t.txt", *settings))
     assert value(out, "EV1") == ev1(np.stack([rows.mean(0) for rows in per_text]))
     assert value(cli("diagnose", "t.txt", *settings, "encoder.pooling=cls")[1], "EV1") == ev1(
         np.stack([rows[0] for rows in per_text])
@@ -139,6 +137,4 @@ def test_what_is_mistaken_for_something_else_is_named(cli, folder, monkeypatch):
     lines = [f"word{i} " + " ".join(f"{value:.4f}" for value in RNG.normal(size=10)) for i in range(9)]
     (folder / "words.txt").write_text("\n".join(lines))
     for name, said in (("junk.npy", "no .npy file"), ("a=b.npy", "./a=b.npy"), ("words.txt", "word_vectors")):
-        code, _, err = cli("diagnose", name)
-        assert (code, err.count("\n")) == (2, 1)
-        assert said in err
+        check_refused(cli("diagnose", name), said)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import drop_replaced, read_records
+from helpers import check_done, drop_replaced, read_records
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
@@ -51,8 +51,7 @@ def test_every_launcher_gives_the_same_results_and_table(cli, quick, outputs, tm
     grid = ["-m", "seed=1,2,3"]
     code, table, _ = cli(*quick, f"output_dir={tmp_path}/reference", *grid)
     assert code == 0
-    code, out, err = cli(*quick, *launcher, *grid)
-    assert code == 0, err
+    out, _ = check_done(cli(*quick, *launcher, *grid))
     assert results(outputs) == results(tmp_path / "reference")
     assert drop_times(out.replace(str(outputs), "")) == drop_times(table.replace(f"{tmp_path}/reference", ""))
     code, again, err = cli(*quick, *launcher, *grid)
@@ -231,5 +230,4 @@ def test_a_crash_starts_anew_when_it_is_tried_again(cli, quick, outputs, monkeyp
     assert cli(*crash)[0] == 1
     monkeypatch.setenv("ISOBENCH_TEST_CRASH", "0")
     assert cli(*crash)[0] == 1  # recorded as it was
-    code, _, err = cli(*crash, "retry_failed=true")
-    assert code == 0, err
+    check_done(cli(*crash, "retry_failed=true"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from helpers import drop_replaced, read_records
+from helpers import check_done, drop_replaced, read_records
 from slurm_cluster import squeue
 
 from isobench.runs.state import is_process_alive
@@ -107,8 +107,7 @@ def a_checkpoint(outputs):
 
 def submit(cli, *arguments: str) -> str:
     """Submit; returns the job's number."""
-    code, out, err = cli(*arguments, "-m")
-    assert code == 0, err
+    out, err = check_done(cli(*arguments, "-m"))
     assert "Submitted" in out, err
     return out.split("slurm job ")[1].split(",")[0]
 
@@ -118,8 +117,7 @@ def same_as_uninterrupted(cli, slurm, outputs, record, monkeypatch, tmp_path):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0")
     monkeypatch.syspath_prepend(str(HERE))
     local = [a for a in slurm if "launcher" not in a and not a.startswith("output_dir=")]
-    code, _, err = cli(*local, f"seed={record['config']['seed']}", f"output_dir={tmp_path}/undisturbed")
-    assert code == 0, err
+    check_done(cli(*local, f"seed={record['config']['seed']}", f"output_dir={tmp_path}/undisturbed"))
     (expected,) = read_records(tmp_path / "undisturbed").values()
     assert record["key"] == expected["key"]
     assert record["history"] == expected["history"]
@@ -250,8 +248,7 @@ def test_more_runs_than_an_array_takes_and_other_options(cli, slurm, outputs, mo
 def test_several_runs_share_a_job_and_its_gpu(cli, slurm, outputs, monkeypatch):
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.05")
     shape = ["hydra.launcher.runs_per_job=4", "hydra.launcher.runs_at_once=2", "hydra.launcher.gpus=1"]
-    code, _, err = cli(*slurm, *shape, "seed=1,2,3,4,5,6", "hydra.launcher.wait=true", "-m")
-    assert code == 0, err
+    check_done(cli(*slurm, *shape, "seed=1,2,3,4,5,6", "hydra.launcher.wait=true", "-m"))
     found = records(outputs)
     assert len(found) == 6
     assert all(record["attempts"] == 1 for record in found.values())

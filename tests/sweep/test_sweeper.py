@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from helpers import ROOT, make_config, read_records
+from helpers import ROOT, check_done, make_config, read_records
 
 from isobench.cli import report
 from isobench.common.files import write_json
@@ -18,8 +18,7 @@ from isobench.sweep import sweeper
 def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, small, outputs):
     grid = ["+experiment=glue_isobn", "-m", "calibration=none,isobn_paper", "task.train_samples=null"]
     sweep = [*small, *grid, "optimization.epochs=4", "seed=1,2"]
-    code, out, err = cli(*sweep)
-    assert code == 0, err
+    out, err = check_done(cli(*sweep))
     assert "4 runs: 0 finished, 4 to do" in err
     assert "[4/4] sst2 local isobn_paper seed 2: accuracy" in err
     first = read_records(outputs)
