@@ -95,11 +95,7 @@ def bend_curve(rng, folder, repair):
 
 def end_early(rng, folder, repair):
     """Call a run of two epochs one that its patience ended, which would have taken three."""
-    run = choose_run(rng, folder)
-    content = json.loads((run / "result.json").read_text())
-    content["config"]["optimization"] |= {"epochs": 5, "patience": 2}
-    forge_run(folder, content, run)
-    shutil.rmtree(run)
+    shutil.rmtree(forge_run(rng, folder, lambda config: config["optimization"].update(epochs=5, patience=2)))
 
 
 def leave_range(rng, folder, repair):
@@ -132,8 +128,14 @@ def drop_predictions(rng, folder, repair):
     (choose_run(rng, folder) / "predictions.parquet").unlink()
 
 
-def forge_run(folder: Path, content: dict, source: Path) -> None:
-    """Add a run with the key that a record's settings give, with a source's predictions; a plan lists all runs."""
+def forge_run(rng: random.Random, folder: Path, change: Callable[[dict], None]) -> Path:
+    """Add a copy of a run with a changed config and the key that it gives; a plan lists all runs.
+
+    Returns the folder of the run that was copied.
+    """
+    source = choose_run(rng, folder)
+    content = json.loads((source / "result.json").read_text())
+    change(content["config"])
     cfg = config_from_plain(content["config"])
     key = compute_key(cfg, content["data"]["fingerprint"], content["encoder"]["fingerprint"])
     run = folder / "runs" / run_folder_name(key)
@@ -142,30 +144,21 @@ def forge_run(folder: Path, content: dict, source: Path) -> None:
     if (folder / PLAN_FILE).exists():
         runs = [(run.cfg, run.identity) for run in read_runs(str(folder))]
         (folder / PLAN_FILE).write_bytes(format_plan(Plan(None, [], runs)))
+    return source
 
 
 def copy_to_seed(rng, folder, repair):
     """Give a run's outcome to a seed that was not run, or to the other one."""
-    run = choose_run(rng, folder)
-    content = json.loads((run / "result.json").read_text())
-    content["config"]["seed"] = rng.choice([3, 3 - content["config"]["seed"]])
-    forge_run(folder, content, run)
+    forge_run(rng, folder, lambda config: config.update(seed=rng.choice([3, 3 - config["seed"]])))
 
 
 def copy_to_setting(rng, folder, repair):
-    run = choose_run(rng, folder)
-    content = json.loads((run / "result.json").read_text())
-    content["config"]["optimization"]["lr"] *= 2
-    forge_run(folder, content, run)
+    forge_run(rng, folder, lambda config: config["optimization"].update(lr=2 * config["optimization"]["lr"]))
 
 
 def move_to_samples(rng, folder, repair):
     """Call a run one on fewer examples; its record says how many it was trained on."""
-    run = choose_run(rng, folder)
-    content = json.loads((run / "result.json").read_text())
-    content["config"]["task"]["train_samples"] = 80
-    forge_run(folder, content, run)
-    shutil.rmtree(run)
+    shutil.rmtree(forge_run(rng, folder, lambda config: config["task"].update(train_samples=80)))
 
 
 def change_fingerprint(rng, folder, repair):

@@ -5,10 +5,10 @@ import json
 import shutil
 from pathlib import Path
 
-import orjson
 import pytest
 from bundle_tools import pick_run, read_content
 from helpers import check_done, check_refused
+from tampering import edit_record
 
 from isobench import load_runs
 from isobench.bundles import transfer
@@ -16,7 +16,6 @@ from isobench.cli import export as export_command
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.plan import parse_plan
-from isobench.runs.record import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -148,11 +147,13 @@ def test_an_anonymous_bundle_names_no_machine_and_no_folder_and_keeps_keys_and_s
     alice, run_export, run_import, bundle, tmp_path
 ):
     target = tmp_path / "hidden"
-    for file in alice.glob("runs/*/result.json"):
-        content = orjson.loads(file.read_bytes())
+
+    def name_places(content):
         content["where"] |= {"host": "node17.cluster", "machine": "node17.cluster", "log": "/home/alice/log.txt"}
         content["warnings"] = ["/home/alice/data/a.csv has 2 empty texts"]
-        file.write_bytes(format_record(content))
+
+    for run in alice.glob("runs/*"):
+        edit_record(run, name_places, repair=True)
     _, out, _ = run_export(alice, tmp_path / "named")
     assert "name machines (node17.cluster) and folders (/home/alice/data/a.csv, /home/alice/log.txt" in out
     out, _ = check_done(run_export(alice, target, "--anonymous"))
@@ -174,13 +175,11 @@ def test_an_anonymous_bundle_names_no_machine_and_no_folder_and_keeps_keys_and_s
 @pytest.mark.parametrize("secret", ["hf_" + "Ab1" * 12, "s3cr3t-of-mine-123"])
 def test_a_token_in_a_record_is_refused_and_not_shown(alice, run_export, tmp_path, monkeypatch, secret):
     monkeypatch.setenv("MY_API_KEY", "s3cr3t-of-mine-123")
-    file = pick_run(alice) / "result.json"
-    content = orjson.loads(file.read_bytes())
-    content["warnings"] = [f"Authorization: {secret}"]
-    file.write_bytes(format_record(content))
+    run = pick_run(alice)
+    edit_record(run, lambda content: content.update(warnings=[f"Authorization: {secret}"]), repair=True)
     code, out, err = run_export(alice, tmp_path / "bundle")
     assert code == 2
-    assert file.parent.name in err
+    assert run.name in err
     assert secret not in out + err
     assert not (tmp_path / "bundle").exists()
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from bundle_tools import pick_run, refuse, repair, sign, write_signed_json
 from helpers import ROOT, check_done
+from tampering import edit_record
 
 from isobench.bundles.manifest import BUNDLE_PATH, read_manifest
 from isobench.bundles.transfer import import_bundle
 from isobench.common.errors import UserError
 from isobench.runs.plan import format_plan, parse_plan
-from isobench.runs.record import format_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -117,13 +117,6 @@ def test_files_that_change_after_they_were_verified_are_not_imported(bundle, tmp
     assert not (tmp_path / "outputs").exists()
 
 
-def forge_record(run, change) -> None:
-    """Change a run's record, and give it the checksum of its new content."""
-    content = json.loads((run / "result.json").read_text())
-    change(content)
-    (run / "result.json").write_bytes(format_record(content))
-
-
 def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report, tmp_path, monkeypatch):
     (tmp_path / "evil_bundle.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\nclass Evil: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -136,7 +129,7 @@ def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report
         return record["config"]["calibration"]["_target_"].rpartition(".")[2]
 
     for run in sorted((bundle / "runs").iterdir()):
-        forge_record(run, name_evil)
+        edit_record(run, name_evil, repair=True)
     repair(bundle)
     check_done(run_import(bundle, tmp_path / "outputs"))
     assert run_report(tmp_path / "outputs")[0] == 0

@@ -3,12 +3,11 @@
 import os
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import orjson
 import pytest
+from bundle_tools import write_signed_json
 
-from isobench.common.files import add_json_checksum
 from isobench.runs.plan import Plan, format_plan, parse_plan, read_intact_plans, read_plans, read_runs, write_plan
 from isobench.sweep.planning import compose_sweep, plan_runs
 
@@ -74,12 +73,6 @@ def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_i
     assert write_plan(tmp_path, plan).stat().st_mtime == 0
 
 
-def change(file: Path, **entries: object) -> None:
-    content = orjson.loads(file.read_bytes()) | entries
-    del content["checksum"]
-    file.write_bytes(orjson.dumps(add_json_checksum(content)))
-
-
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
@@ -95,7 +88,7 @@ def change(file: Path, **entries: object) -> None:
 )
 def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):
     file = write_plan(tmp_path, make_plan())
-    change(file, **{entry: value})
+    write_signed_json(file, orjson.loads(file.read_bytes()) | {entry: value})
     plans, (trouble,) = read_intact_plans(tmp_path)
     assert plans == []
     assert trouble.startswith(f"{file} is damaged")
@@ -126,7 +119,8 @@ def test_nothing_that_a_plan_names_is_imported(tmp_path, monkeypatch):
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     file = write_plan(tmp_path, make_plan())
-    settings = orjson.loads(file.read_bytes())["settings"]
-    change(file, settings=settings | {"analysis": [{"_target_": "stranger.analyse"}]})
+    content = orjson.loads(file.read_bytes())
+    content["settings"]["analysis"] = [{"_target_": "stranger.analyse"}]
+    write_signed_json(file, content)
     (plan,) = read_plans(tmp_path)
     assert plan.runs[0][0].analysis == {"_target_": "stranger.analyse"}

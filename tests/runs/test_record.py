@@ -94,12 +94,17 @@ def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
     "text",
     [
         "", "{", "\0", '{"status": "finished", "key": "other"}', "[]", "7", json.dumps({"key": KEY}), "[" * 100_000,
-        json.dumps(content()),  # without its checksum
     ],
 )  # fmt: skip
 def test_a_damaged_record_is_named_not_trusted(tmp_path, text):
     with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again"):
         folder_with(tmp_path, text).read_record()
+
+
+def test_a_record_without_its_checksum_is_damaged(tmp_path):
+    folder = folder_with(tmp_path, json.dumps(content(), indent=1))
+    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again \(it has no checksum"):
+        folder.read_record()
 
 
 @pytest.mark.parametrize("spelt", ["NaN", "1e400"])
@@ -129,13 +134,8 @@ def with_held_out(**metrics) -> dict:
         {"best": EPOCHS[2], "history": EPOCHS, "config": CONFIG | {"optimization": {"report": "last"}}},
     ],
 )  # fmt: skip
-def test_a_record_whose_scores_agree_is_read_and_no_record_without_a_checksum(tmp_path, parts):
-    whole = content(**parts)
-    folder = folder_with(tmp_path, to_text(whole))
-    assert folder.read_record().checksum is not None
-    folder.result_file.write_text(json.dumps(whole, indent=1))
-    with pytest.raises(UserError, match="it has no checksum"):
-        folder.read_record()
+def test_a_record_whose_scores_agree_is_read(tmp_path, parts):
+    assert folder_with(tmp_path, to_text(content(**parts))).read_record().checksum is not None
 
 
 @pytest.mark.parametrize(
