@@ -84,9 +84,7 @@ def print_details(runs: list[Run], states: list[RunState]) -> None:
     for name in ("running", "failed", "interrupted", "damaged"):
         in_state = [(run, state) for run, state in zip(runs, states, strict=True) if state.name == name]
         for run, state in in_state[:MAX_LISTED_RUNS]:
-            out.print(
-                f"{name}: {format_run_name(run.cfg)}: {_describe_run(run, state)}", highlight=False, markup=False
-            )
+            out.print(f"{name}: {format_run_name(run.cfg)}: {_describe_run(run, state)}", highlight=False)
         if len(in_state) > MAX_LISTED_RUNS:
             out.print(f"... and {len(in_state) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
@@ -129,7 +127,7 @@ def print_expectations(todo: list[Run], runs: list[Run], launch: str) -> None:
     """
     lines = [*describe_memory([run.cfg for run in todo]), launch, _describe_seeds(runs)]
     for line in filter(None, lines):
-        make_console().print(line, highlight=False, markup=False, soft_wrap=True)
+        make_console().print(line, highlight=False, soft_wrap=True)
 
 
 def _describe_seeds(runs: list[Run]) -> str:
