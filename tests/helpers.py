@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -298,6 +299,15 @@ def value_and_gradient(function, x):
     value = function(leaf)
     value.backward()
     return value.detach(), leaf.grad
+
+
+def install_programs(monkeypatch, folder: Path, scripts: dict[str, str]) -> None:
+    """Put shell scripts into a folder that the PATH begins with: name -> lines."""
+    folder.mkdir(exist_ok=True)
+    for name, lines in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
 def switch_off_packing(monkeypatch, chunk_overhead: int | None = None) -> None:

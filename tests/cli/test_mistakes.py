@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import ROOT, make_config, write_parquet
+from helpers import ROOT, install_programs, make_config, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.runs.identity import identify
@@ -275,12 +275,8 @@ sbatch: fatal: Could not establish a configuration source
 @pytest.mark.slow
 def test_an_absent_slurm_is_one_line(cli, small, outputs, tmp_path, monkeypatch):
     """Programs of SLURM are installed, and no controller answers them."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("srun", "sbatch", "scontrol"):
-        (programs / name).write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{ABSENT}END\nexit 1\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    script = f"cat >&2 <<'END'\n{ABSENT}END\nexit 1"
+    install_programs(monkeypatch, tmp_path / "bin", dict.fromkeys(("srun", "sbatch", "scontrol"), script))
     check_one_line(cli(*small, "hydra/launcher=slurm", "-m"), "SLURM does not answer here (sbatch: fatal: Could not")
     assert not outputs.exists()
 

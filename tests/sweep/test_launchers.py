@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import check_done, drop_replaced, read_records
+from helpers import check_done, drop_replaced, install_programs, read_records
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
@@ -208,14 +208,10 @@ def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, t
 
     outputs.mkdir()
     Submission("12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)
-    program = tmp_path / "bin" / "squeue"
-    program.parent.mkdir()
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    for body, holds in (("echo 12_0", True), ("echo 13", False)):
-        program.write_text(f"#!/bin/sh\n{body}\n")
-        program.chmod(0o755)
+    for script, holds in (("echo 12_0", True), ("echo 13", False)):
+        install_programs(monkeypatch, tmp_path / "bin", {"squeue": script})
         assert ("ab" * 8 in find_queued_jobs(outputs)) == holds
-    program.write_text("#!/bin/sh\nexit 1\n")
+    install_programs(monkeypatch, tmp_path / "bin", {"squeue": "exit 1"})
     code, _, err = cli(*quick, "-m")
     assert code == 2
     assert "SLURM doesn't say which jobs it has" in err

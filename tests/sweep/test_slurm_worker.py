@@ -1,11 +1,10 @@
 """Check that what was submitted stays known, and that a job carries out exactly the run that was submitted."""
 
-import os
 import signal
 from dataclasses import replace
 
 import pytest
-from helpers import make_config
+from helpers import install_programs, make_config
 from submitit.helpers import DelayedSubmission
 
 from isobench.common.interruption import STOP_SIGNALS, handle_signals, raise_interrupted
@@ -52,7 +51,7 @@ def test_a_signal_while_a_job_is_requeued_does_not_stop_the_requeue(later):
     assert steps == ["asked", "requeued"]
 
 
-SBATCH = """#!/bin/sh
+SBATCH = """\
 echo >> {calls}
 case $(wc -l < {calls}) in
     2) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1 ;;
@@ -63,18 +62,13 @@ esac
 
 def test_the_first_array_stays_when_the_second_is_refused(cli, small, outputs, tmp_path, monkeypatch):
     """The user learns what was submitted, its runs count as queued and have their jobs, and the rest can follow."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    bodies = {
-        "srun": "#!/bin/sh\n",
-        "scontrol": "#!/bin/sh\necho MaxArraySize = 3\n",
-        "squeue": "#!/bin/sh\nprintf '1_0\\n1_1\\n'\n",
+    scripts = {
+        "srun": "",
+        "scontrol": "echo MaxArraySize = 3",
+        "squeue": "printf '1_0\\n1_1\\n'",
         "sbatch": SBATCH.format(calls=tmp_path / "calls"),
     }
-    for name, body in bodies.items():
-        (programs / name).write_text(body)
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    install_programs(monkeypatch, tmp_path / "bin", scripts)
     sweep = [*small, "hydra/launcher=slurm", "seed=1,2,3,4,5", "-m"]
     code, _, err = cli(*sweep)
     assert code == 2
