@@ -20,6 +20,7 @@ from isobench.frozen.diagnosis import Effect
 from isobench.frozen.posthoc import Transform, check_post_hoc, divide_by_length, fit_method
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
+from isobench.statistics.paired_bootstrap import resample_metric
 
 PROBE_ROWS = 2_000  # that one classifier is trained on
 PROBE_WORK = 20_000_000  # rows x coordinates x classes of one training
@@ -232,29 +233,12 @@ def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: i
     rng, count = np.random.default_rng(seed), len(scores)
 
     def change(drawn: np.ndarray) -> np.ndarray:
-        return correlate_ranks(first, scores, drawn) - correlate_ranks(plain, scores, drawn)
+        return -np.diff(resample_metric("spearman", scores, np.stack([first, plain]), drawn))[:, 0]
 
     chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
     resampled = np.concatenate([change(drawn) for drawn in chunks])
     low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
     return float(change(np.ones((1, count)))[0]), float(low), float(high)
-
-
-def correlate_ranks(first: np.ndarray, second: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Compute Spearman's correlation of variables [P] in resamples: ``drawn`` counts each pair, [B, P] -> [B]."""
-    a, b = _rank(first, drawn), _rank(second, drawn)
-    total = drawn.sum(1, keepdims=True)
-    a, b = (x - (drawn * x).sum(1, keepdims=True) / total for x in (a, b))
-    spread = np.sqrt((drawn * a * a).sum(1) * (drawn * b * b).sum(1))
-    return np.where(spread > 0, (drawn * a * b).sum(1) / np.where(spread > 0, spread, 1), np.nan)
-
-
-def _rank(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Rank values [P] in each resample, equal ones by their mean rank, which is shifted by a half: [B, P]."""
-    distinct, places = np.unique(values, return_inverse=True)
-    order = np.argsort(places, kind="stable")
-    counts = np.add.reduceat(drawn[:, order], np.searchsorted(places[order], np.arange(len(distinct))), axis=1)
-    return (np.cumsum(counts, 1) - counts / 2)[:, places]
 
 
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:
@@ -264,4 +248,4 @@ def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:
 
 
 def _spearman(values: np.ndarray, scores: np.ndarray) -> float:
-    return float(correlate_ranks(values, scores, np.ones((1, len(scores))))[0])
+    return float(resample_metric("spearman", scores, values[None], np.ones((1, len(scores))))[0, 0])

@@ -204,15 +204,6 @@ def test_pairs_alignment_and_the_order_of_cosines():
     assert diagnosis.score == "spearman"
 
 
-def test_resampled_correlations_are_those_of_the_repeated_pairs():
-    rng = np.random.default_rng(7)
-    a, b = rng.integers(0, 9, 40), rng.normal(size=40)
-    drawn = rng.multinomial(40, np.full(40, 1 / 40), 5)
-    repeated = [stats.spearmanr(np.repeat(a, n), np.repeat(b, n)).statistic for n in drawn]
-    np.testing.assert_allclose(effects.correlate_ranks(a, b, drawn), repeated, atol=1e-12)
-    assert np.isnan(effects.correlate_ranks(np.ones(40), b, drawn)).all()
-
-
 def test_zipfian_methods_weigh_the_rows_of_the_fitted_half():
     x, counts = make_vectors(8), np.random.default_rng(9).integers(0, 50, N)
     rows = {effect.method: effect for effect in diagnose(x, counts=counts, texts=False).effects}
