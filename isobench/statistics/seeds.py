@@ -84,8 +84,8 @@ class Comparison(NamedTuple):
     freedom: float = math.nan
     p_exact: float = math.nan
 
-    def find_detectable(self, tests: float = 1, power: float = POWER) -> float:
-        """Compute the smallest true difference that this test finds with probability ``power`` at its spread.
+    def find_detectable(self, tests: float = 1) -> float:
+        """Compute the smallest true difference that this test finds with probability ``POWER`` at its spread.
 
         The test is two-sided at level ``ALPHA / tests``, the first step of Holm's correction over so many tests. The
         result is the noncentrality at which t exceeds the upper critical value; that t falls below the lower one has
@@ -96,7 +96,7 @@ class Comparison(NamedTuple):
         critical = -special.stdtrit(self.freedom, ALPHA / tests / 2)
         if not critical <= MAX_T_STATISTIC:
             return math.nan
-        return float(special.nctdtrinc(self.freedom, 1 - power, critical)) * self.error
+        return float(special.nctdtrinc(self.freedom, 1 - POWER, critical)) * self.error
 
 
 def compare_runs(tasks: Sequence[Arms]) -> Comparison:
@@ -145,7 +145,7 @@ def compare_runs(tasks: Sequence[Arms]) -> Comparison:
     return _test_difference(value, math.sqrt(sum(parts)) / len(tasks), freedom, 0)
 
 
-def find_detectable_spreads(seeds: int, tests: float = 1) -> float:
+def find_detectable_spreads(seeds: int, tests: float) -> float:
     """Compute what a paired test finds (`Comparison.find_detectable`), in deviations of the seeds' differences."""
     return Comparison(0.0, error=seeds**-0.5, freedom=seeds - 1).find_detectable(tests)
 
@@ -208,22 +208,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def have_several_values(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    """Return True if both methods have two values or more and none is NaN."""
-    return min(len(ours), len(theirs)) > 1 and not any(map(math.isnan, (*ours, *theirs)))
-
-
-def pooled_sd(arms: Sequence[Sequence[float]]) -> float:
-    """Compute the standard deviation within arms.
-
-    Each arm's variance is weighted by its degrees of freedom. NaN if every arm has fewer than two values.
-    """
-    arms = [arm for arm in arms if len(arm) > 1]
-    freedom = sum(len(arm) - 1 for arm in arms)
-    total = sum((len(arm) - 1) * statistics.variance(arm) for arm in arms)
-    return math.sqrt(total / freedom) if freedom else math.nan
-
-
 def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     """Compute Hedges' g, the difference of means in pooled standard deviations without Cohen's d's bias.
 
@@ -240,11 +224,13 @@ def hedges_g(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
     """
     from scipy import special  # imported here because it is slow, and planning a sweep doesn't need it
 
-    spread = pooled_sd([ours, theirs])
-    if not have_several_values(ours, theirs) or spread == 0:
-        return NO_ESTIMATE
     n, m = len(ours), len(theirs)
+    if min(n, m) < 2 or any(map(math.isnan, (*ours, *theirs))):
+        return NO_ESTIMATE
     freedom, root = n + m - 2, math.sqrt(n * m / (n + m))
+    spread = math.sqrt(((n - 1) * statistics.variance(ours) + (m - 1) * statistics.variance(theirs)) / freedom)
+    if spread == 0:
+        return NO_ESTIMATE
     d = (statistics.fmean(ours) - statistics.fmean(theirs)) / spread
     unbias = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
     if abs(d * root) > MAX_T_STATISTIC:

@@ -20,7 +20,6 @@ from isobench.statistics.seeds import (
     flip_signs,
     hedges_g,
     holm,
-    pooled_sd,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "development" / "statistics.md"
@@ -213,11 +212,6 @@ def test_hedges_g_without_spread_or_seeds_is_nan():
     next_to_none = hedges_g([0, 1e-9, 0], [1, 1, 1])
     assert next_to_none.value < -1e8
     assert math.isnan(next_to_none.low)
-
-
-def test_pooled_sd_weighs_variances_by_degrees_of_freedom():
-    assert pooled_sd([[1, 2, 3], [0, 4], [7]]) == pytest.approx(math.sqrt((2 * 1 + 1 * 8) / 3))
-    assert math.isnan(pooled_sd([[1], []]))
 
 
 @pytest.mark.parametrize(("n", "tests", "d"), [(5, 1, 2.02), (5, 4, 2.64), (20, 1, 0.91), (64, 1, 0.50)])
