@@ -16,10 +16,9 @@ def format_points(difference: float) -> str:
     return "0.00" if text in ("+0.00", "-0.00") else text
 
 
-def format_interval(value: float, low: float, high: float, form: str = "points") -> str:
-    """Write a number, followed by its interval in brackets if it has one; ``form``: points, or a format of Python."""
-    texts = [format_points(x) if form == "points" else format(x, form) for x in (value, low, high)]
-    return texts[0] if math.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+def format_interval(value: float, low: float, high: float) -> str:
+    """Write a difference, followed by its interval in brackets if it has one."""
+    return format_points(value) + ("" if math.isnan(low) else f" [{format_points(low)}, {format_points(high)}]")
 
 
 def describe_p(p: float) -> str:
@@ -37,12 +36,9 @@ def format_p_value(p: float | None) -> str:
     return "< .001" if p < 0.001 else "1" if p >= 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
-def format_signed(value: float | None, digits: int = 2) -> str:
-    """Write a number with its sign; zero has none; a dash if there is no finite number."""
-    if value is None or not math.isfinite(value):
-        return DASH
-    text = f"{value:+.{digits}f}"
-    return text.replace("-", MINUS) if float(text) else text[1:]
+def format_signed(value: float | None) -> str:
+    """Write a difference as `format_points` does, with a minus sign; a dash if there is no finite number."""
+    return DASH if value is None or not math.isfinite(value) else format_points(value).replace("-", MINUS)
 
 
 def format_seconds(value: float) -> str:
