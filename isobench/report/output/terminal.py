@@ -15,7 +15,7 @@ from isobench.common.terminal import format_count, make_console
 from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
 from isobench.report.claims import describe_multiplicity
-from isobench.report.output.text import format_method
+from isobench.report.output.text import format_method, format_published
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import describe_training, format_points
 from isobench.runs.folder import RECORD_FILE
@@ -242,7 +242,5 @@ def _format_both(line: Line, column: str) -> str:
     cell = line.cells.get(column)
     if cell is None:
         return ""
-    printed = "not in the paper" if cell.published is None else f"[{cell.published}]"
-    if cell.published is not None and cell.published_of != cell.encoder:
-        printed = f"[{cell.published} {cell.published_of}]"
+    printed = "not in the paper" if cell.published is None else f"[{format_published(cell)}]"
     return printed if line.is_reported else f"{' '.join(filter(None, (cell.ours, cell.mark)))}\n{printed}"

@@ -43,7 +43,7 @@ def format_latex(report: Report) -> str:
         remarks=_list_remarks,
         method=format_method,
         marked_cell=_format_marked_cell,
-        published=_format_published,
+        published=format_published,
         MAX_PAGE_COLUMNS=MAX_PAGE_COLUMNS,
     )
 
@@ -58,7 +58,7 @@ def _format_marked_cell(cell: Any) -> str:
     return f"{cell.ours or '-'} {cell.mark}".rstrip()
 
 
-def _format_published(cell: Any) -> str:
+def format_published(cell: Any) -> str:
     """Return the paper's cell, with its encoder's name if that is not ours; empty if the paper has none."""
     if cell.published is None:
         return ""
@@ -91,7 +91,7 @@ def _format_cell(line: Line, column: str) -> str:
         return ""
     ours = "" if line.is_reported else _format_marked_cell(cell)
     sign = VERDICT_SIGNS.get(cell.verdict, "")
-    printed = f"[{' '.join(filter(None, (_format_published(cell), sign)))}]" if cell.published else ""
+    printed = f"[{' '.join(filter(None, (format_published(cell), sign)))}]" if cell.published else ""
     return " ".join(filter(None, (ours, printed)))
 
 
