@@ -89,10 +89,10 @@ def split_folds(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndar
     return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(labels, labels))
 
 
-def predict_tuned(train: np.ndarray, labels: np.ndarray, test: np.ndarray, seed: int = 0) -> tuple[np.ndarray, float]:
+def predict_tuned(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, float]:
     """Fit a logistic regression on vectors [n, d] and predict the classes of others: one draw of `predict_draws`."""
     classes, numbers = np.unique(labels, return_inverse=True)
-    predicted, chosen = predict_draws(train[None], numbers[None], test, len(classes), [seed])
+    predicted, chosen = predict_draws(train[None], numbers[None], test, len(classes), [0])
     return classes[predicted[0]], float(chosen[0])
 
 

@@ -115,15 +115,15 @@ def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, Print
     return f"Reported ({paper})", load_tables(paper)[name].reported
 
 
-def find_column(table: PublishedTable, task: str, metric: str, split: str | None = None) -> str | None:
-    """Find the printed name of the column for a task, a metric (or isotropy figure, or ``minutes``) and a split.
+def find_column(table: PublishedTable, task: str, metric: str) -> str | None:
+    """Find the printed name of the column for a task and a metric (or isotropy figure, or ``minutes``); None without.
 
-    ``split=None`` is the first dev split. None if there is no such column.
+    Of several dev splits it is that of the first.
     """
     for name, column in table.columns.items():
         measures = column.metric or column.isotropy or column.time
         known = measures if isinstance(measures, list) else [measures]
-        if task in (column.task, *column.variants) and metric in known and column.split == split:
+        if task in (column.task, *column.variants) and metric in known and column.split is None:
             return name
     return None
 

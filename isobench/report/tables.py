@@ -138,7 +138,7 @@ NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
-def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame:
+def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
     """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
 
     Args:
@@ -159,7 +159,7 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str] = ()) -> pd.DataFrame
     return table.where(table.notna(), None)
 
 
-def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence[str] = ()) -> pd.DataFrame:
+def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence[str]) -> pd.DataFrame:
     """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and isotropy of each epoch.
 
     Epoch 0 is before the first step: it has isotropy and no score.
