@@ -1,7 +1,7 @@
 """A headless Chromium for the tests; Debian's chromium and chromium-driver."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,3 +34,13 @@ def chromium(profile: Path) -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
+
+
+def open_page(driver: Any, folder: Path, html: str, width: int) -> Callable[[str], Any]:
+    """Open a page in a window of this width; returns the function that carries out a script in it."""
+    file = folder / "page.html"
+    file.write_text(html, encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(file.as_uri())
+    return driver.execute_script

@@ -3,9 +3,10 @@
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from browser import open_page
+from html_page import Page
 from made_up_diagnosis import make
 
 from isobench.common.terminal import PlainConsole
@@ -14,31 +15,6 @@ from isobench.frozen.show import print_diagnosis, render_page, render_tables, su
 
 EVIL = '"></style><script>alert(1)</script><b onload=x>$x_$ [bold]'
 NOTHING = "\N{EN DASH}"
-
-
-class Page(HTMLParser):
-    """The cells of a page's table rows, its elements, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.rows, self.elements, self.text, self.is_in_cell = [], [], "", False
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        self.is_in_cell = tag in ("td", "th")
-        if self.is_in_cell:
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag):
-        self.is_in_cell = self.is_in_cell and tag not in ("td", "th")
-
-    def handle_data(self, data):
-        self.text += data
-        if self.is_in_cell:
-            self.rows[-1][-1] += data
 
 
 def read(text: str) -> float:
@@ -142,11 +118,7 @@ def test_a_browser_shows_it_without_scrolling_sideways(driver, tmp_path, width):
     name = "a method with a rather long name, of one's own"
     changes = {name: (0.02, 0.01, 0.03), "ZCA": (-0.112, -0.151, -0.1)}
     html = render_page(make(changes, score="spearman", source="v" * 300))
-    (tmp_path / "page.html").write_text(html, encoding="utf-8")
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    driver.get((tmp_path / "page.html").as_uri())
-    script = driver.execute_script
+    script = open_page(driver, tmp_path, html, width)
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
     assert script("return document.documentElement.scrollWidth") <= width
     tables = script("return [...document.querySelectorAll('.scroll')].map(e => e.scrollWidth - e.clientWidth)")

@@ -3,54 +3,19 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 import sample_report
+from browser import open_page
+from html_page import Page
 from scipy import stats
 
 from isobench.config.schema import Experiment
 from isobench.report.output.figures import collect_points, correlate
 from isobench.report.output.page import compute_overheads, render_report
 
-VOID = {"meta", "link", "br", "hr", "img", "path", "circle", "use", "wbr"}
 EVIL = "<script>alert(1)</script>"
-
-
-class Page(HTMLParser):
-    """A page's elements with their attributes, and its text; an element that is not closed is an error."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict]] = []
-        self.texts: list[str] = []
-        self.open: list[str] = []
-        self.feed(html)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.texts))
-
-    def all(self, tag: str) -> list[dict]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def small(**changes):
@@ -190,20 +155,11 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def opened(driver, tmp_path, html, width):
-    file = tmp_path / "report.html"
-    file.write_text(html, encoding="utf-8")
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    driver.get(file.as_uri())
-    return driver.execute_script
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("make", [small, hostile])
 def test_a_browser_shows_it(driver, tmp_path, make, width):
     report = make()
-    script = opened(driver, tmp_path, render_report(report), width)
+    script = open_page(driver, tmp_path, render_report(report), width)
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
     assert script("return innerWidth") == width
     assert script("return document.documentElement.scrollWidth") <= width
@@ -230,7 +186,7 @@ def one_task(**changes):
 
 @pytest.mark.parametrize("make", [small, sample_report.sample, one_task])
 def test_the_answer_is_on_the_first_screen(driver, tmp_path, make):
-    script = opened(driver, tmp_path, render_report(make(scale="at most 9 training examples")), 1280)
+    script = open_page(driver, tmp_path, render_report(make(scale="at most 9 training examples")), 1280)
     ends = script(
         "return ['.answer', '.scale', '.overview'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
     )
