@@ -195,13 +195,7 @@ def _decide_difference(
 
     It is undecided unless `compare_runs` finds a difference. It is undecided also if the better method was selected
     from more configurations by the scores that are reported, because the best of more configurations is better by
-    chance alone.
-
-    Args:
-        label: what is compared, for the sentence with the numbers.
-        arms: on each task the scores of both methods; each method has two seeds or more.
-        remark: what to add to the sentence.
-        pairs: the runs of both methods, which say from how many configurations they were selected.
+    chance alone. ``pairs`` are the runs, which say from how many; each method has two seeds or more in ``arms``.
     """
     mean = compare_runs(arms)
     if math.isnan(mean.p):
@@ -439,13 +433,8 @@ def _judge_factor(label: str, times: pd.DataFrame, missing: list[str], low: floa
 
     The claim is about the paper's encoders, data and GPU. Runs with other encoders or data therefore decide nothing.
     With the paper's encoders and data, the claim holds if the interval is inside the range. It fails if the interval
-    is wholly outside and the GPU is the paper's. On another GPU, other factors do not contradict the paper.
-
-    Args:
-        label: the methods.
-        times: of which the factor is the geometric mean; see `_select_times`.
-        missing: methods and tasks of the claim that have no times in the paper's setting.
-        low, high, gpu: as in `costs`.
+    is wholly outside and the GPU is the paper's. On another GPU, other factors do not contradict the paper. The
+    factor is the geometric mean of ``times``; ``missing`` are methods and tasks without times in the paper's setting.
     """
     if times.empty or min(map(count_seeds, times["arms"])) < 2:
         return Outcome(NOT_RUN, "fewer than two training times of the method or of plain fine-tuning on one machine")

@@ -237,12 +237,8 @@ def _score_candidates(
 ) -> dict[Choice, list[float]]:
     """Collect the scores to select by, of each configuration that can be selected.
 
-    Only configurations with the most scores can, so that none wins because its bad runs are missing.
-
-    Args:
-        runs: of one part.
-        choices: configuration -> positions of its runs.
-        decides: True for each run by which configurations are selected. [runs]
+    Only configurations with the most scores can, so that none wins because its bad runs are missing. ``decides`` is
+    True for each run by which configurations are selected. [runs]
     """
     scores = read_numbers(runs, "selection_score")
     values = {}
@@ -309,12 +305,7 @@ def _summarize_configurations(
 
 
 def _find_baseline(choice: Choice, plain: dict[Choice, np.ndarray]) -> np.ndarray:
-    """Find plain fine-tuning's runs with the same values of the settings that both have, if just one choice fits.
-
-    Args:
-        choice: the configuration of a method.
-        plain: the configurations of plain fine-tuning -> positions of their runs.
-    """
+    """Find plain fine-tuning's runs with the same values of the settings that both have, if just one choice fits."""
     fitting = []
     for other, positions in plain.items():
         pairs = zip(choice, other, strict=True)

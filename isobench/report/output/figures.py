@@ -86,13 +86,8 @@ class Panel:
         """Draw a measure against the epoch: a thin line for each run, a thick one for each method's mean.
 
         The mean at an epoch is over the runs that have reached it. Returns None unless a run has numbers at two
-        epochs.
-
-        Args:
-            values: of the measure, a row for each run, a column for each epoch; NaN where there is none.
-            runs_of: method -> positions of its rows, in the order in which they are drawn.
-            styles: of the methods.
-            title: what the panel shows, for readers who can't see it.
+        epochs. ``values`` has a row for each run, a column for each epoch, and NaN where there is no number;
+        ``runs_of``: method -> positions of its rows.
         """
         epochs, numbers = values.columns.to_numpy(), values.to_numpy()
         is_known = ~np.isnan(numbers)
@@ -119,14 +114,7 @@ class Panel:
     def draw_scatter(
         self, points: pd.DataFrame, styles: dict[str, Style], labels: tuple[str, str], title: str
     ) -> Markup | None:
-        """Draw score against isotropy, a point for each run; None without points.
-
-        Args:
-            points: with ``method``, ``x`` and ``y``.
-            styles: of the methods.
-            labels: of the two axes.
-            title: what the panel shows.
-        """
+        """Draw ``y`` of the points against ``x``, such as score against isotropy; None without points."""
         if points.empty:
             return None
         self._clear()

@@ -86,11 +86,7 @@ def _print_columns(
 ) -> None:
     """Print a table; where it is wider than the terminal, as several below one another. No number is cut.
 
-    Args:
-        out: the console.
-        title: above the table.
-        labels: of each line, the section that it belongs to and its name.
-        columns: heading -> the text of each line.
+    ``labels``: of each line, the section that it belongs to and its name; ``columns``: heading -> each line's text.
     """
     sections = list(dict.fromkeys(section for section, _ in labels))
     if len(sections) == 1:
