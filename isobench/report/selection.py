@@ -24,7 +24,6 @@ from isobench.report.tables import (
     compute_epoch_seconds,
     describe_choice,
     find_fastest,
-    is_missing,
     is_scored,
     label_method,
     list_outcomes,
@@ -161,14 +160,14 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 def _prefer_held_out(selection: Selection, runs: pd.DataFrame) -> Selection:
     """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
-    has_held_out = not all(map(is_missing, runs["task.held_out"]))
+    has_held_out = runs["task.held_out"].notna().any()
     return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
 
 
 def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
     """Raise UserError if the rule has nothing to select by or to report."""
     seeds, chosen = set(runs["seed"]), set(selection.seeds)
-    if selection.rule == "held_out" and any(map(is_missing, runs["task.held_out"])):
+    if selection.rule == "held_out" and runs["task.held_out"].isna().any():
         raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
     if selection.rule == "seeds" and not (seeds & chosen and seeds - chosen):
         raise UserError(

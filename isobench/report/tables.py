@@ -313,7 +313,7 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
 def describe_choice(names: Sequence[str], values: Iterable[Any]) -> str:
     """Write the values of some settings, without those that a method lacks."""
     pairs = zip(names, values, strict=True)
-    texts = {name: "null" if is_missing(value) else str(value) for name, value in pairs if value != NO_SETTING}
+    texts = {name: "null" if pd.isna(value) else str(value) for name, value in pairs if value != NO_SETTING}
     return ", ".join(f"{name.partition('.')[2]}={'null' if text == 'None' else text}" for name, text in texts.items())
 
 
@@ -326,7 +326,7 @@ def _set_type(column: pd.Series) -> pd.Series:
     """Convert a column: missing values, and a setting that a method lacks, become pandas' missing value."""
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         return column.convert_dtypes(convert_integer=pd.api.types.is_integer_dtype(column))
-    # A NaN differs from itself: `is_missing` would take twice as long for the thousands of values of a large report.
+    # A NaN differs from itself: `pd.isna` would take longer for the thousands of values of a large report.
     values = [None if value != value or value == NO_SETTING else value for value in column]
     types = {type(value) for value in values if value is not None}
     if list in types:
@@ -337,8 +337,3 @@ def _set_type(column: pd.Series) -> pd.Series:
         return pd.Series(values, column.index, "Int64" if types == {int} else "Float64")
     texts = [value if value is None or isinstance(value, str) else format_value(value) for value in values]
     return pd.Series(texts, column.index, "string")
-
-
-def is_missing(value: Any) -> bool:
-    """Return True for None and NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
