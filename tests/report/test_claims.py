@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -40,10 +39,8 @@ CLAIMS = load_claims()
 
 
 @pytest.mark.slow
-def test_every_check_accepts_the_numbers_that_its_paper_prints(command):
-    from isobench.cli import report
-
-    code, out, err = command(report.main, "--published")
+def test_every_check_accepts_the_numbers_that_its_paper_prints(cli):
+    code, out, err = cli("report", "--published")
     assert (code, err) == (0, "")
     printed = [claim for claim in CLAIMS if not isinstance(claim.printed, str)]
     assert f"{len(printed)} of {len(printed)} checks accept" in out
@@ -59,13 +56,11 @@ def test_every_check_accepts_the_numbers_that_its_paper_prints(command):
         ({"printed": lambda: [{"encoder": "bert"}]}, UNKNOWN),  # it lacks columns
     ],
 )
-def test_a_check_that_rejects_its_paper_or_names_what_is_not_there_exits_with_1(command, monkeypatch, changes, word):
-    from isobench.cli import report
-
+def test_a_check_that_rejects_its_paper_or_names_what_is_not_there_exits_with_1(cli, monkeypatch, changes, word):
     claim = replace(next(claim for claim in CLAIMS if claim.experiment == "isobn_ev"), **changes)
     assert judge_print(claim).word == word
     monkeypatch.setattr("isobench.report.claims.load_claims", lambda *_: [claim])
-    assert command(report.main, "--published")[0] == 1
+    assert cli("report", "--published")[0] == 1
 
 
 def test_a_check_whose_code_fails_is_unknown_and_blames_the_claims_file():
@@ -176,23 +171,16 @@ def test_a_claim_that_lacks_runs_names_its_own_command(tmp_path):
             assert method in claim.command
 
 
-@pytest.fixture
-def reporting(command):
-    from isobench.cli import report as entry
-
-    return partial(command, entry.main)
-
-
 @pytest.mark.slow
-def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
-    code, _, err = reporting(f"output_dir={outputs}")
+def test_the_page_of_claims_over_what_was_run(cli, small, outputs):
+    code, _, err = cli("report", f"output_dir={outputs}")
     assert (code, f"{outputs} does not exist: nothing was run there; set output_dir=FOLDER" in err) == (2, True)
     assert not outputs.exists()
     outputs.mkdir()
-    code, out, _ = reporting(f"output_dir={outputs}")
+    code, out, _ = cli("report", f"output_dir={outputs}")
     assert (code, out.count("not run")) == (0, len(CLAIMS))  # nothing was run, nothing is made up
     assert cli("+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=100")[0] == 0
-    code, out, _ = reporting(f"output_dir={outputs}")
+    code, out, _ = cli("report", f"output_dir={outputs}")
     assert code == 0
     assert "encoder local is not the paper's" in out.replace("\n", " ")
     rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
@@ -204,13 +192,13 @@ def test_the_page_of_claims_over_what_was_run(cli, small, outputs, reporting):
 
 
 @pytest.mark.slow
-def test_rows_that_can_not_be_read_are_unknown_and_a_damaged_plan_is_named(reporting, outputs):
+def test_rows_that_can_not_be_read_are_unknown_and_a_damaged_plan_is_named(cli, outputs):
     (outputs / "plans").mkdir(parents=True)
     (outputs / "plans" / "x.json").write_text("{")
     damaged = outputs / "reports" / "isobn_ev"
     damaged.mkdir(parents=True)
     (damaged / "about.json").write_text("{")
-    code, _, err = reporting(f"output_dir={outputs}")
+    code, _, err = cli("report", f"output_dir={outputs}")
     assert code == 0
     assert err.count("x.json") == 1
     for row in csv.DictReader((outputs / "reports" / "claims.csv").open()):
@@ -264,12 +252,12 @@ def test_an_impossible_selection_is_unknown_and_said(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_report_of_a_sweep_end_to_end(cli, small, outputs, reporting):
+def test_the_report_of_a_sweep_end_to_end(cli, small, outputs):
     sweep = [*small, "-m", "calibration=none,isobn_paper", "seed=1,2"]
-    code, _, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
+    code, _, err = cli("report", "+experiment=glue_isobn", f"output_dir={outputs}")
     assert (code, err.count("\n")) == (2, 1)
     assert cli("+experiment=glue_isobn", *sweep)[0] == 0
-    code, out, err = reporting("+experiment=glue_isobn", f"output_dir={outputs}")
+    code, out, err = cli("report", "+experiment=glue_isobn", f"output_dir={outputs}")
     assert code == 0, err
     folder = outputs / "reports" / "glue_isobn"
     names = {"report.html", "report.md", "tables.tex"} | {
