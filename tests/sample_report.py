@@ -22,8 +22,8 @@ PROTOCOL = {"head.name": "isobn", "evaluation.every": 1, "optimization.report": 
 LOW, HIGH = [80.0, 80.5, 81.0, 80.2, 80.8], [85.5, 85.0, 86.0, 85.8, 85.2]  # paired, +5.5 to +4.4 points
 
 
-def noisy(mean, n, seed, sd=1.0):
-    return (mean + sd * np.random.default_rng(seed).standard_normal(n)).tolist()
+def noisy(mean, n, seed):
+    return (mean + np.random.default_rng(seed).standard_normal(n)).tolist()
 
 
 def list_cells(arms, tasks=None, troubles=None, encoder="bert", name="table1", part="") -> list[dict]:
@@ -65,9 +65,9 @@ def evidence(*tables) -> list[str]:
     return describe_evidence(cells, make_methods(cells))
 
 
-def verdict(arms, ended=9, total=9, candidates=None, tables=(), **kinds) -> str:
-    cells = finish_cells([cell for table in (list_cells(arms, **kinds), *tables) for cell in table])
-    return write_verdict(cells, make_methods(cells, candidates), ended, total)
+def verdict(arms, candidates=None, **kinds) -> str:
+    cells = finish_cells(list_cells(arms, **kinds))
+    return write_verdict(cells, make_methods(cells, candidates), ended=9, total=9)
 
 
 def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, **columns) -> Report:

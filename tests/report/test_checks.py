@@ -27,8 +27,8 @@ from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
 CONSTANT = {"failure": "constant_predictor"}
 
 
-def shifted(shift, count=5):
-    return [value + shift for value in PLAIN[::-1][:count]]
+def shifted(shift):
+    return [value + shift for value in PLAIN[::-1]]
 
 
 @pytest.mark.parametrize(("shift", "word"), [(5.0, HOLDS), (-5.0, FAILS), (0.0, UNDECIDED)])

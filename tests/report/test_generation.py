@@ -48,9 +48,9 @@ def runs(method, scores, task="wmt16_en_ro", encoder="mbart-large-cc25", minutes
     return [row(score, *common, f"seed={n}", minutes=m, **kinds) for n, (score, m) in enumerate(pairs, 1)]
 
 
-def cells_of(rows, experiment=MT):
+def cells_of(rows):
     """(method, column) -> cell."""
-    report = build_report(experiment, rows, with_pairs=False)
+    report = build_report(MT, rows, with_pairs=False)
     return {(cell.method, cell.column): cell for cell in report.cells.itertuples()}
 
 
