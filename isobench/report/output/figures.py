@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from isobench.common.plots import FIGURE_STYLE, LINE_STYLES, PALETTE, cut_outliers
+from isobench.common.plots import LINE_STYLES, PALETTE, cut_outliers, use_figure_style
 from isobench.report.tables import BASE_METHOD, read_numbers
 
 T = TypeVar("T")
@@ -72,7 +71,7 @@ class Panel:
     """A small figure that is drawn again and again: making its axes anew would take longer than drawing them."""
 
     def __init__(self) -> None:
-        with matplotlib.rc_context(FIGURE_STYLE):
+        with use_figure_style():
             self.figure = Figure(figsize=SIZE)
             self.axis: Axes = self.figure.add_axes(BOX)
         self.axis.xaxis.set_label_coords(0.5, -0.2)  # finding a place for each label anew takes a third of the time
@@ -157,7 +156,7 @@ class Panel:
 def write_svg(figure: Figure, title: str) -> Markup:
     """Write a figure as SVG for the inside of a page, in the page's colours; ``title``: what it shows."""
     buffer = io.StringIO()
-    with matplotlib.rc_context(FIGURE_STYLE):
+    with use_figure_style():
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("</defs>") + len("</defs>") :].replace("\n", "")  # before it: metadata, and a style for all
