@@ -48,7 +48,6 @@ from isobench.report.wording import (
 from isobench.runs.folder import report_folder_of
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
-from isobench.statistics.seeds import ALPHA
 
 PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
@@ -131,9 +130,7 @@ def _load_template(name: str) -> Template:
         "interval": format_interval, "mean_sd": _format_mean_and_sd, "breakable": _make_breakable, "counted": Counter,
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
-    environment.globals |= {
-        "ALPHA": ALPHA, "BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "TIME_NOTE": TIME_NOTE,
-    }  # fmt: skip
+    environment.globals |= {"BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "TIME_NOTE": TIME_NOTE}
     return environment.get_template(name)
 
 
@@ -281,7 +278,6 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
         "comparisons": comparisons,
         "has_pairs": any(cell.paired_reason is not None for cell in comparisons),
         "tests": sum(not math.isnan(cell.p) for cell in comparisons),
-        "has_methods": view.has_other_methods,
         "single_seed": bool(cells) and max(cell.n for cell in cells) == 1,
         "has_time": any(line.time for line in view.own_lines),
         "axes": axes,
