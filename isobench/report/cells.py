@@ -7,7 +7,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ class Table:
 
     name: str
     content: PublishedTable
-    columns: list[Column] = field(default_factory=list)
+    columns: list[Column]
 
     @property
     def paper_columns(self) -> list[Column]:
@@ -373,13 +373,9 @@ def _fill_average(table: Table, find: Callable[..., pd.DataFrame], encoder: str,
     ours = "NaN" if math.isnan(mean) else f"{mean:.2f}"
     if len(firsts) < len(content.columns):
         ours = f"{len(firsts)} of {format_count(len(content.columns), 'column')}"
-    cell = {"values": [], "seeds": [], "troubles": [], "ours": ours, "verdict": "not comparable"}
-    printed = published.find_average(content, encoder, method)
-    if printed is None:
-        return {**cell, "why": "not in the paper"}
-    return {
-        **cell, "why": "no spread of an average is printed", "published": printed[0], "published_of": printed[1],
-    }  # fmt: skip
+    number, of = published.find_average(content, encoder, method) or (None, None)
+    why = "not in the paper" if number is None else "no spread of an average is printed"
+    return {"ours": ours, "verdict": "not comparable", "why": why, "published": number, "published_of": of}
 
 
 def _format_time(table: Table, find: Callable[..., pd.DataFrame], method: str) -> str:
