@@ -9,7 +9,6 @@ import pytest
 from helpers import make_config, make_ended_run
 
 from isobench.common.terminal import PlainConsole
-from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.terminal import _format_configuration, print_table
 from isobench.runs.folder import RunFolder
@@ -35,17 +34,16 @@ def make_rows(*overrides: str, scores=(0.7, 0.72, 0.71), **parts) -> list[Run]:
     return [make_row(score, *overrides, f"seed={seed}", **parts) for seed, score in enumerate(scores, 1)]
 
 
-def make_demo() -> tuple[Experiment, list[Run]]:
+def make_demo() -> list[Run]:
     experiment = ("+experiment=glue_isobn", "task.train_samples=512")
-    rows = [
+    return [
         *make_rows(*experiment, "calibration=none", scores=(0.7619, 0.7619, 0.7655, 0.7583, 0.7679)),
         *make_rows(*experiment, "calibration=isobn_paper", scores=(0.7643, 0.7619, 0.756, 0.7607, 0.7726), ev1=0.2),
         *make_rows(*experiment, "calibration=isobn_released", scores=(0.7655, 0.756, 0.7512, 0.7667, 0.7702)),
     ]
-    return rows[0].cfg.experiment, rows
 
 
-def make_many_settings() -> tuple[Experiment, list[Run]]:
+def make_many_settings() -> list[Run]:
     rows = []
     for lr in (1e-5, 2e-5):
         for size in (16, 32):
@@ -53,27 +51,27 @@ def make_many_settings() -> tuple[Experiment, list[Run]]:
             rows += make_rows(*own, "calibration=none")
             rows += make_rows(*own, "calibration=isobn_released", scores=(0.9, 0.91))
             rows += make_rows(*own, "calibration=isobn_released", "calibration.beta=0.25", scores=(0.9, 0.91))
-    return rows[0].cfg.experiment, rows
+    return rows
 
 
-def make_tasks() -> tuple[Experiment, list[Run]]:
+def make_tasks() -> list[Run]:
     rows = []
     for task in GLUE:
         for method in CALIBRATIONS:
             own = ("+experiment=glue_calibration", f"task={task}", "encoder=bert-base-cased", f"calibration={method}")
             collapsed = method.endswith("collapsed")
             rows += make_rows(*own, constant=collapsed, seconds=30.5 if method == "flow" else 8.0)
-    return rows[0].cfg.experiment, rows
+    return rows
 
 
-def make_troubled() -> tuple[Experiment, list[Run]]:
+def make_troubled() -> list[Run]:
     rows = make_rows("calibration=none", scores=(0.7, 0.72))
     rows.append(make_row(0.0, "calibration=none", "seed=3", failed="non_finite_loss"))
     rows += make_rows("calibration=isobn_paper", scores=(0.7, 0.9))
     rows.append(
         Run(make_config("calibration=isobn_paper", "seed=3"), RunFolder("outputs", "5" * 64), None, "running")
     )
-    return Experiment(), rows
+    return rows
 
 
 def summarize(rows) -> list[dict]:
@@ -95,7 +93,7 @@ def print_at(width, monkeypatch, capfd, rows) -> str:
     [(make_demo, 80), (make_many_settings, 140), pytest.param(make_tasks, 80, marks=pytest.mark.slow)],
 )
 def test_the_table_fits_the_terminal_and_cuts_no_number(case, width, monkeypatch, capfd):
-    _, rows = case()
+    rows = case()
     text = print_at(width, monkeypatch, capfd, rows)
     assert max(map(len, text.splitlines())) <= width
     numbers = re.findall(r"[-+]?\d+\.\d+x?", text)
@@ -105,7 +103,7 @@ def test_the_table_fits_the_terminal_and_cuts_no_number(case, width, monkeypatch
 
 
 def test_the_figures_are_means_of_the_runs_with_a_score():
-    _, rows = make_demo()
+    rows = make_demo()
     lines = summarize(rows)
     assert [line["name"] for line in lines] == ["plain", "isobn_paper", "isobn_released"]
     scores = [[100 * row.record.best.score for row in rows[start : start + 5]] for start in (0, 5, 10)]
@@ -118,7 +116,7 @@ def test_the_figures_are_means_of_the_runs_with_a_score():
 
 
 def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):
-    _, rows = make_troubled()
+    rows = make_troubled()
     lines = summarize(rows)
     assert [line["n"] for line in lines] == ["2/3", "2/3"]
     assert lines[0]["mean"] == "71.00"
@@ -140,7 +138,7 @@ def test_constant_predictors_and_undefined_scores_have_no_change():
 
 
 def test_the_papers_table_has_the_chosen_configuration_and_the_table_of_runs_has_all(monkeypatch, capfd):
-    _, rows = make_many_settings()
+    rows = make_many_settings()
     text = print_at(140, monkeypatch, capfd, rows)
     assert text.count("isobn_released (") == 1  # in the paper's table
     assert text.count("isobn_released lr=") == 8
