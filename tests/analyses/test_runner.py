@@ -105,14 +105,6 @@ def test_a_module_without_show_has_its_rows_as_tables(cli, mine, module, outputs
     assert f"{norm:.4g}" in out
 
 
-def test_a_changed_file_of_rows_is_not_read(cli, mine, outputs):
-    assert cli(*mine)[0] == 0
-    folder = outputs / "reports" / "mine"
-    (folder / "norms.parquet").write_bytes((folder / "lengths.svg").read_bytes())
-    with pytest.raises(ValueError, match="was changed"):
-        read_stored_rows(folder)
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
