@@ -1,4 +1,4 @@
-"""The papers' numbers: form, display, against the papers' texts where there are any, and against each other."""
+"""The papers' numbers: form, display, against the papers' texts where there are any, and against the configs."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,6 @@ from isobench.common.packages import conf_dir
 from isobench.papers import folders, published
 
 SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with rows of a small data set: its columns
-
-
-def names(group):
-    return {file.stem for file in Path(conf_dir(), group).glob("*.yaml")}
 
 
 def find_cell(paper, name, encoder, method, task, metric):
@@ -183,9 +179,9 @@ def test_isobns_numbers_are_the_papers(papers):
 # --- Against the configs.
 
 
-@pytest.mark.parametrize("name", sorted(names("encoder")))
-def test_an_encoder_from_the_hub_is_pinned_at_a_whole_commit(name):
-    encoder = yaml.safe_load(Path(conf_dir(), "encoder", f"{name}.yaml").read_text())
+@pytest.mark.parametrize("file", sorted(Path(conf_dir(), "encoder").glob("*.yaml")), ids=lambda file: file.stem)
+def test_an_encoder_from_the_hub_is_pinned_at_a_whole_commit(file):
+    encoder = yaml.safe_load(file.read_text())
     assert ("hub" in encoder) == ("revision" in encoder)
     assert re.fullmatch(r"[0-9a-f]{40}", encoder.get("revision", "0" * 40))
 
@@ -205,6 +201,3 @@ def test_the_papers_grid_has_every_encoder_of_its_table(experiments, table):
         content = yaml.safe_load(folders.find_config("experiment", experiment).read_text())["experiment"]
         encoders |= {name for part in content["grid"]["paper"] for name in part["encoder"]}
     assert encoders == set(published.load_tables(content["paper"])[table].cells)
-
-
-# --- Against each other.
