@@ -6,7 +6,7 @@ A ``row`` is a method's row of ``methods`` (`isobench.report.methods.METHODS`), 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -310,9 +310,6 @@ def _name_untested(methods: pd.DataFrame) -> str:
         side = "below" if row.difference < 0 else "above"
         points = f"{abs(row.difference):.2f} points {side} {BASE_LABEL}"
         return f"{name_method(methods, row)} is {points}, which may be chance: {why}."
-    seen = _format_ends([row.difference for row in found])
+    differences = [row.difference for row in found]
+    seen = " to ".join(dict.fromkeys(map(format_points, (min(differences), max(differences)))))
     return f"The {len(found)} methods' differences from {BASE_LABEL} ({seen} points) may be chance: {why}."
-
-
-def _format_ends(differences: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(format_points(value) for value in (min(differences), max(differences))))
