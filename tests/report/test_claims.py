@@ -22,7 +22,6 @@ from isobench.report import checks
 from isobench.report.claims import (
     FAILS,
     HOLDS,
-    MAX_QUOTED_WORDS,
     NOT_RUN,
     UNDECIDED,
     UNKNOWN,
@@ -113,7 +112,7 @@ def test_a_part_of_what_the_paper_prints_does_not_decide_and_unstated_settings_n
     assert outcome == (UNDECIDED, "1; not measured: bert-base-cased, mnli; roberta-large, mnli")
 
 
-def test_every_claim_quotes_its_paper_in_few_words(papers):
+def test_every_claim_quotes_its_paper(papers):
     files = {
         "isobn": "isobn_aaai2021", "isobn_arxiv_v1": "isobn_arxiv_v1", "isotropy_calibration": "isotropy_calibration",
         "task_adaptation": "efficient_task_adaptation", "too_much_in_common": "too_much_in_common",
@@ -124,7 +123,6 @@ def test_every_claim_quotes_its_paper_in_few_words(papers):
 
     texts = {paper: simplify((papers / f"{name}.txt").read_text()) for paper, name in files.items()}
     for claim in CLAIMS:
-        assert len(claim.quote.split()) <= MAX_QUOTED_WORDS
         if claim.paper in texts:
             parts = map(simplify, claim.quote.split(" ... "))
             assert all(part in texts[claim.paper] for part in parts), claim.quote

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample_report import HIGH, LOW, evidence, list_cells, make_methods, noisy, verdict
+from sample_report import HIGH, LOW, evidence, make_methods, noisy, verdict
 from sample_report import list_cells as table
 
 from isobench.report.cells import finish_cells
@@ -108,9 +108,7 @@ def test_a_gain_has_its_interval_and_p():
         f"isobn gains {test.value:.2f} points over plain (95% interval {test.low:.2f} to {test.high:.2f}, p < 0.001)."
     )
     (line,) = (
-        line
-        for line in evidence(list_cells({"none": {"a": LOW}, "isobn": {"a": HIGH}}))
-        if line.startswith("isobn on a")
+        line for line in evidence(table({"none": {"a": LOW}, "isobn": {"a": HIGH}})) if line.startswith("isobn on a")
     )
     assert f"[+{test.low:.2f}, +{test.high:.2f}]" in line
 
@@ -118,7 +116,7 @@ def test_a_gain_has_its_interval_and_p():
 def test_the_detectable_difference_is_that_of_the_decision():
     """At Holm's first step over two methods, each with its own spread: a wide method makes no other one wide."""
     base, steady, wide = [80.0, 81.0, 82.0], [80.1, 81.2, 82.0], [70.0, 81.0, 95.0]
-    methods = make_methods(finish_cells(list_cells({"none": {"a": base}, "x": {"a": steady}, "y": {"a": wide}})))
+    methods = make_methods(finish_cells(table({"none": {"a": base}, "x": {"a": steady}, "y": {"a": wide}})))
     found = methods.set_index("method")["detectable"]
     for name, ours in (("x", steady), ("y", wide)):
         assert found[name] == pytest.approx(compare((ours, base)).find_detectable(2))
@@ -155,7 +153,7 @@ def test_isotropy_is_averaged_over_tasks_that_rows_share():
     """Compare on shared tasks, as in glue_isobn: over all tasks, plain seems more isotropic than it is."""
     ev1 = {("none", "a"): 0.866, ("none", "b"): 0.238, ("x", "a"): 0.757, ("y", "a"): 0.7, ("y", "b"): 0.2}
     columns = {method: {c: LOW for m, c in ev1 if m == method} for method in ("none", "x", "y")}
-    cells = finish_cells(list_cells(columns))
+    cells = finish_cells(table(columns))
     runs = cells[["encoder", "part", "method", "task"]].assign(selected=True, failure=None, candidates=1)
     runs["embedding/ev1"] = [ev1[pair] for pair in zip(runs["method"], runs["task"], strict=True)]
     found = compare_methods(cells, runs).set_index("method")
