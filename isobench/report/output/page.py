@@ -126,8 +126,9 @@ def _load_template(name: str) -> Template:
     environment = make_environment()
     environment.filters |= {
         "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
+        "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
         "signed": format_signed, "number": format_number, "seconds": format_seconds, "share": format_share,
-        "interval": format_interval, "mean_sd": _format_mean_and_sd, "breakable": _make_breakable, "counted": Counter,
+        "interval": format_interval, "mean_sd": _format_mean_and_sd, "counted": Counter,
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
     environment.globals |= {"BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "TIME_NOTE": TIME_NOTE}
@@ -313,10 +314,6 @@ def _find_cost(runs: pd.DataFrame) -> dict[str, float]:
     fastest = find_fastest(compute_epoch_seconds(runs))
     found = {"seconds": fastest, "memory": np.nanmax(memory) if np.isfinite(memory).any() else None}
     return {name: float(value) for name, value in found.items() if value is not None}
-
-
-def _make_breakable(name: str) -> Markup:
-    return Markup("_<wbr>").join(name.split("_"))
 
 
 def format_interval(low: float, high: float) -> str:
