@@ -73,10 +73,11 @@ def compute(
     """
     from isobench.analyses.subject import check_no_calibration, iterate_subjects
     from isobench.common.linalg import to_float64
-    from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
+    from isobench_papers.too_much_in_common.corpus import open_corpus
+    from isobench_papers.too_much_in_common.token_counts import count_rows
 
     check_no_calibration(subjects)
-    counted = open_analysis_corpus(subjects, corpus, texts)
+    counted = None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
     rows: Rows = {"isotropy": [], "singular_values": [], "norm_density": [], "points": []}
     for subject in iterate_subjects(subjects, "vocabularies"):
         matrix = to_float64(subject.vocabulary())

@@ -11,12 +11,7 @@ from torch import Tensor
 from isobench.analyses.subject import Subject
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
-from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, Corpus, open_corpus
-
-
-def open_analysis_corpus(subjects: list[Subject], corpus: str | None, texts: int | None) -> Corpus | None:
-    """Open the corpus that an analysis counts tokens in, its first ``texts`` texts; None if ``corpus`` is None."""
-    return None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
+from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, Corpus
 
 
 def track_batches(corpus: Corpus, what: str) -> Iterable[list[str]]:

@@ -55,7 +55,8 @@ def compute(
     from isobench.analyses.subject import check_no_calibration, iterate_subjects
     from isobench.common.linalg import to_float64
     from isobench_papers.too_much_in_common import word_pairs
-    from isobench_papers.too_much_in_common.token_counts import count_rows, open_analysis_corpus
+    from isobench_papers.too_much_in_common.corpus import open_corpus
+    from isobench_papers.too_much_in_common.token_counts import count_rows
 
     check_no_calibration(subjects)
     first = subjects[0].cfg
@@ -65,7 +66,7 @@ def compute(
             "makes it), or scale=embedded"
         )
     pairs_of = word_pairs.load_word_pairs(first.data, sets)
-    counted = open_analysis_corpus(subjects, corpus, texts)
+    counted = None if corpus is None else open_corpus(corpus, first.data, texts)
     rows: list[TidyRow] = []
     for subject in iterate_subjects(subjects, "word similarity"):
         tokens = {
@@ -128,8 +129,8 @@ def show(rows: Rows, removed: int | str) -> Shown:
 
 def resolve_direction_count(removed: int | str, dim: int) -> int:
     """Return D, the number of components to remove, for embeddings of width ``dim``."""
-    count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) and removed in ROUNDINGS else removed
-    if type(count) is not int or not 0 <= count <= dim:
+    count = ROUNDINGS[removed](dim / 100) if isinstance(removed, str) else removed
+    if count > dim:
         raise UserError(f"analysis.removed={removed} must be ceil, floor or a number from 0 to {dim}")
     return count
 
