@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,6 +20,7 @@ from isobench.data.scored_pairs import SETS, load_sentence_pairs
 from isobench.data.weights import format_encoder_name
 from isobench.papers import published
 from isobench.runs.identity import drop_targets_of_chain
+from isobench_papers.probe.probe import group_by_encoder
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -140,14 +141,6 @@ def check_subjects(subjects: Sequence["Subject"]) -> None:
         )
 
 
-def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
-    """Group the subjects that differ in layer and calibration only: one pass of the encoder serves them all."""
-    groups: dict[str, list[Subject]] = {}
-    for subject in subjects:
-        groups.setdefault(repr(replace(subject.cfg.encoder, layer=None)), []).append(subject)
-    return list(groups.values())
-
-
 def measure_methods(
     subjects: Sequence["Subject"],
     name: str,
@@ -174,27 +167,25 @@ def measure_methods(
     """
     import torch
 
-    from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
+    from isobench.data.cache import load_or_make_arrays, name_cached_file
     from isobench.frozen.posthoc import fit_method
     from isobench.metrics.coordinates import coordinate_share
 
     vectors = prepare_vectors(own.vectors, unit_length)
     fitting = vectors if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
     uncalibrated, top_share = compute_correlations(vectors, scores, names, parts), coordinate_share(vectors)
+
+    def correlate(calibration: dict[str, Any]) -> dict[str, np.ndarray]:
+        transformed = fit_method(calibration, fitting)(vectors)
+        return {"correlations": compute_correlations(transformed, scores, names, parts)}
+
     rows: list[TidyRow] = []
     for subject in subjects:
         encoder, method = subject.cfg.encoder, drop_targets_of_chain(subject.cfg.calibration)
         inputs = [own.key, fitted_on.key, unit_length, scores.tolist(), list(names), parts]
         key = sha256_json([VERSION, torch.__version__, inputs, method])
         file = name_cached_file(subject.cfg.data.cache, "sentence_vectors", "similarity", key)
-        arrays = load_cached_arrays(file)
-        if arrays is None:
-            arrays = {
-                "correlations": compute_correlations(
-                    fit_method(subject.cfg.calibration, fitting)(vectors), scores, names, parts
-                )
-            }
-            save_cached_arrays(arrays, file)
+        arrays = load_or_make_arrays(file, partial(correlate, subject.cfg.calibration))
         rows += [
             {
                 "encoder": subject.encoder.replace(" layer=None", ""),  # the model's output
