@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # importing them takes seconds
 
     from isobench.analyses.subject import Subject
     from isobench.config.schema import Config
-    from isobench.frozen.encode import FrozenEncoder, Layer, SentenceVectors
 
 PLAIN = "none"
 VERSION = 1  # of the cached predictions, part of their names: raise it when they change
@@ -187,7 +186,8 @@ def probe_sets(
         layers = list(dict.fromkeys(subject.cfg.encoder.layer for subject in group))
         encoder = FrozenEncoder(group[0].cfg, layers)
         for name, own in read.items():
-            for layer, encoded in encode(encoder, name, own).items():
+            texts = [text for column in own.columns for text in column]
+            for layer, encoded in encoder.encode(name, texts).items():
                 methods = {
                     subject.method: subject
                     for subject in group
@@ -299,11 +299,6 @@ def read_task(cfg: "Config") -> LabelledSet:
     train, test = (read_examples(task, cfg.data, split, limit) for split, limit in limits.items())
     columns = [[*own, *other] for own, other in zip(train.texts, test.texts, strict=True)]
     return LabelledSet(columns, np.concatenate([train.labels, test.labels]), list(task.labels), len(train))
-
-
-def encode(encoder: "FrozenEncoder", name: str, own: LabelledSet) -> dict["Layer", "SentenceVectors"]:
-    """Compute the vectors of a set's texts at each layer, column after column."""
-    return encoder.encode(name, [text for column in own.columns for text in column])
 
 
 def plan_draws(own: LabelledSet, budget: int | None, draws: int, classifier: str, name: str) -> list[Draw]:
