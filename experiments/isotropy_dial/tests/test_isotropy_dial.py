@@ -32,11 +32,6 @@ from isobench_papers.isotropy_dial.show import average_within_seeds
 BUNDLE = ROOT / "experiments/isotropy_dial/results/isotropy_dial"
 
 
-@pytest.fixture
-def study(tmp_path):
-    return Study(tmp_path)
-
-
 def test_planted_slopes_are_found_with_students_interval_over_seeds(study):
     rows = build_rows(study.subjects)
     slopes = dial_analysis.measure_slopes(rows)

@@ -29,11 +29,6 @@ def configs():
 
 
 @pytest.fixture
-def study(tmp_path):
-    return Study(tmp_path)
-
-
-@pytest.fixture
 def whole(tmp_path):
     return Study(tmp_path, range(1, 11))
 

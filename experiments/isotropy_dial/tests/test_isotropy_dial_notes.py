@@ -7,7 +7,7 @@ import subprocess
 
 import pandas as pd
 import pytest
-from dial_study import DOSES, Study
+from dial_study import DOSES
 from helpers import ROOT, assert_contains
 
 from isobench_papers.isotropy_dial import analysis as dial_analysis
@@ -27,11 +27,6 @@ STUDY = ROOT / "experiments/isotropy_dial"
 ENCODERS = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT", "minilm, stsb": "MiniLM, STS-B"}
 SHOWN_OF_STSB = r"IsoBN beta=(0.5|1)|I-STAR strength=-?1|cosine strength=1|whitening .*"
 LABELS = {dial.name: dial.short_label for dial in DIALS if dial.name in DOSES}  # of the first registration
-
-
-@pytest.fixture
-def study(tmp_path):
-    return Study(tmp_path)
 
 
 def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
