@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, make_config, write_sts
+from helpers import WORDS, make_config, read_analysis_rows, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
@@ -124,10 +124,6 @@ def experiment(tiny, pairs_root, tmp_path):
     ]  # fmt: skip
 
 
-def read(outputs, name):
-    return pyarrow.parquet.read_table(outputs / "reports" / "sts_similarity" / f"{name}.parquet").to_pylist()
-
-
 def embed(folder, sentences, layer):
     """Mean vectors of a transformers model, one sentence at a time."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
@@ -160,7 +156,7 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
     arguments = [*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16"]
     code, _, err = cli(*arguments)
     assert code == 0, err
-    rows = read(outputs, "similarity")
+    rows = read_analysis_rows(outputs, "sts_similarity")["similarity"]
     assert len(rows) == 2 * 2 * 3 * 4  # sets, layers, methods, similarities
     table = pyarrow.parquet.read_table(pairs_root / "sts" / "sts16.parquet").to_pydict()
     for layer in (None, 0):
@@ -205,7 +201,7 @@ def test_minilms_correlations_are_mtebs(sentence_pairs, cli, cache, outputs):
         f"analysis.sets=[{','.join(sorted(sets))}]",
     )  # fmt: skip
     assert code == 0, err
-    rows = read(outputs, "published")
+    rows = read_analysis_rows(outputs, "sts_similarity")["published"]
     assert len(rows) == 3 * 2 * 2  # sets, similarities, correlations
     assert {row["set"] for row in rows} == sets
     assert max(abs(row["difference"]) for row in rows) < 0.1

@@ -6,10 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 import torch
-from helpers import write_parquet
+from helpers import read_analysis_rows, write_parquet
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
@@ -40,10 +39,6 @@ def without_top(w, count):
 
 def largest_positive(v):
     return np.sign(v[np.abs(v).argmax()])
-
-
-def read(folder, name):
-    return pyarrow.parquet.read_table(Path(folder) / f"{name}.parquet").to_pylist()
 
 
 def vocabulary_of(folder):
@@ -109,7 +104,8 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     code, out, err = cli(*arguments, f"output_dir={tmp_path}", "analysis.removed=floor")
     assert (code, err) == (0, "")
     folder = tmp_path / "reports" / "common_isotropy"
-    (row,) = read(folder, "isotropy")
+    rows = read_analysis_rows(tmp_path, "common_isotropy")
+    (row,) = rows["isotropy"]
     w = vocabulary_of(tiny)
     assert row["i1_raw"] == pytest.approx(isotropy_by_definition(w, lambda v: np.sign(v @ w.sum(0))), abs=1e-9)
     text = out.partition("Section 5.3")[2]
@@ -120,7 +116,7 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     counts = np.zeros(len(w))
     for word in "the film was good [UNK] the plot dull".split():
         counts[number[word]] += 1
-    weighted = {(one["vectors"], one["weighting"]): one for one in read(folder, "weighted_isotropy")}
+    weighted = {(one["vectors"], one["weighting"]): one for one in rows["weighted_isotropy"]}
     assert len(weighted) == 5 * 2
     assert weighted["raw", "uniform"]["isoscore"] == pytest.approx(row["isoscore"])
     assert weighted["raw", "zipf"] == pytest.approx(
@@ -133,7 +129,7 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert spread == pytest.approx((6 - 1) / (32 - 1))  # 7 tokens vary in 6 directions, in each alike
     assert row["removed"] == 0  # floor(32 / 100)
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
-    assert len(read(folder, "singular_values")) == 2 * min(w.shape)
+    assert len(rows["singular_values"]) == 2 * min(w.shape)
     assert {file.stem for file in folder.glob("*.svg")} == {"figure1", "figure2", "figure5", "figure6"}
 
 
@@ -207,17 +203,18 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
     )  # fmt: skip
     assert (code, err) == (0, "")
     folder = tmp_path / "reports" / "common_frequency"
+    rows = read_analysis_rows(tmp_path, "common_frequency")
     words = Counter(word for text in texts[:3] for word in text.split())
-    counted = {row["unit"]: row for row in read(folder, "frequency")}
+    counted = {row["unit"]: row for row in rows["frequency"]}
     assert counted["words"]["types"] == len(words)
     assert counted["words"]["occurrences"] == counted["tokens, local"]["occurrences"] == words.total()
     top = sum(count for _, count in words.most_common(13)) / words.total()
     assert counted["words"]["share_of_13"] == pytest.approx(top)
-    curve = [row["count"] for row in read(folder, "rank_frequency") if row["unit"] == "words"]
+    curve = [row["count"] for row in rows["rank_frequency"] if row["unit"] == "words"]
     assert curve == sorted(words.values(), reverse=True)
     w = vocabulary_of(tiny)
     unit = w[1:] / np.linalg.norm(w[1:], axis=1, keepdims=True)  # the padding's row is zero
-    raw = [row for row in read(folder, "cosine_bins") if row["vectors"] == "raw"]
+    raw = [row for row in rows["cosine_bins"] if row["vectors"] == "raw"]
     expected = [(unit[-4:] @ unit[max(0, i - 1) : i + 9].T).mean() for i in range(0, len(w), 10)]
     assert [row["cosine"] for row in raw] == pytest.approx(expected)
     known = AutoTokenizer.from_pretrained(tiny).get_vocab()
@@ -226,8 +223,8 @@ def test_common_frequency_from_the_command_line(cli, tiny, cache, tmp_path):
         counts[known.get(word, known["[UNK]"])] += count
     shifted_w = w - np.average(w, axis=0, weights=counts)
     units = shifted_w / np.linalg.norm(shifted_w, axis=1, keepdims=True)
-    zipf = [row["cosine"] for row in read(folder, "cosine_bins") if row["vectors"] == "zipf_centred"]
+    zipf = [row["cosine"] for row in rows["cosine_bins"] if row["vectors"] == "zipf_centred"]
     assert zipf == pytest.approx([(units[-4:] @ units[i : i + 10].T).mean() for i in range(0, len(w), 10)])
-    ranged = [row for row in read(folder, "cosine_ranges") if row["vectors"] == "raw"]
+    ranged = [row for row in rows["cosine_ranges"] if row["vectors"] == "raw"]
     assert [(row["first"], row["end"]) for row in ranged] == [(0, 5), (20, len(w))]
     assert {file.stem for file in folder.glob("*.svg")} == {"figure3", "figure4"}

@@ -3,13 +3,13 @@
 import math
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 import torch
-from helpers import write_parquet, write_sets
+from helpers import read_analysis_rows, write_parquet, write_sets
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
+from isobench.analyses.rows import select_rows
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Data
 from isobench_papers.too_much_in_common import word_pairs
@@ -71,10 +71,6 @@ def test_fewer_than_three_pairs_have_no_correlation(count, number):
 # --- The experiment.
 
 
-def read(outputs, name):
-    return pyarrow.parquet.read_table(outputs / "reports" / "common_wordsim" / f"{name}.parquet").to_pylist()
-
-
 def arguments(tiny, cache, outputs, *more):
     return [
         "+experiment=common_wordsim", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}",
@@ -88,7 +84,8 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     root = write_sets(tmp_path, rw=few)
     code, out, _ = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.removed=3"))
     assert code == 0
-    rows = read(outputs, "word_similarity")
+    found = read_analysis_rows(outputs, "common_wordsim")
+    rows = found["word_similarity"]
     assert len(rows) == 4 * 5 * 2
     w = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
     number = AutoTokenizer.from_pretrained(tiny).get_vocab()
@@ -102,7 +99,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
             r = expected[row["method"], row["set"]] = pearson((left * right).sum(1), pairs.scores)
             assert (row["pairs"], row["pairs_in_set"]) == (12, 12)
             assert row["pearson"] == pytest.approx(r, abs=1e-4)
-    mean = read(outputs, "averages")[2]
+    mean = found["averages"][2]
     assert (mean["method"], mean["similarity"]) == ("centered", "inner")
     left = [expected["centered", name] for name in ("men", "simlex999", "ws353_sim", "ws353_rel")]
     assert mean["pearson"] == pytest.approx(np.mean(left), abs=1e-4)
@@ -115,7 +112,7 @@ def test_methods_by_frequency_need_a_corpus_and_the_papers_scale_a_folder(tiny, 
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "great"]})
     code, _, err = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.corpus=wikitext"))
     assert (code, err) == (0, "")
-    rows = read(outputs, "word_similarity")
+    rows = read_analysis_rows(outputs, "common_wordsim")["word_similarity"]
     assert [row["method"] for row in rows[:: 5 * 2]] == [*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS]
     code, _, err = cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null"))
     assert (code, err.count("\n")) == (2, 1)
@@ -133,7 +130,9 @@ def test_gloves_correlations_are_those_of_gensims_own_evaluation(cache, cli, out
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert "encoder glove is not the paper's" in " ".join(out.split())
-    rows = [r for r in read(outputs, "word_similarity") if (r["method"], r["similarity"]) == ("raw", "cosine")]
+    rows = select_rows(
+        read_analysis_rows(outputs, "common_wordsim")["word_similarity"], {"method": "raw", "similarity": "cosine"}
+    )
     assert {row["set"]: row["pairs"] for row in rows} == {name: pairs for name, (*_, pairs) in theirs.items()}
     for row in rows:
         assert (row["pearson"], row["spearman"]) == pytest.approx(theirs[row["set"]][:2], abs=1e-4)
