@@ -7,6 +7,8 @@ import ctypes
 import json
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,6 +52,15 @@ def build_run(cfg: Config) -> tuple[Any, Any]:
     configure_process(cfg)
     module, loaders, *_ = build_run_parts(cfg, identify(cfg))
     return module, loaders
+
+
+def train_small_run(folder: str, *settings: str) -> dict[str, Any]:
+    """Train one run in a process of its own into an output folder, and return the content of its record."""
+    command = [sys.executable, "-m", "isobench", *settings, f"output_dir={folder}"]
+    subprocess.run(command, check=True, capture_output=True)
+    (file,) = Path(folder, "runs").glob("*/result.json")
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content
 
 
 @contextmanager

@@ -12,7 +12,6 @@ run (targets for 5,000 runs: 5 s, prune 10 s), and its peak memory (target: 1 Gi
 import argparse
 import copy
 import dataclasses
-import json
 import os
 import random
 import statistics
@@ -23,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import write_result
+from common import train_small_run, write_result
 
 import numpy as np
 
@@ -48,11 +47,7 @@ MIB = 2**20
 
 def make_real_record(folder: str) -> dict[str, Any]:
     """Train one small run, and return the content of its record, with larger predictions in place of its own."""
-    subprocess.run(
-        [sys.executable, "-m", "isobench", *REAL_RUN, f"output_dir={folder}"], check=True, capture_output=True
-    )
-    (file,) = Path(folder, "runs").glob("*/result.json")
-    content: dict[str, Any] = json.loads(file.read_text())
+    content = train_small_run(folder, *REAL_RUN)
     assert content["format"] == RECORD_FORMAT
     random_numbers = np.random.default_rng(0)
     outputs = {

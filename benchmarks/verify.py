@@ -10,16 +10,13 @@ for the whole folder (target for 300 runs: 60 processor seconds), and asserts th
 
 import argparse
 import copy
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from common import compose_config, write_result
+from common import compose_config, train_small_run, write_result
 
 import numpy as np
 
@@ -33,21 +30,6 @@ from isobench.verification.reproduction import Options
 from isobench.verification.verify import verify
 
 SMALL = ["task.train_samples=32", "tracking=none", "trainer.threads=1", "optimization.patience=null"]
-
-
-def train_real_run(folder: str, epochs: int) -> dict[str, Any]:
-    """Train one small run in a process of its own, and return the content of its record."""
-    settings = [
-        *SMALL,
-        "task.dev_samples=32",
-        f"optimization.epochs={epochs}",
-        f"output_dir={folder}",
-        "report=false",
-    ]
-    subprocess.run([sys.executable, "-m", "isobench", *settings], check=True, capture_output=True)
-    (file,) = Path(folder, "runs").glob("*/result.json")
-    content: dict[str, Any] = json.loads(file.read_text())
-    return content
 
 
 def write_run(cfg: Config, real: dict[str, Any], labels: np.ndarray) -> None:
@@ -83,9 +65,9 @@ def main() -> None:
     options = parser.parse_args()
     labels = np.random.default_rng(0).integers(0, 2, options.examples)
     with tempfile.TemporaryDirectory() as folder:
-        real = train_real_run(f"{folder}/real", options.epochs)
-        outputs = Path(folder, "outputs")
-        settings = [*SMALL, f"optimization.epochs={options.epochs}", f"output_dir={outputs}"]
+        outputs, small = Path(folder, "outputs"), [*SMALL, f"optimization.epochs={options.epochs}"]
+        real = train_small_run(f"{folder}/real", *small, "task.dev_samples=32", "report=false")
+        settings = [*small, f"output_dir={outputs}"]
         bases = [compose_config(*settings, f"calibration={name}") for name in ("none", "isobn_paper")]
         seeds = range(1, options.runs // len(bases) + 1)
         runs = [replace(base, seed=seed) for base in bases for seed in seeds]
