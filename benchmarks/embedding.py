@@ -5,7 +5,6 @@ Orders: sentences as they are, and from the longest to the shortest.
 
 import argparse
 import tempfile
-from collections.abc import Callable
 from functools import partial
 
 import common
@@ -39,15 +38,11 @@ def main() -> None:
                 "isobench": partial(ours._compute, "benchmark", texts, [None]),
                 "sentence-transformers": partial(other.encode, texts, batch_size=64),
             }
-            contestants = {name: partial(_time, call) for name, call in calls.items()}
+            contestants = {name: lambda _, call=call: common.time_call(call) for name, call in calls.items()}
             times = common.time_alternately(contestants, options.rounds)
             ratio = common.median_ratio(times["sentence-transformers"], times["isobench"])
             agreement = ((found * theirs).sum(1) / lengths).min()
             print(f"{name}, {order}: {ratio:.2f} times as fast; smallest cosine of the vectors {agreement:.6f}")
-
-
-def _time(call: Callable[[], object], _: int) -> float:
-    return common.time_call(call)
 
 
 if __name__ == "__main__":

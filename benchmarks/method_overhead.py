@@ -20,14 +20,11 @@ import time
 from collections.abc import Callable
 from unittest.mock import patch
 
-from common import compose_config, time_call, time_training_step, write_result
+from common import build_run, compose_config, time_call, time_training_step, write_result
 
 import torch
 
-from isobench.runs.identity import identify
-from isobench.training.build import build_run_parts
 from isobench.training.instantiate import instantiate_chain
-from isobench.training.train import configure_process
 
 # name: (overrides; none for calibration=name, target for the step ratio or None)
 METHODS: dict[str, tuple[list[str], float | None]] = {
@@ -60,9 +57,7 @@ class ClassifierStepper:
 
     def __init__(self, encoder: str, task: str, *overrides: str) -> None:
         self.base_overrides = [f"encoder={encoder}", f"task={task}", "task.train_samples=512", *overrides]
-        cfg = compose_config(*self.base_overrides)
-        configure_process(cfg)
-        self.module, loaders, *_ = build_run_parts(cfg, identify(cfg))
+        self.module, loaders = build_run(compose_config(*self.base_overrides))
         self.module.log = lambda *_, **__: None  # type: ignore[method-assign]
         self.batches = list(loaders.train)
         self.optimizer = self.module.configure_optimizers()["optimizer"]
