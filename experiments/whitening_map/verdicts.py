@@ -9,12 +9,12 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes, narrow_interval
 from isobench.statistics.seeds import ALPHA, holm
+from isobench_papers.isotropy_dial.second import OPEN, REFUTED, SUPPORTED, choose
 
 SMALL = 0.5  # points: a change within it makes no difference to a user
 SMALL_CORRELATION = 0.3
 RESAMPLES = 10_000
 REGISTERED, ALL_SETS, FEW_LABELS = "registered", "all sets", "without all labels"  # scopes; others are encodings
-SUPPORTED, REFUTED, OPEN = "supported", "refuted", "can't tell"
 ENCODING = ("encoder", "pooling", "layer")
 PRIMARY = {"classifier": "logistic", "unit_length": "none"}
 
@@ -301,8 +301,3 @@ def add_holm(statement: str, cases: Mapping[str, SeedMean]) -> list[TidyRow]:
 def list_values(mean: SeedMean) -> TidyRow:
     """List a mean over sets, its interval, p, and the number of sets."""
     return {"value": mean.value, "low": mean.low, "high": mean.high, "p": mean.p, "sets": mean.seeds}
-
-
-def choose(is_supported: bool, is_refuted: bool) -> str:
-    """Name the verdict; where a statement is both supported and refuted, it can't be told."""
-    return OPEN if is_supported == is_refuted else SUPPORTED if is_supported else REFUTED
