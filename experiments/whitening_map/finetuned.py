@@ -25,34 +25,23 @@ def compute(subjects: list["Subject"]) -> Rows:
 
     A seed with a run that failed is left out of its task, and named.
     """
-    scores = [
-        {
-            "encoder": subject.cfg.encoder.name,
-            "task": subject.cfg.task.name,
-            "method": subject.cfg.calibration["name"],
-            "examples": subject.cfg.task.train_samples,
-            "seed": subject.cfg.seed,
-            "score": read_score(subject),
-            "constant": is_constant(subject),
-        }
-        for subject in subjects
-    ]
+    scores = [read_run(subject) for subject in subjects]
     changes = list_changes(scores)
     return {"scores": scores, "changes": changes, "verdicts": judge(changes)}
 
 
-def read_score(subject: "Subject") -> float:
-    """Read a run's score x 100; NaN if it has none."""
-    record = subject.record
-    return 100 * record.best.score if record is not None and record.best is not None else math.nan
-
-
-def is_constant(subject: "Subject") -> bool:
-    """Return True if a run gives one number, or one class, for all examples."""
-    record = subject.record
-    if record is None or record.best is None:
-        return False
-    return bool(record.best.metrics(subject.cfg.task.dev_splits[0]).get("constant_predictor"))
+def read_run(subject: "Subject") -> TidyRow:
+    """Read a run's score x 100, NaN if it has none, and whether it gives one answer for all examples."""
+    cfg, best = subject.cfg, None if subject.record is None else subject.record.best
+    return {
+        "encoder": cfg.encoder.name,
+        "task": cfg.task.name,
+        "method": cfg.calibration["name"],
+        "examples": cfg.task.train_samples,
+        "seed": cfg.seed,
+        "score": math.nan if best is None else 100 * best.score,
+        "constant": best is not None and bool(best.metrics(cfg.task.dev_splits[0]).get("constant_predictor")),
+    }
 
 
 def list_changes(scores: list[TidyRow]) -> list[TidyRow]:
