@@ -119,11 +119,6 @@ def read_grid() -> list[dict]:
     return parts
 
 
-def read_encoders() -> list[str]:
-    """Read the names of the study's encoders, sorted."""
-    return sorted({encoder for part in read_grid() for encoder in part["encoder"]})
-
-
 def read_dials() -> tuple[Design, int]:
     """Read the study's dials and the number of its seeds."""
     grid = read_grid()
