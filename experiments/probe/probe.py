@@ -19,6 +19,8 @@ from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.probe_sets import LabelledTexts, read_probe_set
 from isobench.data.sources import describe_source, read_examples
 from isobench.data.weights import format_encoder_name
+from isobench.statistics.paired_bootstrap import compare_predictions
+from isobench.statistics.seeds import Arm, compare_runs, holm
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -420,9 +422,6 @@ def compare_draws(
     where it does not apply, for new draws (paired t). One draw, or one a part of the examples: every example is
     tested once, and the test is for new examples (paired t).
     """
-    from isobench.statistics.paired_bootstrap import compare_predictions
-    from isobench.statistics.seeds import Arm, compare_runs
-
     shared = len(draws) > 1 and np.array_equal(draws[0].test, draws[1].test)
     right = [[found == labels[draw.test] for draw, found in zip(draws, arm, strict=True)] for arm in (ours, theirs)]
     if shared:
@@ -440,8 +439,6 @@ def compare_draws(
 
 def add_holm(contrasts: Sequence[TidyRow]) -> list[TidyRow]:
     """Add Holm's p, over the methods and tasks of each table."""
-    from isobench.statistics.seeds import holm
-
     for own in group_rows(contrasts, *SETTING).values():
         for row, adjusted in zip(own, holm([row["p"] for row in own]), strict=True):
             row["holm"] = adjusted
