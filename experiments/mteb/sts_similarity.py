@@ -289,19 +289,15 @@ def build_published_table(compared: Sequence[TidyRow]) -> Table:
     """Build the table of our correlations, MTEB's, and the difference: a column a set."""
     sets = list_distinct(compared, "set")
     table = make_table("Without calibration, x 100, beside MTEB", ("encoder", ""), map(find_set_name, sets))
-    for encoder in list_distinct(compared, "encoder"):
-        for similarity in list_distinct(compared, "similarity"):
-            for metric in list_distinct(compared, "metric"):
-                names = {"encoder": encoder, "similarity": similarity, "metric": metric}
-                cells = {row["set"]: row for row in select_rows(compared, names)}
-                if not cells:
-                    continue
-                title = metric.capitalize() + ("" if similarity == "cosine" else f" {HEADINGS[similarity]}")
-                for label, key, form in (
-                    (title, "ours", "{:.2f}"), ("MTEB", "published", "{:.2f}"), ("differs", "difference", "{:+.3f}"),
-                ):  # fmt: skip
-                    numbers = (form.format(cells[name][key]) if name in cells else "-" for name in sets)
-                    table.add_row(encoder, label, *numbers, style="" if key == "ours" else "dim")
+    for (encoder,), own in group_rows(compared, "encoder").items():
+        for (similarity, metric), group in group_rows(own, "similarity", "metric").items():
+            cells = {row["set"]: row for row in group}
+            title = metric.capitalize() + ("" if similarity == "cosine" else f" {HEADINGS[similarity]}")
+            for label, key, form in (
+                (title, "ours", "{:.2f}"), ("MTEB", "published", "{:.2f}"), ("differs", "difference", "{:+.3f}"),
+            ):  # fmt: skip
+                numbers = (form.format(cells[name][key]) if name in cells else "-" for name in sets)
+                table.add_row(encoder, label, *numbers, style="" if key == "ours" else "dim")
         table.add_section()
     return table
 
