@@ -1,7 +1,5 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pyarrow.parquet
 import pytest
@@ -13,10 +11,6 @@ from transformers import AutoModel, AutoTokenizer
 from isobench.frozen.posthoc import fit_method, take_batch_whole
 from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
-
-
-def subject(*overrides):
-    return SimpleNamespace(cfg=make_config(*overrides))
 
 
 def by_numpy(method, fitted_on, x):
