@@ -60,13 +60,7 @@ def make_real_record(folder: str) -> dict[str, Any]:
 
 
 def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions: Path) -> int:
-    """Write config and record of every run of a sweep, and return how many runs it has.
-
-    Args:
-        arguments: the sweep's.
-        real: the record that is copied.
-        predictions: the file that every run has as its predictions.
-    """
+    """Write config and record of every run of a sweep, copies of a real one's, and return how many runs it has."""
     with compose_sweep(arguments) as parts:
         planned = plan_runs(*parts)
     runs = [run.run for run in planned.values()]

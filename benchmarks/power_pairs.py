@@ -101,12 +101,7 @@ def simulate(setting: Setting, seeds: int, examples: int, studies: int, percenti
 def simulate_metric(metric: str, seeds: int, examples: int, studies: int, planted: float) -> dict[str, float]:
     """Simulate studies of a metric that needs bootstrap samples, without a difference and with the planted one.
 
-    Args:
-        metric: one of ``METRICS``.
-        seeds: of each method.
-        examples: of the dev set.
-        studies: how many, of each kind.
-        planted: the planted difference in points, from ``find_true_difference``.
+    ``planted``: the planted difference in points, from ``find_true_difference``.
     """
     rng = np.random.default_rng([seeds, examples, studies])
     multiplicities = draw_multiplicities(examples, METRIC_RESAMPLES)

@@ -247,10 +247,7 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
 def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> list[list[str]]:
     """List the commands, without isobench itself, that import all bundles and judge the claims.
 
-    Args:
-        bundles: those that ship.
-        places: their paths, or a pattern of them.
-        output_dir: the folder that they are imported into.
+    ``places``: the paths of the bundles, or a pattern of them.
     """
     judged = {claim.experiment for claim in load_claims()}
     trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in judged]

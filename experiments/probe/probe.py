@@ -171,15 +171,8 @@ def probe_sets(
 ) -> Iterator[Probed]:
     """Probe every encoder at every layer on every set, under every method; yield each encoder's outcome on a set.
 
-    Predictions are kept in the cache, so that a computation that was stopped goes on where it was.
-
-    Args:
-        subjects: encoders x layers x calibrations.
-        read: the sets, by name.
-        plans: what is trained and tested on each.
-        unit_length: when vectors are divided by their lengths.
-        fit: the texts that calibrations are fitted on.
-        grid_tasks: whether a subject is probed on the set of its own task only.
+    Predictions are kept in the cache, so that a computation that was stopped goes on where it was. With
+    ``grid_tasks`` a subject is probed on the set of its own task only.
     """
     from isobench.common.progress import track_progress
     from isobench.frozen.encode import FrozenEncoder
