@@ -91,17 +91,6 @@ def time_call(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def time_training_step(module: Any, batch: dict, *optimizers: Any) -> float:
-    """Return the seconds of a training step: forward, backward, and the update of each optimiser that is not None."""
-    start = time.perf_counter()
-    module.training_step(batch, 0).backward()
-    for optimizer in optimizers:
-        if optimizer is not None:
-            optimizer.step()
-            optimizer.zero_grad()
-    return time.perf_counter() - start
-
-
 def time_alternately(contestants: dict[str, Callable[[int], float]], rounds: int) -> dict[str, list[float]]:
     """Measure all contestants in each round, one after the other, so that a change of the machine's load hits all.
 
