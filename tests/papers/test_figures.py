@@ -3,10 +3,10 @@
 import re
 
 import yaml
-from helpers import assert_contains, make_config
+from helpers import assert_contains, make_config, read_experiment
 from sklearn.linear_model import LogisticRegression
 
-from isobench.papers.folders import find_config, find_papers
+from isobench.papers.folders import find_papers
 from isobench_papers.isobn import embeddings as isobn_embeddings
 from isobench_papers.task_adaptation import embeddings as adaptation_embeddings
 from isobench_papers.task_adaptation.claims import FIGURE_TASKS, RISING_TASKS
@@ -17,10 +17,6 @@ SETS = "SimLex-999 and the undivided WordSim-353 instead of five sets"
 
 def read_text(file):
     return " ".join(file.read_text().split())
-
-
-def read_experiment(name):
-    return yaml.safe_load(find_config("experiment", name).read_text())
 
 
 def test_the_numbers_beside_isobns_figures_2_to_4_are_in_its_text(papers):

@@ -4,12 +4,11 @@ import re
 import shlex
 
 import pytest
-from helpers import ROOT, write_sets
+from helpers import ROOT, read_experiment, write_sets
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.papers import published
 from isobench.papers.description import write_map
-from isobench.papers.folders import find_config
 from isobench.sweep import grid
 from isobench.sweep.planning import compose_sweep, plan_runs
 
@@ -73,12 +72,9 @@ def test_every_test_that_the_map_names_exists():
 
 
 def test_an_experiment_is_of_the_paper_and_the_table_that_its_row_names():
-    import yaml
-
     for row in ROWS:
         for name in re.findall(r"\+experiment=(\w+)", " ".join(row[2:4])):
-            text = find_config("experiment", name).read_text()
-            experiment = yaml.safe_load(text)["experiment"]
+            experiment = read_experiment(name)["experiment"]
             assert experiment["paper"] == paper_of(row).replace("_arxiv_v1", ""), row
             if row[1].startswith("Table") and experiment.get("tables"):
                 assert name_of(row).lower().replace(" ", "") in experiment["tables"], row

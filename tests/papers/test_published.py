@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import read_experiment
 
 from isobench.common.packages import conf_dir
-from isobench.papers import folders, published
+from isobench.papers import published
 
 SMALL = {"table2": "50k ", "table3": "20k ", "table5": "20k "}  # tables with rows of a small data set: its columns
 
@@ -198,6 +199,6 @@ def test_an_encoder_from_the_hub_is_pinned_at_a_whole_commit(file):
 def test_the_papers_grid_has_every_encoder_of_its_table(experiments, table):
     encoders = set()
     for experiment in experiments:
-        content = yaml.safe_load(folders.find_config("experiment", experiment).read_text())["experiment"]
+        content = read_experiment(experiment)["experiment"]
         encoders |= {name for part in content["grid"]["paper"] for name in part["encoder"]}
     assert encoders == set(published.load_tables(content["paper"])[table].cells)

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-import yaml
-from helpers import ROOT, WORDS, make_config, read_analysis_rows, write_parquet
+from helpers import ROOT, WORDS, make_config, read_analysis_rows, read_experiment, write_parquet
 from scipy import stats
 
 from isobench.common.errors import UserError
@@ -42,9 +41,7 @@ def test_two_causes_at_once_are_refused():
 
 
 def test_the_grid_turns_every_registered_cause_once():
-    grid = yaml.safe_load((ROOT / "experiments/causes/experiment/causes.yaml").read_text())["experiment"]["grid"][
-        "embedded"
-    ]
+    grid = read_experiment("causes")["experiment"]["grid"]["embedded"]
     names = []
     for part in grid:
         turned = {key: values for key, values in part.items() if key not in (*grid[0], "optimization.epochs")}

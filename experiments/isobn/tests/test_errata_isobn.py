@@ -5,14 +5,12 @@ import re
 import numpy as np
 import pytest
 import torch
-import yaml
-from helpers import assert_contains, make_config
+from helpers import assert_contains, make_config, read_experiment
 from scipy import integrate, stats
 
 from isobench.calibration import IsoBN
 from isobench.metrics import explained_variance
 from isobench.papers import published
-from isobench.papers.folders import find_config
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_one_average_of_four_decides_that_averages_are_truncated(paper):
 
 def test_the_released_scripts_one_configuration_is_in_the_papers_grid():
     """Its numbers were read in the script; the grid has these values of learning rate, batch size and beta."""
-    grid = yaml.safe_load(find_config("experiment", "glue_isobn").read_text())["experiment"]["grid"]["paper"][-1]
+    grid = read_experiment("glue_isobn")["experiment"]["grid"]["paper"][-1]
     cfg = make_config("optimization=isobn_released", "calibration=isobn_released")
     released = (cfg.optimization.lr, cfg.optimization.batch_size, cfg.calibration["beta"], cfg.optimization.patience)
     assert released == (5e-5, 16, 0.5, None)

@@ -5,10 +5,8 @@ import itertools
 import types
 
 import numpy as np
-import yaml
-from helpers import make_composer, make_record
+from helpers import make_composer, make_record, read_experiment
 
-from isobench.papers.folders import find_config
 from isobench_papers.isotropy_dial.rows import DIALS, MEASURES
 
 SEEDS = range(1, 7)
@@ -24,8 +22,7 @@ SLOPES = {"isobn": 2.0, "istar": -0.5, "cosine": 0.0, "whitening": 0.8}
 @functools.cache
 def compose_configs():
     """Compose the configs of the study's runs, in the order of its grid, without reading data or weights."""
-    text = find_config("experiment", "isotropy_dial").read_text()
-    grid = yaml.safe_load(text)["experiment"]["grid"]["embedded"]
+    grid = read_experiment("isotropy_dial")["experiment"]["grid"]["embedded"]
     runs = [
         [f"{key}={value}" for key, value in zip(part, values, strict=True)]
         for part in grid
