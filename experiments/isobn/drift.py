@@ -24,18 +24,19 @@ def compute(subjects: list["Subject"]) -> Rows:
 def show(rows: Rows) -> Shown:
     """Show Figures 2 and 3, and a table of the values before and after fine-tuning."""
     own = rows["drift"]
-    class_rows = select_rows_with_classes(own)
+    # Figure 3 compares with a logistic regression, which needs classes.
+    class_rows = [row for row in own if any(row[key] is not None for key in row if key.startswith("optimal_top"))]
+    left_out = [task for task in list_distinct(own, "task") if task not in list_distinct(class_rows, "task")]
     top = [column.removeprefix("fine_tuned_top") for column in own[0] if column.startswith("fine_tuned_top")]
-    return Shown(
-        [build_drift_table(own, top)],
-        {"figure2": draw_figure2(own), **({"figure3": draw_figure3(class_rows, top)} if class_rows else {})},
-        [
-            "Within the top principal components of the training embeddings of the moment; mean over classes.",
-            "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
-            "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
-            *describe_regressions(own),
-        ],
-    )
+    notes = [
+        "Within the top principal components of the training embeddings of the moment; mean over classes.",
+        "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
+        "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
+    ]
+    if left_out:
+        notes.append(f"Figure 3 leaves out {', '.join(left_out)}: no classes, so no logistic regression.")
+    figures = {"figure2": draw_figure2(own), **({"figure3": draw_figure3(class_rows, top)} if class_rows else {})}
+    return Shown([build_drift_table(own, top)], figures, notes)
 
 
 def build_drift_rows(subject: "Subject") -> list[TidyRow]:
@@ -49,18 +50,6 @@ def build_drift_rows(subject: "Subject") -> list[TidyRow]:
         | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in drift[kind].items()}
         for epoch, drift in moments
     ]
-
-
-def select_rows_with_classes(rows: list[TidyRow]) -> list[TidyRow]:
-    """Select the rows of tasks with classes: Figure 3 compares with a logistic regression, which needs classes."""
-    return [row for row in rows if any(row[key] is not None for key in row if key.startswith("optimal_top"))]
-
-
-def describe_regressions(rows: list[TidyRow]) -> list[str]:
-    """Say which tasks Figure 3 lacks: one note, or none if all have classes."""
-    with_classes = list_distinct(select_rows_with_classes(rows), "task")
-    left_out = [task for task in list_distinct(rows, "task") if task not in with_classes]
-    return [f"Figure 3 leaves out {', '.join(left_out)}: no classes, so no logistic regression."] if left_out else []
 
 
 def average_curves(rows: list[TidyRow], key: str) -> dict[str, list[tuple[int, float]]]:
