@@ -150,18 +150,16 @@ def classify(
     used = np.unique(np.concatenate([index for drawn in draws.values() for index in drawn]))
     train = encode(cfg, f"{folder.name}-{task.train}", [training.texts[index] for index in used])
     for name, drawn in draws.items():
-        for title, change in ((name, normalise), *([(NOT_NORMALISED, _keep)] if controls and name == recipe else [])):
-            given, evaluated = change(train).numpy(), change(test).numpy()
-            places = [np.searchsorted(used, index) for index in drawn]
+        places = [np.searchsorted(used, index) for index in drawn]
+        forms = [(name, normalise(train).numpy(), normalise(test).numpy())]
+        if controls and name == recipe:
+            forms.append((NOT_NORMALISED, train.numpy(), test.numpy()))
+        for title, given, evaluated in forms:
             scores = [
                 score_few_shot(given[place], labels[index], evaluated, expected)
                 for place, index in zip(places, drawn, strict=True)
             ]
             yield title, {metric: float(np.mean([score[metric] for score in scores])) for metric in scores[0]}
-
-
-def _keep(vectors: "Tensor") -> "Tensor":
-    return vectors
 
 
 def normalise(vectors: "Tensor") -> "Tensor":
