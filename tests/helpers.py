@@ -317,14 +317,20 @@ def switch_off_packing(monkeypatch, chunk_overhead: int | None = None) -> None:
         monkeypatch.setattr("isobench.data.batches.loaders.resolve_chunk_overhead", lambda cfg, dim: chunk_overhead)
 
 
+def read_experiment(name: str) -> dict[str, Any]:
+    """Read the YAML file of an experiment."""
+    from isobench.papers.folders import find_config
+
+    file = find_config("experiment", name)
+    assert file is not None
+    return yaml.safe_load(file.read_text())
+
+
 def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
     """Load the analysis of an experiment with some of its settings changed."""
     from isobench.analyses.runner import load_analysis
-    from isobench.papers.folders import find_config
 
-    file = find_config("experiment", experiment)
-    assert file is not None
-    return load_analysis(yaml.safe_load(file.read_text())["analysis"] | changed)
+    return load_analysis(read_experiment(experiment)["analysis"] | changed)
 
 
 def read_analysis_rows(output_dir: Path, experiment: str) -> dict[str, list[dict[str, Any]]]:

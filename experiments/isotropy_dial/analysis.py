@@ -148,15 +148,18 @@ def measure_correlations(
     """Measure Spearman's correlation of score and isotropy, for each encoder, task and measure.
 
     It is measured within each dial, across all dials, across them given the dial, and given the dial and the dose
-    within it. Holm's correction is made over the primary ones: those given the dial. Arguments as of
-    ``measure_slopes``.
+    within it. Holm's correction is made over the primary ones: those given the dial. With one dial, the correlation
+    within it takes their place, and is not corrected. Arguments as of ``measure_slopes``.
     """
     correlations: list[TidyRow] = []
     for encoder, task in list_groups(rows):
         series = collect_all_series(rows, encoder, task)
+        turned = {name: one for name, one in series.items() if not DIAL[name].pair}
+        is_one_dial = len(turned) < 2
+        kinds = [GIVEN_DOSE] * len(turned) if is_one_dial else [ACROSS, GIVEN_DIAL, GIVEN_DOSE]
         for measure in MEASURES:
             names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
-            for dial, one in ({} if primary else series).items():
+            for dial, one in ({} if primary and not is_one_dial else series).items():
                 pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair] or [one]
                 found = [
                     correlate_where_defined(*(own.select_seeds(one.seeds, column) for column in (measure, "score")))
@@ -166,9 +169,7 @@ def measure_correlations(
                 correlations.append(
                     {**names, "kind": WITHIN, "dial": dial, **name_correlation(correlation, len(pair))}
                 )
-            kinds = (GIVEN_DIAL,) if primary else (ACROSS, GIVEN_DIAL, GIVEN_DOSE)
-            turned = {name: one for name, one in series.items() if not DIAL[name].pair}
-            for kind in kinds if len(turned) > 1 else ():
+            for kind in [kind for kind in kinds if kind == GIVEN_DIAL or not primary]:
                 found = correlate_across(turned, measure, kind)
                 correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
     add_holm(list(filter(is_primary, correlations)))

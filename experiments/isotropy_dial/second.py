@@ -40,7 +40,7 @@ def judge_statements(
         if family == FAMILY_A and task == TASK:
             judged = judge_replication(lines, ranks, own, repeated)
         if family == FAMILY_B and any(row["dial"] == "norm_effect" for row in own):
-            judged = judge_norm(lines, own, repeated)
+            judged = judge_norm(lines, own, [row for row in repeated if "slope" in row])
         verdicts += [
             {**names, "statement": statement, "verdict": verdict, "because": because}
             for statement, (verdict, because) in judged.items()

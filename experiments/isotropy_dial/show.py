@@ -201,12 +201,14 @@ def build_left_out_table(rows: Iterable[TidyRow], labels: Labels) -> Table:
     tested = group_rows(defined, "encoder", "task", "measure", "dial")
     for (encoder, task, measure, dial), (whole, *others) in tested.items():
         estimates = [row["estimate"] for row in others]
+        names = [MEASURES[measure]] if measure else []
+        names += [DIAL[dial].label] if dial else []
         far = max(others, key=lambda row: abs(row["estimate"] - whole["estimate"]))
         other = [row for row in others if (row["p_holm"] < ALPHA) != (whole["p_holm"] < ALPHA)]
         tests.append({
             "encoder": encoder,
             "task": task,
-            "slope or correlation": MEASURES[measure] if measure else DIAL[dial].label,
+            "slope or correlation": ", ".join(names),
             "all cells": f"{whole['estimate']:+z.2f}",
             "p after Holm": format_p(whole["p_holm"]),
             "without one": f"{min(estimates):+z.2f} to {max(estimates):+z.2f}",

@@ -239,7 +239,7 @@ def part_b():
     return {name: pd.read_parquet(STUDY / f"results/isotropy_norm/analysis/{name}.parquet") for name in names}
 
 
-def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, **_):
+def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, left_out_cells):
     """Write the rows of part B's tables on the study's page."""
     for row in verdicts.itertuples():
         yield row.statement, ENCODERS[row.encoder], row.verdict
@@ -256,32 +256,42 @@ def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, **_):
         changes = [f"{row.difference:+.2f} [{row.low:+.2f}, {row.high:+.2f}]" for row in (kept, effect)]
         tests = write_p(kept.p_holm), write_p(kept.p_margin_holm), changes[1], write_p(effect.p_holm)
         yield f"{DIAL['whitening'].read_value(dose):g}", ENCODERS[encoder], changes[0], *tests
-    within = correlations.set_index(["dial", "measure", "encoder"])
-    for measure, encoder in within.loc["norm_effect"].index:
-        if MEASURES[measure] in ("I1", "I2"):
-            kept, effect = (within.loc[dial, measure, encoder] for dial in dials)
-            change = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
-            yield MEASURES[measure], ENCODERS[encoder], f"{kept.correlation:+.2f}", change
+    given_what = correlations.dial.where(correlations.dial != "", "given dose")
+    found = correlations.set_index(["measure", "encoder", given_what])
+    without = left_out_cells.query("measure != '' and left_out != ''").groupby(["measure", "encoder", "dial"])
+    ends = without.correlation.agg(["min", "max"])
+    for measure, encoder in dict.fromkeys((measure, encoder) for measure, encoder, _ in found.index):
+        kept, effect, given = (found.loc[measure, encoder, dial] for dial in (*dials, "given dose"))
+        change = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
+        low, high = ends.loc[measure, encoder, "whitening_norm"]
+        cells = f"{kept.correlation:+.2f}", f"{low:+.2f} to {high:+.2f}", change
+        yield MEASURES[measure], ENCODERS[encoder], *cells, f"{given.correlation:+.2f}", write_p(given.p)
 
 
 def test_the_studys_page_has_the_numbers_of_part_b(part_b):
     page = " ".join((STUDY / "README.md").read_text().partition("**Part B")[2].split())
     rows = [f"| {' | '.join(cells)} |" for cells in list_rows_of_part_b(**part_b)]
     assert [row for row in rows if row not in page] == []
-    assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 6 + 4 + 14 + 4
+    assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 6 + 4 + 14 + 12
 
     contrasts = part_b["contrasts"]
     above = contrasts[(contrasts.against == PLAIN) & (contrasts.p_holm < 0.05) & (contrasts.difference > 0)]
     assert list(zip(above.encoder, above.dose, strict=True)) == [("distilbert-quire", 5), ("distilbert-quire", 6)]
-    full = contrasts.set_index(["dial", "dose"]).loc["whitening_norm", 0].difference
+    full = contrasts.set_index(["dial", "dose"]).loc[("whitening_norm", 0)]
     assert_contains(
         " ".join((ROOT / "README.md").read_text().split()),
-        f"{-full.iloc[0]:.2f} (MiniLM) and {-full.iloc[1]:.2f} points (DistilBERT)",
+        *(f"{-row.difference:.2f} [{-row.high:.2f}, {-row.low:.2f}]" for row in full.itertuples()),
         *(f"{row.difference:.2f} [{row.low:.2f}, {row.high:.2f}]" for row in above.itertuples()),
         *(f"(p = {write_p(p)})" for p in above.p_holm),
     )
     estimates = part_b["left_out_cells"].query("left_out != ''").groupby(["dial", "encoder"]).over_dial
-    (kept, effect) = (estimates.agg(["min", "max"]).loc[dial] for dial in ("whitening_norm", "norm_effect"))
-    texts = [f"{low:+.2f} to {high:+.2f}" for low, high in kept.loc[["minilm", "distilbert-quire"]].values]
-    assert_contains(page, f"{texts[0]} (MiniLM) and {texts[1]} (DistilBERT)")
-    assert_contains(page, "by {:.2f} to {:.2f} points".format(*effect.loc["distilbert-quire"]))
+    for dial, own in estimates.agg(["min", "max"]).groupby("dial"):
+        one, other = (
+            f"{low:+.2f} to {high:+.2f}" for low, high in own.loc[dial].loc[["minilm", "distilbert-quire"]].values
+        )
+        assert_contains(page, f"{one} (MiniLM) and {other} (DistilBERT)")
+    norms = pd.read_csv(STUDY / "norm_on_dev.csv").set_index(["epsilon", "encoder"]).sort_index()
+    ratios = norms.rms_norm_after / norms.rms_norm_before
+    for epsilon in (0, 0.001, 0.01, 10):
+        one, other = (f"{ratios[epsilon, encoder]:.2f}" for encoder in ("minilm", "distilbert-quire"))
+        assert re.search(rf"by {one} (\(MiniLM\) )?and {other} (\(DistilBERT\) )?at (epsilon )?{epsilon}\b", page)
