@@ -1,5 +1,6 @@
 """The whitening map: its draws, what is equal by theory, its statistics on made-up changes, and its rows."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from helpers import WORDS, check_refused, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
+from isobench.analyses.rows import read_stored_rows
+from isobench.frozen.diagnose import WHITENED
 from isobench.frozen.posthoc import fit_method
 from isobench.frozen.probe import draw_budget, predict_draws, predict_nearest
 from isobench_papers.probe.probe import Draw, LabelledSet, Plan, name_outcomes
@@ -207,6 +210,17 @@ def test_advice_says_where_intervals_exclude_zero(judged):
     (sentence,) = show.give_advice(cells)
     assert "loses with 4 a class, 8 a class (-9.00 [-10.00, -8.00] (5) at 4 a class)" in sentence
     assert "gains" not in sentence
+
+
+def test_what_diagnose_says_of_whitening_is_in_the_bundle():
+    rows = read_stored_rows(Path(__file__).parents[1] / "results/whitening_map/analysis", ["changes"])["changes"]
+    cells = show.list_cells(verdicts.select_whitening(rows))
+    found = {(cell["shrinkage"], cell["place"]): round(cell["value"], 1) for cell in cells}
+    *few, (_, everything) = WHITENED.items()
+    assert len(few) == 6
+    assert everything == (found[0.0, "all labels"], found[0.9, "all labels"])
+    for labels, changes in few:
+        assert changes == (found[0.0, f"{labels} a class"], found[0.9, f"{labels} a class"])
 
 
 def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
