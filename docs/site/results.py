@@ -201,7 +201,7 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
         sentences = describe_outcome(**rows)
-        outcome = " ".join(f"{re.split('[.:] ', sentence)[0].rstrip('.')}." for sentence in sentences[:2])
+        outcome = " ".join(f"{re.split('[.:](?: |$)', sentence)[0]}." for sentence in sentences[:2])
         folded += sentences
     elif bundle.has_analysis:
         quotes: dict[str, list[str]] = {}

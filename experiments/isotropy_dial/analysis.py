@@ -155,11 +155,15 @@ def measure_correlations(
     for encoder, task in list_groups(rows):
         series = collect_all_series(rows, encoder, task)
         turned = {name: one for name, one in series.items() if not DIAL[name].pair}
-        is_one_dial = len(turned) < 2
-        kinds = [GIVEN_DOSE] * len(turned) if is_one_dial else [ACROSS, GIVEN_DIAL, GIVEN_DOSE]
+        if not turned:
+            continue
+        if len(turned) > 1:
+            within, across = ({}, [GIVEN_DIAL]) if primary else (series, [ACROSS, GIVEN_DIAL, GIVEN_DOSE])
+        else:
+            within, across = series, [] if primary else [GIVEN_DOSE]
         for measure in MEASURES:
             names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
-            for dial, one in ({} if primary and not is_one_dial else series).items():
+            for dial, one in within.items():
                 pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair] or [one]
                 found = [
                     correlate_where_defined(*(own.select_seeds(one.seeds, column) for column in (measure, "score")))
@@ -169,7 +173,7 @@ def measure_correlations(
                 correlations.append(
                     {**names, "kind": WITHIN, "dial": dial, **name_correlation(correlation, len(pair))}
                 )
-            for kind in [kind for kind in kinds if kind == GIVEN_DIAL or not primary]:
+            for kind in across:
                 found = correlate_across(turned, measure, kind)
                 correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
     add_holm(list(filter(is_primary, correlations)))

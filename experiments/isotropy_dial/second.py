@@ -40,7 +40,7 @@ def judge_statements(
         if family == FAMILY_A and task == TASK:
             judged = judge_replication(lines, ranks, own, repeated)
         if family == FAMILY_B and any(row["dial"] == "norm_effect" for row in own):
-            judged = judge_norm(lines, own, [row for row in repeated if "slope" in row])
+            judged = judge_norm(lines, own, repeated)
         verdicts += [
             {**names, "statement": statement, "verdict": verdict, "because": because}
             for statement, (verdict, because) in judged.items()
@@ -167,7 +167,10 @@ def find_decisive_cell(row: TidyRow, name: str, key: str, left_out: Iterable[Tid
     cells = [
         other["left_out"]
         for other in left_out
-        if other["left_out"] and other[key] == row[key] and (other[name] * row[name] <= 0 or not other["p"] < ALPHA)
+        if other["left_out"]
+        and name in other  # the rows are of slopes and of correlations
+        and other[key] == row[key]
+        and (other[name] * row[name] <= 0 or not other["p"] < ALPHA)
     ]
     return f"; rests on {', '.join(cells)}" if cells else ""
 

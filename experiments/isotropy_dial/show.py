@@ -100,16 +100,20 @@ def describe_outcome(
         f'"{verdict}" for ' + ", ".join(f"{row['statement']} ({row['encoder']})" for row in own)
         for (verdict,), own in group_rows(verdicts, "verdict").items()
     ]
-    of_ranks = [
-        f"Given the dial, the score is correlated with isotropy in {len(found)} of {len(ranks)} tests, after Holm's "
-        f"correction: {list_by_study(found)}. The more isotropic runs score higher in {upwards} of these "
-        f"{len(found)}. None of them is of {', '.join(without)}."
-    ]
-    return [
+    sentences = [
         f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. Its changes "
-        f"in points, from the lowest dose to the highest: {list_by_study(follows)}.",
-        *(of_ranks if ranks else []),
-        *([f"The verdicts of the second registration are {'; '.join(judged)}."] if judged else []),
+        f"in points, from the lowest dose to the highest: {list_by_study(follows)}."
+    ]
+    if ranks:
+        sentences.append(
+            f"Given the dial, the score is correlated with isotropy in {len(found)} of {len(ranks)} tests, after "
+            f"Holm's correction: {list_by_study(found)}. The more isotropic runs score higher in {upwards} of these "
+            f"{len(found)}. None of them is of {', '.join(without)}."
+        )
+    if judged:
+        sentences.append(f"The verdicts of the second registration are {'; '.join(judged)}.")
+    return [
+        *sentences,
         "Changes that say nothing about isotropy, because neither EV1 nor IsoScore follows the dose (the registered "
         f"check): {list_by_study(unturned)}.",
     ]

@@ -233,7 +233,8 @@ def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: i
     rng, count = np.random.default_rng(seed), len(scores)
 
     def change(drawn: np.ndarray) -> np.ndarray:
-        return -np.diff(resample_metric("spearman", scores, np.stack([first, plain]), drawn))[:, 0]
+        ours, theirs = resample_metric("spearman", scores, np.stack([first, plain]), drawn).T
+        return ours - theirs
 
     chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
     resampled = np.concatenate([change(drawn) for drawn in chunks])
