@@ -31,8 +31,14 @@ def isotropy_of_optimum(target: list[float], position: int) -> tuple[torch.Tenso
 
 
 def print_isotropy(weight: np.ndarray) -> tuple[float, float]:
-    """I1 and I2 in the form that fits the paper's tables, straight from their definition (errata.md, point 1)."""
-    z = np.exp(np.linalg.eigh(weight.T @ weight)[1] @ weight.T).sum(1)
+    """I1 and I2 in the form that fits the paper's tables, straight from their definition (errata.md, point 1).
+
+    The eigenvectors of the value 0 may be any basis of their space. A solver's choice depends on its threads, so draw it.
+    """
+    right = np.linalg.svd(weight, full_matrices=False)[2].T
+    rest = np.random.default_rng(0).normal(size=(DIM, DIM - len(weight)))
+    eigenvectors = np.linalg.qr(np.column_stack([right, rest]))[0][:, ::-1]  # in ascending order of their values
+    z = np.exp(eigenvectors @ weight.T).sum(1)
     return z.min() / z.max(), math.sqrt(len(z)) * z.std() / z.mean()
 
 
