@@ -116,7 +116,7 @@ def diagnose(
         accuracy, said = score_probe(sample, classes, seed)
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
-        noted += [_advise_on_whitening(len(classes) / len(np.unique(classes)))] if texts else []
+        noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
     effects, said = measure_effects(
         ends if score == "spearman" and ends is not None else sample,
         classes,

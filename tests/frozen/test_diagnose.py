@@ -109,6 +109,12 @@ def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
     assert numbers == pytest.approx([index(diagnose(whole))["EV1"]] * 4, rel=1e-12)
 
 
+def test_advice_on_whitening_counts_the_labels_of_all_rows(found, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE", 50)
+    (advice,) = [note for note in diagnose(found[0], labels=np.arange(N) % 2).notes if "whitening changed" in note]
+    assert f"These are {N // 2} labels a class. With " in advice
+
+
 def test_methods_are_fitted_on_one_half_and_measured_on_the_other():
     x, y = make_vectors(1), np.random.default_rng(2).integers(0, 3, N)
     x[:, 0] += 12 * y
