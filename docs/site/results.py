@@ -20,6 +20,7 @@ import yaml
 
 from isobench.analyses.rows import needs_training, read_stored_rows
 from isobench.analyses.runner import find_analysis, show_stored_analysis
+from isobench.analyses.shown import Shown
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
 from isobench.common.terminal import format_count
@@ -135,24 +136,36 @@ class Bundle:
 
 
 def main() -> None:
-    """Write the pages, and draw the figures."""
+    """Write the pages, and draw those of the analyses' figures again that docs/figures has."""
     bundles = find_bundles()
-    for bundle in bundles:
-        draw_figures(bundle)
     PAGE.write_text(write_page(bundles), encoding="utf-8")
     WANTED.write_text(write_wanted(), encoding="utf-8")
 
 
-def draw_figures(bundle: Bundle) -> None:
-    """Draw the figures of a bundle's analysis, those that docs/figures has, again."""
-    if not bundle.has_analysis:
-        return
+def show_analysis(bundle: Bundle) -> Shown:
+    """Show a bundle's analysis, and draw those of its figures again that docs/figures has."""
     with tempfile.TemporaryDirectory() as folder:
-        show_stored_analysis(bundle.path / ANALYSIS_FOLDER, find_analysis(bundle.experiment), Path(folder))
+        shown = show_stored_analysis(bundle.path / ANALYSIS_FOLDER, find_analysis(bundle.experiment), Path(folder))
         for drawn in Path(folder).glob("*.svg"):
-            shown = FIGURES / f"{bundle.name}-{drawn.name}"
-            if shown.exists():
-                shown.write_bytes(drawn.read_bytes())
+            figure = FIGURES / f"{bundle.name}-{drawn.name}"
+            if figure.exists():
+                figure.write_bytes(drawn.read_bytes())
+    return shown
+
+
+def list_verdicts(shown: Shown) -> str:
+    """List an analysis' registered statements by verdict, each with the number of its tests that have it."""
+    verdicts: dict[str, Counter[str]] = {}
+    for table in shown.tables:
+        columns = {column.header: list(column.cells) for column in table.columns}
+        if str(table.title).startswith("Registered"):
+            for verdict, statement in zip(columns["verdict"], columns["statement"], strict=True):
+                verdicts.setdefault(verdict, Counter())[statement] += 1
+    tests = sum(verdicts.values(), Counter())
+    return "\n".join(
+        f"- **{verdict.capitalize()}**: {'; '.join(f'{name} ({own[name]} of {tests[name]})' for name in own)}"
+        for verdict, own in verdicts.items()
+    )
 
 
 def find_bundles() -> list[Bundle]:
@@ -198,11 +211,14 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     file = find_config("experiment", bundle.experiment)
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
+    shown = show_analysis(bundle) if bundle.has_analysis else Shown([])
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
         sentences = describe_outcome(**rows)
         outcome = " ".join(f"{re.split('[.:](?: |$)', sentence)[0]}." for sentence in sentences[:2])
         folded += sentences
+    elif outcome := list_verdicts(shown):
+        folded += map(escape, shown.notes)
     elif bundle.has_analysis:
         quotes: dict[str, list[str]] = {}
         for claim in claims:

@@ -14,11 +14,13 @@ from isobench.analyses.shown import Rows, Shown, describe_registration, format_n
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
+    ENCODING,
     REFUTED,
     REGISTERED,
     group_places,
     group_strengths,
     list_values,
+    name_encoding,
     select_whitening,
 )
 
@@ -37,7 +39,7 @@ def show(rows: Rows) -> Shown:
         "These intervals are not corrected for their number, and include the known sets.",
         describe_registration(REGISTRATION),
     ]
-    tables = [build_cells(cells), *build_verdicts(rows["verdicts"])]
+    tables = [build_cells(cells), build_parts(rows["changes"]), *build_verdicts(rows["verdicts"])]
     return Shown(tables, {"whitening_map": draw_map(whitening)} if whitening else {}, notes)
 
 
@@ -56,6 +58,27 @@ def build_cells(cells: Sequence[TidyRow]) -> Table:
     for strength in list_distinct(cells, "shrinkage"):
         own = {cell["place"]: cell for cell in select_rows(cells, {"shrinkage": strength})}
         table.add_row(f"{strength:g}", *(format_interval(own[place]) for place in places))
+    return table
+
+
+def build_parts(changes: Sequence[TidyRow]) -> Table:
+    """Build a table of each classifier and encoding: the weakest and the full whitening at three budgets."""
+    whitening = [row for row in select_rows(changes, {"unit_length": "none"}) if row["shrinkage"] is not None]
+    places = list_distinct(list_cells(whitening), "place")
+    shown = list(dict.fromkeys([*places[:1], *places[len(places) // 2 :][:1], *places[-1:]]))
+    words = ("classifier", "encoding", "shrinkage")
+    table = make_table("Secondary: change by classifier and encoding, mean over sets", words, shown, True)
+    for (classifier,), of_classifier in group_rows(whitening, "classifier").items():
+        parts = group_rows(of_classifier, *ENCODING)
+        for name, part in {
+            "all": of_classifier,
+            **{name_encoding(*key): part for key, part in parts.items()},
+        }.items():
+            strengths = list_distinct(part, "shrinkage")
+            for strength in sorted({max(strengths), min(strengths)}, reverse=True):
+                cells = list_cells(select_rows(part, {"shrinkage": strength}))
+                own = {cell["place"]: format_interval(cell) for cell in cells}
+                table.add_row(classifier, name, f"{strength:g}", *(own.get(place, "-") for place in shown))
     return table
 
 
@@ -95,10 +118,13 @@ def give_advice(cells: Sequence[TidyRow]) -> list[str]:
         gains = [cell for cell in own if cell["low"] > 0]
         name = "Full whitening" if strength == 0 else f"Whitening with shrinkage {strength:g}"
         parts = [
-            f"{word} with {', '.join(cell['place'] for cell in found)} ({format_interval(worst)} at {worst['place']})"
+            f"{word} {places}, most with {most['place']}: {format_interval(most).partition(' (')[0]}"
             for word, found in (("loses", loses), ("gains", gains))
             if found
-            for worst in [max(found, key=lambda cell: abs(cell["value"]))]
+            for most in [max(found, key=lambda cell: abs(cell["value"]))]
+            for places in [
+                "at every budget" if found == own else f"with {', '.join(cell['place'] for cell in found)}"
+            ]
         ]
         sentences.append(
             f"{name} {' and '.join(parts) or 'changes accuracy at no budget by more than its interval'}."

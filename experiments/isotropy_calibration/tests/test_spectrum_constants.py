@@ -33,7 +33,7 @@ def isotropy_of_optimum(target: list[float], position: int) -> tuple[torch.Tenso
 def print_isotropy(weight: np.ndarray) -> tuple[float, float]:
     """I1 and I2 in the form that fits the paper's tables, straight from their definition (errata.md, point 1).
 
-    The eigenvectors of the value 0 may be any basis of their space. A solver's choice depends on its threads, so draw it.
+    The eigenvectors of the value 0 may be any basis of their space. A solver's choice depends on its threads.
     """
     right = np.linalg.svd(weight, full_matrices=False)[2].T
     rest = np.random.default_rng(0).normal(size=(DIM, DIM - len(weight)))

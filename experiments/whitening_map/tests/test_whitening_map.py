@@ -9,7 +9,7 @@ import torch
 from helpers import WORDS, check_refused, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
-from isobench.analyses.rows import read_stored_rows
+from isobench.analyses.rows import group_rows, read_stored_rows
 from isobench.frozen.diagnose import WHITENED
 from isobench.frozen.posthoc import fit_method
 from isobench.frozen.probe import draw_budget, predict_draws, predict_nearest
@@ -208,19 +208,22 @@ def test_advice_says_where_intervals_exclude_zero(judged):
         for place, value in (("4 a class", -9.0), ("8 a class", -3.0), ("all labels", 0.2))
     ]
     (sentence,) = show.give_advice(cells)
-    assert "loses with 4 a class, 8 a class (-9.00 [-10.00, -8.00] (5) at 4 a class)" in sentence
+    assert "loses with 4 a class, 8 a class, most with 4 a class: -9.00 [-10.00, -8.00]." in sentence
     assert "gains" not in sentence
 
 
 def test_what_diagnose_says_of_whitening_is_in_the_bundle():
     rows = read_stored_rows(Path(__file__).parents[1] / "results/whitening_map/analysis", ["changes"])["changes"]
-    cells = show.list_cells(verdicts.select_whitening(rows))
-    found = {(cell["shrinkage"], cell["place"]): round(cell["value"], 1) for cell in cells}
-    *few, (_, everything) = WHITENED.items()
-    assert len(few) == 6
-    assert everything == (found[0.0, "all labels"], found[0.9, "all labels"])
-    for labels, changes in few:
-        assert changes == (found[0.0, f"{labels} a class"], found[0.9, f"{labels} a class"])
+    whitening = verdicts.select_whitening(rows)
+    means = {(cell["shrinkage"], cell["place"]): cell["value"] for cell in show.list_cells(whitening)}
+    parts = [show.list_cells(own) for own in group_rows(whitening, *verdicts.ENCODING).values()]
+    assert len(parts) == 7
+    assert len(WHITENED) == 7
+    for labels, changes in WHITENED.items():
+        place = f"{labels} a class" if labels < 2000 else "all labels"
+        cells = [cell for part in parts for cell in part if cell["shrinkage"] == 0.9]
+        weak = [cell["value"] for cell in cells if cell["place"] == place]
+        assert changes == tuple(round(x, 1) for x in (means[0.0, place], means[0.9, place], min(weak), max(weak)))
 
 
 def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
@@ -351,3 +354,54 @@ def test_the_papers_encoders_are_one_command(root, cli, tmp_path):
                          f"output_dir={tmp_path / 'outputs'}")  # fmt: skip
     assert code == 0, err
     assert out.count("bert-base-uncased") == out.count("roberta-base") == 3 * 9  # layers, methods
+
+
+def test_the_readme_has_the_bundles_numbers():
+    """The ranges of its advice, and the changes that it names, with their intervals."""
+    paper = Path(__file__).parents[1]
+    text = " ".join((paper / "README.md").read_text(encoding="utf-8").split())
+    rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes"])["changes"]
+    rows = [row for row in rows if row["unit_length"] == "none" and row["shrinkage"] is not None]
+    sentence = [row for row in rows if row["encoder"] in ("minilm", "mpnet")]
+    others = [row for row in rows if row["encoder"] not in ("minilm", "mpnet")]
+
+    def list_means(own, classifier, shrinkage, places):
+        chosen = [row for row in own if (row["classifier"], row["shrinkage"]) == (classifier, shrinkage)]
+        parts = group_rows(chosen, *verdicts.ENCODING).values()
+        return [cell["value"] for part in parts for cell in show.list_cells(part) if cell["place"] in places]
+
+    few, everything = [f"{labels} a class" for labels in (4, 8, 16, 32, 64, 128)], ["all labels"]
+    full = list_means(rows, "logistic", 0.0, few)
+    weak = list_means(rows, "logistic", 0.9, few)
+    assert f"it lost {-max(full):.1f} to {-min(full):.1f} points. With shrinkage 0.9 the change was between" in text
+    assert f"between {min(weak):.1f} and {max(weak):+.1f}." in text
+    half, full = (list_means(rows, "logistic", strength, everything) for strength in (0.5, 0.0))
+    assert f"shrinkage 0.5 changed {min(half):.1f} to {max(half):+.1f} points, full" in text
+    assert f"full whitening {min(full):.1f} to {max(full):.1f}." in text
+    weak = list_means(sentence, "neighbours", 0.9, few + everything)
+    assert f"even shrinkage 0.9 lost {-max(weak):.1f} to {-min(weak):.1f} points" in text
+    weak, full = (list_means(others, "neighbours", strength, few + everything) for strength in (0.9, 0.0))
+    assert f"shrinkage 0.9 gained {min(weak):.1f} to {max(weak):.1f} points" in text
+    assert all(ours > theirs for ours, theirs in zip(weak, full, strict=True))
+    for own, classifier, place in (
+        (sentence, "logistic", "4 a class"), (sentence, "neighbours", "all labels"),
+        (others, "neighbours", "4 a class"), (others, "neighbours", "all labels"),
+    ):  # fmt: skip
+        chosen = [row for row in own if (row["classifier"], row["shrinkage"]) == (classifier, 0.9)]
+        (cell,) = [cell for cell in show.list_cells(chosen) if cell["place"] == place]
+        assert show.format_interval(cell).partition(" (")[0] in text
+
+
+def test_the_secondary_table_has_each_classifier_and_encoding():
+    rows = read_stored_rows(Path(__file__).parents[1] / "results/whitening_map/analysis", ["changes"])["changes"]
+    table = show.build_parts(rows)
+    cells = {row[:3]: row[3] for row in zip(*(column.cells for column in table.columns), strict=True)}
+    assert len(cells) == 2 * 8 * 2
+    own = [
+        row["change"] for row in rows
+        if (row["encoder"], row["pooling"], row["classifier"], row["unit_length"], row["shrinkage"], row["budget"])
+        == ("distilbert-quire", "cls", "neighbours", "none", 0.9, 4)
+    ]  # fmt: skip
+    half = stats.t.ppf(0.975, 8) * np.std(own, ddof=1) / 3
+    expected = f"{np.mean(own):+.2f} [{np.mean(own) - half:+.2f}, {np.mean(own) + half:+.2f}] (9)"
+    assert cells["neighbours", "distilbert-quire cls", "0.9"] == expected
