@@ -166,17 +166,16 @@ def show(rows: Rows) -> Shown:
     effects = rows["effects"]
     causes = list_distinct(effects, "cause")
     primary = make_table("Change from the base", ("cause",), [MEASURES[name] for name in PRIMARY], True)
-    verdicts = make_table(
-        "Predictions of papers", ("cause", "measure", "verdict"), ("change [95%]", "p, Holm's"), True
-    )
+    verdicts = make_table("Registered predictions", ("statement", "verdict"), ("change [95%]", "p, Holm's"))
     others = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
     for cause in causes:
         cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in PRIMARY]
         primary.add_row(cause, *(format_effect(cell) + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
     for row in effects:
         if row["verdict"]:
-            cells_ = (row["cause"], MEASURES[row["measure"]], row["verdict"], format_effect(row))
-            verdicts.add_row(*cells_, format_number(row["p_holm"], ".4f"))
+            lowers = "lowers" if PREDICTED[row["cause"], row["measure"]] < 0 else "raises"
+            statement = f"{row['cause']} {lowers} the {MEASURES[row['measure']]}"
+            verdicts.add_row(statement, row["verdict"], format_effect(row), format_number(row["p_holm"], ".4f"))
     for rate in rows["rates"]:
         own = select_rows(rows["runs"], {"cause": rate["cause"], "lr": rate["lr"]})
         means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]

@@ -145,4 +145,4 @@ def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
         assert run["loss"] > 0
     losses = sorted(json.loads(file.read_text())["best"]["validation"]["loss"] for file in runs)
     assert sorted(row["loss"] for row in rows["runs"]) == pytest.approx(losses)
-    assert "Predictions of papers" in out
+    assert "coupled Adam lowers the vocabulary's average cosine" in out
