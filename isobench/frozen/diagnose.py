@@ -40,8 +40,8 @@ POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those 
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
 # Labels a class: what full and weak whitening (shrinkage 0.9) changed, in points of accuracy. Means over the sets and
-# encodings of experiments/whitening_map, and weak whitening's lowest and highest of an encoding; the last row is all
-# labels that a set has.
+# encodings of experiments/whitening_map, and weak whitening's lowest and highest of an encoding. The last row is all
+# labels of a set.
 WHITENED = {
     4: (-7.2, -0.6, -5.7, 2.2),
     8: (-9.5, -0.8, -5.5, 1.7),
@@ -49,7 +49,7 @@ WHITENED = {
     32: (-12.3, -0.4, -3.2, 1.0),
     64: (-12.1, -0.2, -1.7, 0.6),
     128: (-10.6, -0.2, -0.8, 0.2),
-    2000: (-1.4, 0.0, -0.3, 0.2),
+    1910: (-1.4, 0.0, -0.3, 0.2),
 }
 NORMAL = Path(__file__).with_name("normal.json")
 
@@ -346,14 +346,17 @@ def _describe_classes(score: float, accuracy: float, classes: np.ndarray) -> lis
 
 
 def _advise_on_whitening(labels: float) -> str:
-    """Say what whitening changed where a classifier had about so many labels a class."""
-    known = min(WHITENED, key=lambda number: abs(math.log(number / labels)))
-    full, weak, lowest, highest = WHITENED[known]
+    """Say what whitening changed where a classifier had as many labels a class, or a few less and a few more."""
+    below, above = ([n for n in WHITENED if n <= labels], [n for n in WHITENED if n >= labels])
+    known = [
+        f"with {number:,} a class by {full:+} and {weak:+} ({lowest:+} to {highest:+} by encoder)"
+        for number in dict.fromkeys([*below[-1:], *above[:1]])
+        for full, weak, lowest, highest in [WHITENED[number]]
+    ]
     return (
-        f"These are {labels:,.0f} labels a class. With {known} a class, whitening changed the accuracy of a logistic "
-        f"regression by {full:+} points, and weak whitening (shrinkage 0.9) by {weak:+}, from {lowest:+} to "
-        f"{highest:+} by encoder: means over nine sets of texts (experiments/whitening_map/README.md in the "
-        "repository has more)."
+        f"These are {labels:,.0f} labels a class. Full and weak whitening (shrinkage 0.9) changed the accuracy of a "
+        f"logistic regression {', '.join(known)}: points, means over nine sets of texts. With nearest neighbours, "
+        "weak whitening gained for some encoders (experiments/whitening_map/README.md in the repository)."
     )
 
 
