@@ -16,16 +16,18 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
+    BUNDLE_FILE,
+    BUNDLE_PLAN,
     MEBIBYTE,
     add_json_checksum,
     drop_json_checksum,
     read_bounded,
 )
 from isobench.runs.folder import ABOUT_FILE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
-from isobench.runs.record import BUNDLE_FILE, Part, Time
+from isobench.runs.record import Part, Time
 
 BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout changes
-MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, "plan.json", "analysis"
+MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, BUNDLE_PLAN, "analysis"
 FORMER_CONFIG_FILE = "config.yaml"  # in bundles of an earlier version; nothing reads it: the record has the config
 RUN_FILES = (FORMER_CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
 MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs

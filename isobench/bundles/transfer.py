@@ -34,6 +34,7 @@ from isobench.common.files import (
     name_system_error,
     read_bounded,
     read_file_time,
+    refuse_bundle,
     require_writable,
     sha256_file,
 )
@@ -94,6 +95,9 @@ def export_bundle(
 
 def _require_replaceable(target: Path, experiment: str | None) -> None:
     """Raise UserError unless a path is free, an empty folder, or a bundle of this experiment and nothing else."""
+    refuse_bundle(target.parent)
+    if target == Path.cwd():
+        raise UserError(f"{target} is the folder that you are in: name another folder, such as --to bundle")
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file: name a folder")
     if not target.exists() or not any(target.iterdir()):
@@ -241,9 +245,7 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
     fails, or a run is in the output folder with other results, nothing is imported (UserError).
     """
     bundle = bundle.expanduser()
-    for folder in (Path(output_dir).resolve(), *Path(output_dir).resolve().parents):
-        if (folder / MANIFEST_FILE).is_file() and (folder / PLAN_FILE).is_file():
-            raise UserError(f"{output_dir} is or lies in the bundle {folder}: name another output_dir")
+    refuse_bundle(Path(output_dir))
     manifest = verify(bundle)
     with require_writable(Path(output_dir)):
         try:

@@ -35,8 +35,10 @@ class CommandParser(argparse.ArgumentParser):
         options: further arguments of argparse.
     """
 
-    def __init__(self, program: str, description: str, settings: str = "", page: str = "", **options: Any) -> None:
-        text, _, example = description.partition("\nExample: ")
+    def __init__(
+        self, program: str, description: str | None, settings: str = "", page: str = "", **options: Any
+    ) -> None:
+        text, _, example = (description or "").partition("\nExample: ")
         super().__init__(program, description=text, allow_abbrev=False, **options)
         self.settings = settings
         self.ending = f"\nexample: {example.strip()}\npage:    docs/how-to/{page}.md\n" if example else ""

@@ -127,7 +127,8 @@ def _require_records(runs: list[Run], where: str) -> list[Run]:
     print_troubles(runs)
     if not any(run.record for run in runs):
         missing = "has an intact record" if any(run.trouble for run in runs) else "has ended yet"
-        raise UserError(f"no run of {runs[0].cfg.experiment.name or 'this sweep'} {missing} in {where}")
+        name = runs[0].cfg.experiment.name if runs else None
+        raise UserError(f"no run of {name or 'this sweep'} {missing} in {where}")
     return add_states(runs)
 
 

@@ -33,6 +33,7 @@ import platformdirs
 
 from isobench.common.errors import StorageError, UserError
 
+BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
 MEBIBYTE = 2**20
 SETTINGS_LIMIT = MEBIBYTE  # bytes of a file of settings: a config, a remembered command, a heartbeat
 RECORD_LIMIT = 256 * MEBIBYTE  # bytes of a file with results: a record, an analysis's about.json
@@ -80,6 +81,13 @@ def refuse_file(setting: str, path: str | Path) -> None:
         raise UserError(f"{setting}={path} is a file: name a folder")
     if not exists and Path(path).is_symlink():
         raise UserError(f"{setting}={path} is a link to what does not exist: remove it, or name another folder")
+
+
+def refuse_bundle(path: Path) -> None:
+    """Raise UserError if a path is a bundle or lies in one: what is written there would break it."""
+    for folder in (path.resolve(), *path.resolve().parents):
+        if (folder / BUNDLE_FILE).is_file() and (folder / BUNDLE_PLAN).is_file():
+            raise UserError(f"{path} is or lies in the bundle {folder}: name another folder")
 
 
 def sha256_file(path: Path) -> str:
@@ -227,8 +235,9 @@ def make_cache_error(error: OSError, folder: Path) -> StorageError:
 def require_writable(folder: Path) -> Iterator[None]:
     """A context that makes a folder and checks that it can be written, before any work is done for it.
 
-    If the work fails, those of the folders it made that are still empty are removed.
+    If the work fails, those of the folders it made that are still empty are removed. UserError in a bundle.
     """
+    refuse_bundle(folder)
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -453,7 +453,10 @@ def read_section(name: str, plain: Any) -> Any:
     """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
     if name not in (hints := read_hints(Config)):
         raise UserError(f"there is no setting {name}")
-    return convert_value(name, _drop_removed(name, plain), hints[name])
+    value = convert_value(name, _drop_removed(name, plain), hints[name])
+    if name == "calibration":
+        split_chain(value)
+    return value
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from isobench.calibration.chain import find_prepared_once, prepare_chain
 from isobench.common.errors import UserError
 from isobench.config.schema import split_chain
 from isobench.runs.identity import seed_everything
-from isobench.training.instantiate import instantiate_chain
+from isobench.training.instantiate import check_method_settings, instantiate_chain
 
 Transform = Callable[[Tensor], Tensor]  # [N, d] -> [N, out_dim], float64
 ROWS = 1024  # in a batch of what methods are prepared with
@@ -21,6 +21,7 @@ ROWS = 1024  # in a batch of what methods are prepared with
 def check_post_hoc(calibration: dict[str, Any]) -> None:
     """Raise UserError for the settings of a method that changes no vector, or that has to be trained."""
     name = calibration["name"]
+    check_method_settings([calibration])
     classes: list[Any] = [hydra.utils.get_class(part["_target_"]) for part in split_chain(calibration)]
     if any(kind.objective is not Calibration.objective for kind in classes):
         raise UserError(f"calibration={name} has to be trained, and nothing is trained here: leave it out")

@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
@@ -62,15 +62,18 @@ class Plan:
     runs: list[tuple[Config, Identity]]
 
 
+Place = Annotated[int, Field(ge=0)]  # in one of a plan's lists
+
+
 class _Stored(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
 
 
 class _StoredRun(_Stored):
     key: str
-    settings: dict[str, int]
-    data: int
-    weights: int
+    settings: dict[str, Place]
+    data: Place
+    weights: Place
 
 
 class _StoredPlan(_Stored):
@@ -205,6 +208,8 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
         for run in stored.runs:
             cfg = Config(**{name: values[run.settings.get(name, 0)] for name, values in settings.items()})
             runs.append((cfg, Identity(run.key, stored.data[run.data], stored.weights[run.weights])))
+        if len({identity.key for _, identity in runs}) < len(runs):
+            raise UserError("it has a run twice")
     except (LookupError, UserError) as error:
         raise ValueError(extract_first_line(error)) from error
     return Plan(stored.experiment, stored.commands, runs)
@@ -269,7 +274,7 @@ def read_ended_run(output_dir: str, folder: Path) -> Run:
         raise UserError(f"{file} is not this run's record; {name_remedy(file)}")
     try:
         cfg = replace(_read_config(record.config), output_dir=output_dir)
-    except UserError as error:
+    except (UserError, TypeError) as error:  # orjson's TypeError: nested too deeply
         raise UserError(f"{file} is damaged; {name_remedy(file)} ({error})") from error
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
     return Run(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)

@@ -17,11 +17,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, read_bounded
+from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, read_bounded
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT: Final = 3  # raise it when the shape of result.json changes
-BUNDLE_FILE = "bundle.json"  # in a bundle, whose folder runs/ is like that of an output folder
 Count = Annotated[int, Field(ge=0, le=2**53)]  # a table's column of integers and a JSON reader can hold it
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
 Time = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]  # a calendar date can be made of it

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.plugins.sweeper import Sweeper
@@ -18,7 +19,7 @@ from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import load_analysis
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import refuse_file, sha256_json
+from isobench.common.files import refuse_bundle, refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
@@ -64,6 +65,7 @@ class GridSweeper(Sweeper):
             UserError: a run can't be planned, or the output folder can't be written.
         """
         refuse_file("output_dir", self.base.output_dir)
+        refuse_bundle(Path(self.base.output_dir))
         planned = list(plan_runs(self.loader, self.base, arguments).values())
         runs = [run.run for run in planned]
         check_files(run.cfg for run in runs)
@@ -205,10 +207,12 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         ask_hub_early(configs)  # the hub answers while torch is imported
     if configs:
         from isobench.training.instantiate import check_method_settings
+        from isobench.training.monitor import check_monitors
         from isobench.training.optimizers import check_optimizer
 
         for cfg in configs:
             check_optimizer(cfg.optimization)
+            check_monitors(cfg)
         if scratch := {repr(cfg.encoder.scratch): cfg.encoder for cfg in configs if cfg.encoder.scratch}:
             from isobench.models.encoders import check_scratch
 

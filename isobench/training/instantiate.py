@@ -48,12 +48,22 @@ def _check_signature(config: dict[str, Any]) -> None:
     target = config["_target_"]
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS and key[0] != "_"}
     with _name_method(config):
+        method = locate_class(target, Calibration)
         try:
-            inspect.signature(_locate(target)).bind(dim=ANY_WIDTH, **settings)
-        except ImportError as error:
-            raise UserError(_explain_import_error(target, error)) from error
+            inspect.signature(method).bind(dim=ANY_WIDTH, **settings)
         except TypeError as error:
             raise UserError(_explain_unknown_setting(error, target, settings) or f"{target}: {error}") from error
+
+
+def locate_class(target: str, base: type) -> Any:
+    """Import what a ``_target_`` names; UserError if it can't be imported, or is a class that is no ``base``."""
+    try:
+        found = _locate(target)
+    except ImportError as error:
+        raise UserError(_explain_import_error(target, error)) from error
+    if isinstance(found, type) and not issubclass(found, base):
+        raise UserError(f"{target} must subclass {base.__module__.removesuffix('.base')}.{base.__name__}")
+    return found
 
 
 @contextmanager

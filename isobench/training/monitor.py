@@ -18,6 +18,7 @@ from isobench.config.schema import Config
 from isobench.metrics.accumulator import class_summary, isotropy_summary
 from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
 from isobench.training import tracking
+from isobench.training.instantiate import locate_class
 
 DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")
 LOGGED_K_VALUES = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that are logged one by one
@@ -162,6 +163,15 @@ def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
     by_process: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(by_process, [batch.cpu() for batch in batches])
     return [batch for process_batches in by_process for batch in process_batches]
+
+
+def check_monitors(cfg: Config) -> None:
+    """Import the class of each of ``monitors``, and make none; UserError if one is no callback."""
+    for name, settings in cfg.monitors.items():
+        try:
+            locate_class(settings["_target_"], Callback)
+        except UserError as error:
+            raise UserError(f"monitors.{name}: {error}") from error
 
 
 def build_monitors(cfg: Config) -> list[Callback]:

@@ -159,7 +159,8 @@ def build_failure_entry(error: Exception, step: int | None) -> Failure:
     """Build the record's failure entry: an expected failure, lack of memory, or a crash with its traceback."""
     if isinstance(error, RunFailure):
         return Failure(name=error.name, message=str(error), step=error.step)
-    name = "out_of_memory" if isinstance(error, torch.OutOfMemoryError | MemoryError) else "crash"
+    lacks_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    name = "out_of_memory" if lacks_memory else "crash"
     message = f"{type(error).__name__}: {extract_first_line(error)}"
     if name == "out_of_memory":
         message += "; set encoder.gradient_checkpointing=true, or a smaller optimization.batch_size with accumulate"

@@ -27,7 +27,7 @@ from isobench.runs.plan import parse_plan, read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
 from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
-from isobench.verification.run_check import CheckedRun, check_run, compare_runs, parse_table
+from isobench.verification.run_check import CheckedRun, check_run, compare_runs, find_other_classes, parse_table
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
@@ -91,6 +91,7 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
         for cfg, identity in plan.runs
         if compute_key(cfg, identity.data, identity.encoder) != identity.key
     ]
+    problems += sorted({text for plan in plans for cfg, _ in plan.runs for text in find_other_classes(cfg)})
     names = {(plan.experiment, cfg.experiment.name) for plan in plans for cfg, _ in plan.runs}
     problems += [f"it is a plan of {plan}, and has runs of {run}" for plan, run in names if plan != run]
     if manifest is not None and manifest.experiment != plans[0].experiment:

@@ -120,6 +120,18 @@ def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, 
     assert "runs/mine.txt, which is not the bundle's" in err
 
 
+def test_nothing_is_written_into_a_bundle_or_over_the_own_folder(
+    alice, bundle, run_export, run_report, tmp_path, monkeypatch
+):
+    before = read_content(bundle)
+    check_refused(run_export(alice, bundle / "inside"), "is or lies in the bundle")
+    check_refused(run_report(bundle), "is or lies in the bundle")
+    assert read_content(bundle) == before
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    check_refused(run_export(alice, Path()), "is the folder that you are in")
+
+
 def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_one_is_refused(
     alice, run_export, tmp_path
 ):

@@ -78,7 +78,11 @@ def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_i
     [
         ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
         ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
+        ("runs", [{"key": "k", "settings": {}, "data": -1, "weights": 0}]),
+        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2),
         ("runs", "all"),
+        ("settings", {"calibration": [{"name": "a", "then": "evil"}]}),
+        ("settings", {"calibration": [{"name": "a", "then": {"name": "b", "then": [1]}}]}),
         ("settings", {"seed": [-1]}),
         ("settings", {"seed": ["${oc.env:HOME}"]}),
         ("settings", {"task": [{"name": "../../etc"}]}),

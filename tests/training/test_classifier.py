@@ -180,6 +180,8 @@ def test_settings_are_checked_before_the_width_is_known():
         check_method_settings([chain])
     with pytest.raises(UserError, match="nowhere"):
         check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])
+    with pytest.raises(UserError, match="collections.Counter must subclass isobench.calibration.Calibration"):
+        check_method_settings([base | {"_target_": "collections.Counter"}])
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):

@@ -5,13 +5,15 @@ import math
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers import make_config
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
 from isobench import metrics
+from isobench.common.errors import UserError
 from isobench.metrics import isotropy_summary, partition_isotropy
-from isobench.training.monitor import IsotropyMonitor
+from isobench.training.monitor import IsotropyMonitor, check_monitors
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
@@ -117,12 +119,18 @@ def test_curves_carry_the_numbers_of_their_epochs():
     assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
 
 
+@pytest.mark.parametrize("target", ["isobench.nowhere.M", "isobench.monitor.Nothing", "builtins.dict"])
+def test_a_class_that_is_no_monitor_is_found_before_anything_starts(target):
+    with pytest.raises(UserError, match=rf"monitors.x: {target}"):
+        check_monitors(make_config(f"+monitors.x._target_={target}"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("monitor", "message"),
     [
         ("{components:3}", "monitors.x must name a callback: +monitors.x._target_=MODULE.CLASS"),
-        ("{_target_:builtins.dict}", "_target_ must name a Lightning Callback"),
+        ("{_target_:builtins.dict}", "builtins.dict must subclass pytorch_lightning"),
         ("{_target_:isobench.nowhere.M}", "monitors.x: "),
         ("{_target_:isobench.monitor.IsotropyMonitor,curve:5}", "another callback has the same state_key"),
     ],

@@ -159,6 +159,14 @@ def test_each_run_of_an_output_folders_plan_has_the_key_that_its_settings_give(p
     assert all(text.startswith("plans key: ") for text in failures)
 
 
+def test_a_plan_with_another_class_under_a_methods_name_fails(bundle):
+    content = json.loads((bundle / "plan.json").read_text())
+    content["settings"]["calibration"][0]["_target_"] = "os.system"
+    write_signed_json(bundle / "plan.json", content)
+    repair(bundle)
+    assert any("is the class os.system" in text for text in list_failures(bundle))
+
+
 @pytest.mark.parametrize("left", [0, 3])
 def test_a_plan_that_lacks_a_run_of_the_bundle_fails(bundle, left):
     content = json.loads((bundle / "plan.json").read_text())
