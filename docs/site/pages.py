@@ -22,7 +22,7 @@ from notebook import execute_page  # noqa: E402
 from reference import SECTIONS  # noqa: E402
 
 PAGES = ("*.md", "docs/**/*.md", "experiments/**/*.md", "examples/**/*.md", "benchmarks/*.md")
-ASSETS = ("docs/site/*.js", "docs/site/*.css", "experiments/**/*.svg")
+ASSETS = ("docs/site/*.js", "docs/site/*.css", "experiments/**/*.svg", "docs/figures/*.svg")
 NOTEBOOK = "docs/how-to/notebook.md"  # the page whose code is carried out
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".cff": "yaml", ".json": "json"}

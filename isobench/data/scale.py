@@ -65,7 +65,8 @@ def find_task_differences(cfg: Config) -> list[str]:
     if tables:
         columns = [column for table in tables for column in table.columns.values()]
         is_papers = any(task.name in (column.task, *column.variants) for column in columns)
-    if is_replaced or not (is_papers or of_paper):
+    is_own = folder is not None and (folder / "task" / f"{task.name}.yaml").is_file()
+    if is_replaced or not (is_papers or of_paper or is_own):
         notes.append(f"task {task.name} is not in the paper")
     if task.reduced != (described.reduced if described else None):
         notes.append(f"training set reduced to {task.reduced or 'nothing'}")

@@ -126,6 +126,7 @@ PICTURES = {  # title -> the field of the diagnosis, how it is drawn, and a sent
     ),
     "Effect of each method": (
         "effects", _draw_effects,
-        "Measured on the half that nothing was fitted on. In colour: a 95% interval that excludes 0.",
+        "Measured on the half that nothing was fitted on. With labels or pairs, a 95% interval of what is in colour "
+        "excludes 0.",
     ),
 }  # fmt: skip

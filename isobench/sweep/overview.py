@@ -74,7 +74,7 @@ def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forec
     if without_forecast:
         line += f" (unknown for {format_count(without_forecast, 'run')}: none of the same shape has finished)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
-            line += f"; the whole grid takes at most about {hours:g} GPU-hours (docs/how-to/memory.md)"
+            line += f"; the paper's whole grid takes roughly {hours:g} GPU-hours (docs/how-to/memory.md)"
     return line
 
 

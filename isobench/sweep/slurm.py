@@ -92,14 +92,15 @@ class SlurmLauncher(Launcher):
     def describe(self, todo: Sequence[Run], runs: Sequence[Run]) -> str:
         """See `Launcher.describe`: how many jobs, and whether the longest fits in the time limit."""
         jobs, forecast = self._divide(todo), Forecast(list(runs))
-        arrays = format_count(math.ceil(len(jobs) / _read_array_limit()), "array")
+        arrays = math.ceil(len(jobs) / _read_array_limit())
         seconds = [[forecast.estimate_seconds(run.cfg) for run in job] for job in jobs]
         needs = [sum(filter(None, job)) / self.runs_at_once for job in seconds if None not in job]
         is_known = len(needs) == len(jobs)
         longest = f"about {format_duration(max(needs))}" if is_known else "a time that is not known yet"
         at_once = min(len(jobs), self.parameters["array_parallelism"])
         text = (
-            f"SLURM: {format_count(len(jobs), 'job')} in {arrays}, {at_once} at a time; "
+            f"SLURM: {format_count(len(jobs), 'job')} in {format_count(arrays, 'array')}, {at_once} "
+            f"{'of each array ' * (arrays > 1)}at a time; "
             f"the longest needs {longest}; one that does not end in {self.parameters['time']} min is queued again"
         )
         return text if shutil.which("srun") else f"{text}; {NO_SRUN}"

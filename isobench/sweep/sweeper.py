@@ -20,11 +20,12 @@ from isobench.analyses.runner import load_analysis
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import refuse_bundle, refuse_file, sha256_json
-from isobench.common.terminal import format_count, print_note
+from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
 from isobench.data.own_task import check_files, print_own_data
+from isobench.data.weights import describe_own_pooling
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -205,6 +206,9 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         check_export_folder(cfg)
     if is_dry:
         ask_hub_early(configs)  # the hub answers while torch is imported
+    for encoder in {cfg.encoder.path: cfg.encoder for cfg in configs if cfg.head.name == "isobn"}.values():
+        for note in describe_own_pooling(encoder):
+            print_note_once(note)
     if configs:
         from isobench.training.instantiate import check_method_settings
         from isobench.training.monitor import check_monitors

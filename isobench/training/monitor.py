@@ -138,8 +138,7 @@ class IsotropyMonitor(Callback):
         constant = tuple(
             f"{name}/{kind}"
             for name, batches in pieces.items()
-            if sum(map(len, batches)) <= 2
-            for kind in tracking.CONSTANT_OF_TWO
+            for kind in tracking.CONSTANT_MEASURES.get(sum(map(len, batches)), ())
         )
         return measures, curves, [name for name in measures if not name.startswith(constant)]
 

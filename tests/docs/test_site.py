@@ -58,6 +58,9 @@ def test_no_page_loads_anything_from_elsewhere(site):
     assert len(pages) > 60
     loaded = {target for page in pages for target in LOADED.findall(page.read_text())}
     assert any(target.endswith(".css") for target in loaded)
+    pictures = {picture for page in pages for picture in re.findall(r'<img[^>]* src="([^"]+)"', page.read_text())}
+    assert any(target.endswith(".svg") for target in pictures)
+    assert [target for target in pictures if target.endswith(".html")] == []
     assert [target for target in loaded if target.startswith(("http:", "https:", "//"))] == []
     styles = "".join(file.read_text() for file in site.rglob("*.css"))
     assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)]*", styles) == []

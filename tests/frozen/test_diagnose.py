@@ -292,7 +292,8 @@ def test_own_methods_and_their_mistakes():
     bad = {**own, "_target_": "isobench.calibration.Whitening", "kind": "pca"}
     for broken, message in (
         (bad, "has no setting kind"),
-        (own | {"_target_": "isobench.calibration.Flow"}, "trained"),
+        (own | {"_target_": "isobench.calibration.Flow"}, "has no setting kind"),
+        ({key: own[key] for key in own if key != "kind"} | {"_target_": "isobench.calibration.Flow"}, "trained"),
     ):
         with pytest.raises(UserError, match=message):
             diagnose(make_vectors(), methods={"mine": broken})
