@@ -165,6 +165,8 @@ def test_local_isotropy_takes_every_clusters_centre_away():
     assert (found["i1"], found["i2"]) == pytest.approx(partition_isotropy(expected), rel=1e-6)
     with pytest.raises(ValueError, match="clusters must be"):
         local_isotropy(h, 91)
+    equal = np.repeat(rng.normal(size=(3, 5)), 9, 0)  # no vector differs from its cluster's centre
+    assert all(map(math.isnan, local_isotropy(equal, 3).values()))
 
 
 @pytest.mark.parametrize("shape", [(5000, 3), (7, 20), (1, 1), (300, 65)])
