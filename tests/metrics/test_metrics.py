@@ -138,6 +138,8 @@ def test_the_accumulator_of_little_or_wrong():
         IsotropyAccumulator(3).update(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="width 4"):
         IsotropyAccumulator(3).merge(IsotropyAccumulator(4))
+    with pytest.raises(TypeError, match="not ndarray: add vectors by update"):
+        IsotropyAccumulator(3).merge(np.zeros((2, 3)))
     single = IsotropyAccumulator(3).update(torch.ones(1, 3)).compute((1,))
     assert {name for name, value in single.items() if not math.isnan(value)} == {"mean_ratio"}
     few = torch.tensor(vectors(3))
