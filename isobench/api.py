@@ -92,6 +92,8 @@ def diagnose(
 
     path = Path(X).expanduser() if isinstance(X, str | Path) else None
     notes: list[str] = []
+    if key and not path:
+        raise UserError(f"key={key!r} chooses an array of a file, and X is none: leave it out")
     if path:
         X, notes = matrix.read_vectors(path, key, [labels] if isinstance(labels, str) else [])
     vectors = matrix.check_vectors(X, str(path or "X"))

@@ -3,7 +3,7 @@
 import math
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Calibration(nn.Module):
 
     def __call__(self, h: Array) -> Any:
         """Call ``forward`` with embeddings [B, d], a tensor or NumPy array; warn once if it lacks its statistics."""
-        h = as_vectors(h, may_be_empty=True)
+        h = self.check_width(h)
         if self.warns and not self.training:
             self.warns = False  # a GPU is waited for once, not at every call
             if not self.has_statistics():
@@ -48,6 +48,17 @@ class Calibration(nn.Module):
                     stacklevel=2,
                 )
         return super().__call__(h)
+
+    def check_width(self, h: Array) -> Tensor:
+        """Return embeddings [B, d] as a tensor; raise ValueError for another width, which would be broadcast."""
+        h = as_vectors(h, may_be_empty=True)
+        if h.shape[1] != self.dim:
+            raise ValueError(f"{type(self).__name__} takes embeddings of width {self.dim}, not {h.shape[1]}")
+        return h
+
+    def read_batches(self, batches: Iterable[Array]) -> Iterator[Tensor]:
+        """Yield the batches [B, d] that ``prepare`` is given, each checked, without those that are empty."""
+        return (h for h in map(self.check_width, batches) if len(h))
 
     def has_statistics(self) -> bool:
         """Return False if ``forward`` needs statistics of embeddings and has none yet: a buffer ``batches`` is 0."""

@@ -6,7 +6,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
+from isobench.calibration.base import (
+    Calibration,
+    promote_to_float32,
+    require_bool,
+    require_choice,
+    require_number,
+    require_whole_number,
+)
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import (
     Array,
@@ -30,7 +37,8 @@ def center(matrix: Array, weights: Array | None = None) -> Tensor:
     """
     matrix = as_vectors(matrix)
     if weights is None:
-        return matrix - matrix.mean(0)
+        # The mean of equal numbers is exactly that number: whitening would take rounding noise for variance.
+        return matrix - torch.where((matrix == matrix[0]).all(0), matrix[0], matrix.mean(0))
     return matrix - weighted_mean(matrix, to_probabilities(weights, len(matrix))).to(matrix.dtype)
 
 
@@ -40,7 +48,8 @@ def center_scaled(matrix: Array) -> Tensor:
     A zero row has no direction: it enters the mean as zero and stays zero.
     """
     matrix = as_vectors(matrix)
-    return matrix - _lengths(matrix) * _unit_rows(matrix).mean(0)
+    precise = matrix.double()  # no square overflows
+    return (precise - _lengths(precise) * _unit_rows(precise).mean(0)).to(matrix.dtype)
 
 
 def all_but_the_top(matrix: Array, D: int, centered_projection: bool = True) -> Tensor:
@@ -76,7 +85,7 @@ def whiten(matrix: Array, k: int | None = None, weights: Array | None = None) ->
     matrix = as_vectors(matrix)
     rows, dim = matrix.shape
     k = dim if k is None else k
-    if not 1 <= k <= dim:
+    if require_whole_number("k", k) > dim:
         raise ValueError(f"k must be between 1 and {dim}, not {k}")
     if rows < 2:
         raise ValueError("whitening needs at least two rows")
@@ -187,5 +196,5 @@ def _top_eigenvectors(covariance: Tensor, count: int) -> Tensor:
 
 
 def _check_direction_count(count: int, dim: int) -> None:
-    if not 0 <= count <= dim:
+    if require_whole_number("D", count, at_least=0) > dim:
         raise ValueError(f"D must be between 0 and {dim}, not {count}")

@@ -68,7 +68,7 @@ class IStar(Calibration):
 
     def prepare(self, embeddings: Iterable[Tensor]) -> None:
         """Take C0 from a sample, batches [B, d] of this process; every process gets the covariance of all rows."""
-        self.target_covariance.copy_(sample_covariance(embeddings, self.dim))
+        self.target_covariance.copy_(sample_covariance(self.read_batches(embeddings), self.dim))
 
     def regularize(self, h: Tensor) -> Tensor:
         """Compute strength * (1 - IsoScore*) of the points of the whole batch: [N, d] -> scalar."""

@@ -41,7 +41,7 @@ class BatchNorm(Calibration):
 
     def has_statistics(self) -> bool:
         """Return False as long as the moving averages are those of no batch."""
-        return bool(self.mean.any())
+        return bool(self.mean.any() or (self.variance != 1).any())
 
     def forward(self, h: Tensor) -> Tensor:
         """Normalise embeddings [B, d] -> [B, d]; in training also update the moving averages."""
@@ -89,7 +89,7 @@ class FixedNorm(Calibration):
         mean = scatter = torch.zeros(self.dim, dtype=torch.float64)  # scatter: sum of squared deviations from mean
         minimum = torch.full((self.dim,), float("inf"), dtype=torch.float64)
         maximum = -minimum
-        for batch in embeddings:
+        for batch in self.read_batches(embeddings):
             h = batch.detach().double().cpu()
             # Chan et al. 1983: stays exact for a mean far from 0, where plain sums of squares cancel.
             mean_of_rows, total = h.mean(0), count + len(h)

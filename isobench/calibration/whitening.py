@@ -5,7 +5,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isobench.calibration.base import Calibration, promote_to_float32, require_bool, require_choice, require_number
+from isobench.calibration.base import (
+    Calibration,
+    promote_to_float32,
+    require_bool,
+    require_choice,
+    require_number,
+    require_whole_number,
+)
 from isobench.calibration.batch_statistics import batch_covariance, center_batch
 from isobench.common.linalg import eigh
 
@@ -55,7 +62,7 @@ class Whitening(Calibration):
     ) -> None:
         super().__init__(dim)
         self.form = require_choice("form", form, ("zca", "pca"))
-        if k is not None and not (form == "pca" and 1 <= k <= dim):
+        if k is not None and not (form == "pca" and require_whole_number("k", k) <= dim):
             raise ValueError(f"k={k} must be between 1 and {dim}, and form=pca")
         self.momentum = require_number("momentum", momentum, above=0, at_most=1)
         self.shrinkage = require_number("shrinkage", shrinkage, at_least=0, at_most=1)

@@ -45,6 +45,8 @@ def as_vectors(x: Array, may_be_empty: bool = False) -> Tensor:
 
 def as_labelled_vectors(h: Array, labels: Array) -> tuple[Tensor, Tensor]:
     """Return vectors [N, d] and their labels [N] as tensors without gradient, on the device of the vectors."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind == "u":
+        labels = labels.astype(np.int64)  # float64 would round them; a number that is too large stays different
     h, labels = as_vectors(h).detach(), as_tensor(labels)
     if labels.shape != h.shape[:1]:
         raise ValueError(f"labels must be [{len(h)}], one for each vector, not {tuple(labels.shape)}")

@@ -105,8 +105,8 @@ def diagnose(
         kept = ~scan.missing[pairs[0]].any(1)
         if not kept.all():
             noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
-        if kept.sum() < 3:
-            raise UserError("pairs: fewer than three pairs are left, for the others have NaN or infinity")
+        if kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0:
+            raise UserError("pairs: fewer than three, or of one score, are left: the others have NaN or infinity")
         used, places = np.unique(pairs[0][kept], return_inverse=True)
         ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
         scores, score = pairs[1], "spearman"

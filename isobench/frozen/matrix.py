@@ -13,12 +13,14 @@ import numpy as np
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
+from isobench.common.terminal import name_some
 from isobench.data.labels import format_labels, parse_number
 from isobench.data.tables import FORMATS, read_own_file
 
 MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
 PICKLED = "it holds pickled Python objects, which could run any code: save the numbers alone"
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
+LABELS = ("label", "labels")  # columns of these names are no coordinates
 WORD_VECTOR = re.compile(r"\S+( -?\d+(\.\d+)?(e-?\d+)?){8,}\s*$")  # a line of a text file of word vectors
 INDEX = re.compile(r"\+?[0-9]{1,18}(\.0*)?")
 
@@ -57,11 +59,17 @@ def check_vectors(vectors: Any, where: str) -> Array:
     import torch
 
     if not isinstance(vectors, np.ndarray | torch.Tensor):
-        vectors = np.asarray(vectors)
-    kind, shape = str(vectors.dtype).removeprefix("torch."), tuple(vectors.shape)
-    sparse = isinstance(vectors, torch.Tensor) and vectors.layout != torch.strided
-    if sparse or not re.fullmatch(r"(b?float|u?int)\d+|bool", kind):
-        raise UserError(f"{where} has values of type {'sparse ' * sparse}{kind}: vectors are rows of real numbers")
+        try:
+            vectors = np.asarray(vectors)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"{where} is no matrix of numbers: {extract_first_line(error)}") from error
+    kind, shape = getattr(vectors.dtype, "name", str(vectors.dtype)).removeprefix("torch."), tuple(vectors.shape)
+    if isinstance(vectors, torch.Tensor) and vectors.layout != torch.strided:
+        kind = f"sparse {kind}"
+    if isinstance(vectors, np.ma.MaskedArray):
+        kind = f"masked {kind}"
+    if not re.fullmatch(r"(b?float|u?int)\d+|bool", kind):
+        raise UserError(f"{where} has values of type {kind}: vectors are rows of real numbers")
     if len(shape) != 2:
         advice = "take one vector of each text" if len(shape) == 3 else "write one vector a row"
         raise UserError(f"{where} has the shape {list(shape)}, not [N, d]: {advice}")
@@ -134,7 +142,7 @@ def _read_pt(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[s
 
 
 def _read_parquet(path: Path, key: str | None, leave_out: Sequence[str]) -> tuple[Any, list[str]]:
-    """Read a list column, or all numeric columns as coordinates; the note says which."""
+    """Read a list column, or as coordinates all numeric columns but labels and pandas' index; the note says which."""
     from pyarrow import compute, types
 
     table = read_own_file(path)
@@ -148,21 +156,28 @@ def _read_parquet(path: Path, key: str | None, leave_out: Sequence[str]) -> tupl
         lengths = compute.list_value_length(table[name]).to_numpy()
         if not len(lengths) or not (lengths == lengths[0]).all():  # a missing list has the length NaN
             odd = int((lengths != lengths[0]).argmax()) if len(lengths) else 0
-            raise UserError(f"{path}, column {name}: row {odd} (from 0) has not as many numbers as the first row")
+            what = "no list" if len(lengths) and np.isnan(lengths[odd]) else "not as many numbers as the first row"
+            raise UserError(f"{path}, column {name}: row {odd} (from 0) has {what}")
         values = compute.list_flatten(table[name]).to_numpy()
         return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
+    kinds = (types.is_floating, types.is_integer, types.is_decimal)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])  # names, or a range that is no column
     numeric = [
         field.name
         for field in table.schema
-        if (types.is_floating(field.type) or types.is_integer(field.type)) and field.name not in leave_out
+        if any(is_kind(field.type) for is_kind in kinds)
+        and field.name not in (*leave_out, *LABELS, *index)
+        and not field.name.startswith("__index_level_")
     ]
     if not numeric:
         raise UserError(
             f"{path} has neither a list column nor numeric columns; it has: {', '.join(table.column_names)}"
         )
-    vectors = np.stack([table[name].to_numpy() for name in numeric], 1)
+    columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in numeric]
     ends = numeric[0] if len(numeric) == 1 else f"{numeric[0]} to {numeric[-1]}"
-    return vectors, [f"The coordinates are the {len(numeric)} numeric columns {ends}."]
+    others = name_some([name for name in table.column_names if name not in numeric])
+    note = f"The coordinates are the {len(numeric)} numeric columns {ends}{'; left out: ' * bool(others)}{others}."
+    return np.stack([column.to_numpy() for column in columns], 1), [note]
 
 
 READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[str]]]] = {
@@ -282,10 +297,10 @@ def number_pairs(
     is_index = all(INDEX.fullmatch(str(end)) for end in ends)
     if places is not None and (not is_index or set(map(str, ends)) <= places.keys()):
         ends = [places.get(str(end), end) for end in ends]
-    wrong = next((end for end in ends if not INDEX.fullmatch(str(end)) or int(float(end)) >= rows), None)
-    if wrong is not None:
+    wrong = [end for end in ends if not INDEX.fullmatch(str(end)) or int(float(end)) >= rows]
+    if wrong:
         texts = "no text of X and " if places is not None else ""
-        raise UserError(f"{where}: {str(wrong)[:60]!r} is {texts}no row: rows are counted from 0 to {rows - 1:,}")
+        raise UserError(f"{where}: {str(wrong[0])[:60]!r} is {texts}no row: rows are counted from 0 to {rows - 1:,}")
     numbers = [parse_number(str(score)) for score in scores]
     if None in numbers:
         raise UserError(f"{where}: the score in row {numbers.index(None)} (from 0) is no finite number")

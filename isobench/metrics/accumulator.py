@@ -19,6 +19,7 @@ from isobench.metrics.isotropy import (
     explained_variance_of,
     gram_eigenvalues,
     isoscore_of,
+    list_counts,
     mean_ratio_of,
     sum_unit_rows,
 )
@@ -74,6 +75,8 @@ class IsotropyAccumulator:
 
     def merge(self, other: "IsotropyAccumulator") -> Self:
         """Add the vectors of another accumulator, such as another process's, and return this one."""
+        if not isinstance(other, IsotropyAccumulator):
+            raise TypeError(f"an accumulator is merged, not {type(other).__name__}: add vectors by update")
         if other.dim != self.dim:
             raise ValueError(f"an accumulator of width {other.dim} can't be merged into one of {self.dim}")
         device = self.mean.device
@@ -115,7 +118,7 @@ class IsotropyAccumulator:
         """The sum of the vectors, [d]."""
         return self.count * self.mean
 
-    def compute(self, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
+    def compute(self, k: int | Sequence[int] = (1, 2, 3)) -> dict[str, float]:
         """Compute all measures but I1 and I2, equal to those of the functions of the same names.
 
         ``k``: for which EV_k, the explained variance of the top k components. Returns ``ev<k>`` for each k,
@@ -124,9 +127,9 @@ class IsotropyAccumulator:
         if not self.count:
             raise ValueError("no vectors were added: call update first")
         values = gram_eigenvalues(self.scatter)[: self.count]
-        shares = explained_variance_of(values, k)
+        k = list_counts(k)
         return {
-            **{f"ev{number}": share for number, share in zip(k, shares, strict=True)},
+            **{f"ev{number}": share for number, share in zip(k, explained_variance_of(values, k), strict=True)},
             "isoscore": isoscore_of(self.covariance),
             "average_cosine": average_cosine_of(self.unit_sum, self.nonzero_count),
             "effective_rank": effective_rank_of(values),
@@ -137,16 +140,16 @@ class IsotropyAccumulator:
 
 def isotropy_summary(
     rows: Array | Callable[[], Iterable[Array]],
-    k: Sequence[int] = (1, 2, 3),
-    directions: Sequence[DirectionKind] = ("eigenvectors",),
+    k: int | Sequence[int] = (1, 2, 3),
+    directions: DirectionKind | Sequence[DirectionKind] = ("eigenvectors",),
 ) -> dict[str, float]:
     """Compute the measures of ``IsotropyAccumulator.compute``, I1 and I2, of vectors [N, d].
 
     Args:
         rows: the vectors; or, to read them in batches, a function that returns all batches [b, d] at every call.
-        k: for which EV_k; values above d are left out.
-        directions: kinds of directions for I1 and I2 (see ``partition_isotropy``). ``i1`` and ``i2`` are those of the
-            first kind; the name of any other kind is added, as in ``i1_symmetric``.
+        k: for which EV_k, one or several; values above d are left out.
+        directions: kinds of directions for I1 and I2, one or several (see ``partition_isotropy``). ``i1`` and ``i2``
+            are those of the first kind; the name of any other kind is added, as in ``i1_symmetric``.
 
     Returns:
         ``ev<k>``, ``isoscore``, ``average_cosine``, ``effective_rank``, ``mean_ratio``, ``coordinate_share``, ``i1``,
@@ -159,11 +162,12 @@ def isotropy_summary(
         accumulator.update(batch)
     if accumulator is None:
         raise ValueError("there are no vectors to measure")
-    k = [number for number in k if number <= accumulator.dim]
+    k = [number for number in list_counts(k) if number <= accumulator.dim]
+    kinds: Sequence[DirectionKind] = [directions] if isinstance(directions, str) else directions
     summary = accumulator.compute(k)
     repeated = partial(_repeat_rows, read, accumulator.count)
-    for kind in directions:
-        suffix = "" if kind == directions[0] else f"_{kind}"
+    for kind in kinds:
+        suffix = "" if kind == kinds[0] else f"_{kind}"
         i1, i2 = partition_isotropy_of(repeated, accumulator.second_moment, accumulator.total, kind)
         summary |= {f"i1{suffix}": i1, f"i2{suffix}": i2}
     return summary

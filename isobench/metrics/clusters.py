@@ -80,6 +80,6 @@ def local_isotropy(h: Array, clusters: int, seed: int = 0) -> dict[str, float]:
     centred = vectors.clone()
     for cluster in labels.unique():
         members = labels == cluster
-        centred[members] -= vectors[members].mean(0)
+        centred[members] -= row_mean(vectors[members])
     i1, i2 = partition_isotropy(centred)
     return {"average_cosine": average_cosine(centred), "i1": i1, "i2": i2}

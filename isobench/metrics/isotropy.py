@@ -32,15 +32,22 @@ def explained_variance(h: Array, k: int | Sequence[int]) -> float | list[float]:
         an entry is not finite.
     """
     values = squared_singular_values(h)
-    return explained_variance_of(values, k) if isinstance(k, Iterable) else explained_variance_of(values, [k])[0]
+    shares = explained_variance_of(values, k)
+    return shares if isinstance(k, Iterable) else shares[0]
 
 
-def explained_variance_of(values: Tensor, k: Sequence[int]) -> list[float]:
+def explained_variance_of(values: Tensor, k: int | Sequence[int]) -> list[float]:
     """Compute EV_k from the variances along the principal components, descending (scaled by any factor)."""
     total = values.sum()
-    if not all(isinstance(i, Integral) and int(i) >= 0 for i in k):
+    return [(values[:i].sum() / total).item() if total > 0 else math.nan for i in list_counts(k)]
+
+
+def list_counts(k: int | Sequence[int]) -> list[int]:
+    """List numbers of components, one or several; raise ValueError unless they are whole and at least 0."""
+    counts = list(k) if isinstance(k, Iterable) else [k]
+    if not all(isinstance(i, Integral) and int(i) >= 0 for i in counts):
         raise ValueError(f"k must be a whole number, at least 0, or several of them, not {k!r}")
-    return [(values[:i].sum() / total).item() if total > 0 else math.nan for i in k]
+    return [int(i) for i in counts]
 
 
 def squared_singular_values(h: Array, centered: bool = True) -> Tensor:
@@ -241,8 +248,8 @@ def alpha_req(h: Array, first: int = 4, last: int = 100, weighted: bool = True) 
 
 def alpha_req_of(values: Tensor, first: int = 4, last: int = 100, weighted: bool = True) -> float:
     """Compute alpha-ReQ from the variances along the principal components, descending (scaled by any factor)."""
-    if not 1 <= first < last:
-        raise ValueError(f"ranks count from 1, and the first must be below the last, not {first} and {last}")
+    if not (isinstance(first, Integral) and isinstance(last, Integral) and 1 <= first < last):
+        raise ValueError(f"ranks count from 1, and the first must be below the last, not {first!r} and {last!r}")
     fitted = values[first - 1 : last]
     fitted = fitted[fitted > 0]
     if len(fitted) < 2:

@@ -35,6 +35,8 @@ def evaluate_predictions(names: list[str], labels: Any, predictions: Any) -> dic
     arrays = np.asarray(labels), np.asarray(predictions)
     if arrays[0].ndim != 1 or arrays[0].shape != arrays[1].shape:
         raise ValueError(f"labels and predictions must both be [N], not {arrays[0].shape} and {arrays[1].shape}")
+    if any(map(np.iscomplexobj, arrays)):
+        raise ValueError("labels and predictions must be real numbers or texts, not complex numbers")
     if isinstance(names, str) or (unknown := [name for name in names if name not in METRIC_FUNCTIONS]):
         wrong = names if isinstance(names, str) else unknown
         raise ValueError(f"names must be a list of metrics, of {', '.join(METRIC_FUNCTIONS)}, not {wrong!r}")

@@ -23,13 +23,14 @@ from isobench.metrics.isotropy import (
     explained_variance_of,
     gram_eigenvalues,
     isoscore_of,
+    list_counts,
     mean_ratio_of,
 )
 
 MAX_EXPONENT = 100.0  # upper end of the search
 
 
-def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) -> dict[str, float]:
+def weighted_isotropy(w: Array, weights: Array, k: int | Sequence[int] = (1, 2, 3)) -> dict[str, float]:
     """Compute isotropy measures of rows [V, d] that are drawn with probabilities p, such as the words of a text.
 
     The measures are those of ``IsotropyAccumulator.compute``, and equal to them if all weights are equal. The mean
@@ -51,7 +52,8 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
     values = gram_eigenvalues(covariance)
     norms = row_norms(rows)
     average_norm = p @ norms
-    return {
+    k = list_counts(k)
+    found = {
         **{f"ev{n}": share for n, share in zip(k, explained_variance_of(values, k), strict=True)},
         "isoscore": isoscore_of(covariance),
         "average_cosine": _average_weighted_cosine(rows, p),
@@ -61,6 +63,7 @@ def weighted_isotropy(w: Array, weights: Array, k: Sequence[int] = (1, 2, 3)) ->
         "mean_norm": torch.linalg.vector_norm(mean).item(),
         "average_norm": average_norm.item(),
     }
+    return {name: value if math.isfinite(value) else math.nan for name, value in found.items()}
 
 
 def _average_weighted_cosine(rows: Tensor, probabilities: Tensor) -> float:

@@ -14,6 +14,7 @@ from isobench.calibration import (
     IStar,
     Whitening,
 )
+from isobench.calibration.base import overrides_hook
 
 BAD_SETTINGS = [
     ("IsoBN", "gamma", ["max"]),
@@ -99,9 +100,32 @@ def test_a_batch_that_is_none_is_refused(shape):
             method(torch.ones(shape))
 
 
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("name", sorted({name for name, _, _ in BAD_SETTINGS}))
+def test_embeddings_of_another_width_are_refused(name, width):
+    method = getattr(calibration, name)(8)
+    calls = [method, lambda h: method.prepare([h])] if overrides_hook(method, "prepare") else [method]
+    for call in calls:
+        with pytest.raises(ValueError, match=f"{name} takes embeddings of width 8, not {width}"):
+            call(torch.ones(4, width))
+
+
+@pytest.mark.parametrize("name", ["FixedNorm", "IStar"])
+def test_a_method_is_prepared_with_arrays_too_and_empty_batches_are_left_out(name):
+    h = torch.randn(20, 4)
+    method, other = getattr(calibration, name)(4), getattr(calibration, name)(4)
+    method.prepare([h[:0], h[:7].numpy(), h[:0], h[7:].numpy()])
+    other.prepare([h[:7], h[7:]])
+    assert all(map(torch.equal, method.state_dict().values(), other.state_dict().values()))
+    with pytest.raises(ValueError, match="at least one row"):
+        method.prepare(h)  # its rows are no batches
+
+
+@pytest.mark.parametrize(
+    "h", [torch.randn(8, 4), torch.tensor([[1.0, -1, 1, -1], [-1, 1, -1, 1]])], ids=["", "mean 0"]
+)
 @pytest.mark.parametrize("name", ["IsoBN", "Whitening", "Centering", "BatchNorm", "FixedNorm"])
-def test_a_method_without_statistics_says_once_that_it_changes_nothing(name):
-    h = torch.randn(8, 4)
+def test_a_method_without_statistics_says_once_that_it_changes_nothing(name, h):
     method = getattr(calibration, name)(4).eval()
     with pytest.warns(UserWarning, match=f"{name} has seen no embeddings"):
         method(h)

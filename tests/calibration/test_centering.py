@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from isobench.calibration import all_but_the_top, center, center_scaled, whiten
+from isobench.calibration import Centering, Whitening, all_but_the_top, center, center_scaled, whiten
 
 
 def matrix(rows=9, columns=4, seed=0):
@@ -26,6 +26,33 @@ def test_center_scaled_takes_each_rows_share_of_the_mean_direction_away():
     for i in range(9):
         torch.testing.assert_close(center_scaled(w)[i], w[i] - lengths[i] * mean, rtol=1e-13, atol=1e-13)
     assert not center_scaled(w)[2].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("function", [center, whiten, lambda w: all_but_the_top(w, 1)])
+def test_equal_rows_become_exactly_zero(function, dtype):
+    assert not function(torch.full((7, 3), 0.1, dtype=dtype)).any()
+
+
+@pytest.mark.parametrize("w", [matrix().float() * 1e20, torch.full((4, 384), 3e4).half()], ids=["float32", "float16"])
+def test_center_scaled_of_large_numbers_is_finite(w):
+    assert torch.equal(center_scaled(w), center_scaled(w.double()).to(w.dtype))
+    assert center_scaled(w).isfinite().all()
+
+
+@pytest.mark.parametrize("value", [2.5, "2", True, -1])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda value: whiten(matrix(), k=value),
+        lambda value: all_but_the_top(matrix(), value),
+        lambda value: Whitening(4, "pca", k=value),
+        lambda value: Centering(4, "all_but_the_top", D=value),
+    ],
+)
+def test_a_number_of_directions_is_whole(call, value):
+    with pytest.raises(ValueError, match="must be a whole number"):
+        call(value)
 
 
 @pytest.mark.parametrize("D", [0, 1, 2, 4])

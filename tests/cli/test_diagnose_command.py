@@ -60,6 +60,8 @@ def test_arrays_from_python(folder):
         isobench.diagnose(x, y[:-1])
     with pytest.raises(UserError, match="calibration=halvd"):
         isobench.diagnose(x, methods=["calibration=halvd"])
+    with pytest.raises(UserError, match="leave it out"):
+        isobench.diagnose(x, key="a")
 
 
 @pytest.fixture

@@ -211,6 +211,13 @@ def test_pairs_alignment_and_the_order_of_cosines():
     assert diagnosis.score == "spearman"
 
 
+def test_pairs_whose_scores_differ_only_by_rows_left_out_are_refused():
+    x = make_vectors(5)
+    x[:4] = np.nan
+    with pytest.raises(UserError, match="of one score"):
+        diagnose(x, pairs=(np.arange(20).reshape(10, 2), np.repeat([2.0, 1], [2, 8])))
+
+
 def test_zipfian_methods_weigh_the_rows_of_the_fitted_half():
     x, counts = make_vectors(8), np.random.default_rng(9).integers(0, 50, N)
     rows = {effect.method: effect for effect in diagnose(x, counts=counts, texts=False).effects}

@@ -2,8 +2,10 @@
 
 import pickle
 import zipfile
+from decimal import Decimal
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -12,6 +14,7 @@ from safetensors.numpy import save_file
 
 from isobench.common.errors import UserError
 from isobench.frozen import matrix
+from isobench.frozen.diagnose import read_rows
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 
@@ -50,18 +53,29 @@ def test_npy_is_memory_mapped(tmp_path):
 
 
 def test_numeric_columns_of_parquet_without_the_labels(tmp_path):
-    table = pyarrow.table({"name": ["a"] * 9, "u": X[:, 0], "v": X[:, 1], "label": [0, 1, 2] * 3})
+    table = pyarrow.table({"name": ["a"] * 9, "u": X[:, 0], "v": X[:, 1], "kind": [0, 1, 2] * 3, "label": range(9)})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    vectors, notes = matrix.read_vectors(tmp_path / "x.parquet", None, ["label"])
+    vectors, notes = matrix.read_vectors(tmp_path / "x.parquet", None, ["kind"])
     np.testing.assert_array_equal(vectors, X[:, :2])
-    assert "2 numeric columns u to v" in notes[0]
+    assert notes == ["The coordinates are the 2 numeric columns u to v; left out: name, kind, label."]
 
 
-def test_bfloat16_and_integers_are_read(tmp_path):
+@pytest.mark.parametrize("name", [None, "row"])
+def test_an_index_of_pandas_is_no_coordinate_decimals_are_and_bits_are_named(tmp_path, name):
+    table = pandas.DataFrame({"u": X[:, 0], "d": [Decimal("1.5"), None] + [Decimal(2)] * 7, "b": X[:, 2] > 0})
+    table.index = pandas.Index(list(range(100, 109)), name=name)
+    table.to_parquet(tmp_path / "x.parquet")
+    vectors, notes = matrix.read_vectors(tmp_path / "x.parquet")
+    np.testing.assert_array_equal(vectors, np.stack([X[:, 0], [1.5, np.nan] + [2] * 7], 1))
+    assert notes == [f"The coordinates are the 2 numeric columns u to d; left out: b, {name or '__index_level_0__'}."]
+
+
+def test_bfloat16_integers_and_another_byte_order_are_read(tmp_path):
     torch.save(torch.from_numpy(X).bfloat16(), tmp_path / "x.pt")
     assert matrix.read_vectors(tmp_path / "x.pt")[0].dtype == torch.bfloat16
-    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.int8).reshape(4, 2))
-    assert matrix.read_vectors(tmp_path / "x.npy")[0].shape == (4, 2)
+    for kind in (np.int8, ">f4"):
+        np.save(tmp_path / "x.npy", np.arange(8, dtype=kind).reshape(4, 2))
+        assert read_rows(matrix.read_vectors(tmp_path / "x.npy")[0], slice(1, 2)).tolist() == [[2, 3]]
 
 
 class Evil:
@@ -123,12 +137,31 @@ def test_damaged_and_missing_files(tmp_path):
         assert "\n" not in str(caught.value)
 
 
-def test_ragged_and_missing_lists(tmp_path):
-    for lists in ([[1.0, 2.0], [1.0]], [[1.0, 2.0], None], []):
-        table = pyarrow.table({"v": pyarrow.array(lists, pyarrow.list_(pyarrow.float64()))})
-        pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-        with pytest.raises(UserError, match="row"):
-            matrix.read_vectors(tmp_path / "x.parquet")
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ([[1.0, 2.0], [1.0]], "row 1 .* not as many numbers"), ([[1.0, 2.0], None], "row 1 .* no list"),
+        ([None, [1.0, 2.0]], "row 0 .* no list"), ([], "row 0"),
+    ],
+)  # fmt: skip
+def test_ragged_and_missing_lists(tmp_path, lists, message):
+    table = pyarrow.table({"v": pyarrow.array(lists, pyarrow.list_(pyarrow.float64()))})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=message):
+        matrix.read_vectors(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (np.ma.masked_array(X, X > 0), "masked float32"), (torch.from_numpy(X).to_sparse(), "sparse float32"),
+        ([[1, 2], [3]], "no matrix of numbers"), ([torch.ones(2, requires_grad=True)] * 2, "no matrix of numbers"),
+    ],
+)  # fmt: skip
+def test_objects_that_are_no_matrix_are_refused(vectors, message):
+    with pytest.raises(UserError, match=f"X (has values of type|is) {message}") as caught:
+        matrix.check_vectors(vectors, "X")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +225,7 @@ def test_pairs_by_row_and_by_text(tmp_path):
         (([0, 1, 2], [1, 0.5, 0], [1, 2, 3]), "'0.5' is no"), (([0, 1, 2], [1, 2, 0], [1, None, 3]), "row 1"),
         (([0, 1, 2], [1, 2, 0], [1, 1, 1]), "scores differ"), (([0, 1], [1, 2, 0], [1, 2, 3]), "as many"),
         ((["u", "x", "u"], ["v", "v", "u"], [1, 2, 3]), "'x' is no text of X"),
+        (([0, None, 2], [1, 2, 0], [1, 2, 3]), "'None' is no"),
     ],
 )  # fmt: skip
 def test_wrong_pairs(pairs, message):

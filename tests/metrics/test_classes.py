@@ -53,6 +53,12 @@ def test_silhouettes_of_equal_vectors_lonely_ones_and_one_class():
     assert math.isnan(silhouette(h[:1], np.zeros(1, int)))
 
 
+@pytest.mark.parametrize("first", [10**18, 2**64 - 3])
+def test_unsigned_labels_that_float64_would_round_stay_different(first):
+    h, labels = classes_of_vectors(shift=0)
+    assert class_summary(h, labels.astype(np.uint64) + np.uint64(first)) == class_summary(h, labels)
+
+
 def accuracies_by_brute_force(h, labels):
     """Every threshold between two values and one below all, and every pair of classes for its two sides."""
     names = sorted(set(labels.tolist()))

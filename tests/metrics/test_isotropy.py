@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from isobench.metrics import explained_variance, isotropy_summary, partition_isotropy
+from isobench.metrics import (
+    IsotropyAccumulator,
+    explained_variance,
+    isotropy_summary,
+    partition_isotropy,
+    weighted_isotropy,
+)
 from isobench.metrics.accumulator import class_summary, is_possible
 
 
@@ -21,6 +27,20 @@ def test_explained_variance_is_the_svds(shape):
         explained_variance(torch.tensor(h), 1),
         explained_variance(torch.tensor(h), 3),
     ]
+
+
+def test_one_number_or_kind_is_a_list_of_one():
+    h = np.random.default_rng(0).normal(size=(20, 4))
+    assert isotropy_summary(h, 2, "symmetric") == isotropy_summary(h, [2], ["symmetric"])
+    assert "ev2" in IsotropyAccumulator(4).update(h).compute(2)
+    assert "ev2" in weighted_isotropy(h, np.ones(20), 2)
+
+
+@pytest.mark.parametrize("k", ["1", ["1"], 1.5, [1, -1], None])
+@pytest.mark.parametrize("measure", [explained_variance, isotropy_summary])
+def test_a_number_of_components_is_whole(measure, k):
+    with pytest.raises(ValueError, match="k must be a whole number"):
+        measure(np.eye(4), k)
 
 
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])

@@ -138,6 +138,8 @@ def test_the_accumulator_of_little_or_wrong():
         IsotropyAccumulator(3).update(torch.zeros(2, 4))
     with pytest.raises(ValueError, match="width 4"):
         IsotropyAccumulator(3).merge(IsotropyAccumulator(4))
+    with pytest.raises(TypeError, match="not ndarray: add vectors by update"):
+        IsotropyAccumulator(3).merge(np.zeros((2, 3)))
     single = IsotropyAccumulator(3).update(torch.ones(1, 3)).compute((1,))
     assert {name for name, value in single.items() if not math.isnan(value)} == {"mean_ratio"}
     few = torch.tensor(vectors(3))
@@ -165,6 +167,8 @@ def test_local_isotropy_takes_every_clusters_centre_away():
     assert (found["i1"], found["i2"]) == pytest.approx(partition_isotropy(expected), rel=1e-6)
     with pytest.raises(ValueError, match="clusters must be"):
         local_isotropy(h, 91)
+    equal = np.repeat(rng.normal(size=(3, 5)), 9, 0)  # no vector differs from its cluster's centre
+    assert all(map(math.isnan, local_isotropy(equal, 3).values()))
 
 
 @pytest.mark.parametrize("shape", [(5000, 3), (7, 20), (1, 1), (300, 65)])

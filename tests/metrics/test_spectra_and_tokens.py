@@ -121,6 +121,8 @@ def test_vectors_without_variance_or_without_length_give_no_number():
         (alignment, (np.ones((2, 3)), np.ones((2, 3)), 0)),
         (uniformity, (np.ones((2, 3)), -1)),
         (alpha_req, (np.ones((2, 3)), 5, 5)),
+        (alpha_req, (np.ones((2, 3)), 1.5)),
+        (alpha_req, (np.ones((2, 3)), 1, "5")),
         (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["last"])),
         (mask_tokens, (np.ones((2, 3)), np.zeros(3), np.zeros(2))),
         (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["outlying"], 1)),

@@ -49,6 +49,14 @@ def test_the_average_cosine_is_that_of_two_draws():
     assert math.isnan(weighted_isotropy(w, one)["isoscore"])
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("row", [0, 30])
+def test_with_a_number_that_is_not_finite_all_are_nan(row, value):
+    w = W.copy()
+    w[row, 2] = value
+    assert all(map(math.isnan, weighted_isotropy(w, np.ones(50)).values()))
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
