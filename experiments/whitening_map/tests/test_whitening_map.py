@@ -1,5 +1,6 @@
 """The whitening map: its draws, what is equal by theory, its statistics on made-up changes, and its rows."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -407,3 +408,18 @@ def test_the_secondary_table_has_each_classifier_and_encoding():
     half = stats.t.ppf(0.975, 8) * np.std(own, ddof=1) / 3
     expected = f"{np.mean(own):+.2f} [{np.mean(own) - half:+.2f}, {np.mean(own) + half:+.2f}] (9)"
     assert cells["neighbours", "distilbert-quire cls", "0.9"] == expected
+
+
+def test_the_readme_has_fine_tunings_changes():
+    paper = Path(__file__).parents[1]
+    text = (paper / "README.md").read_text(encoding="utf-8")
+    rows = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "verdicts"])
+    cells = group_rows(rows["changes"], "task", "examples")
+    assert len(cells) == 6
+    for own in cells.values():
+        changes = np.array([row["change"] for row in own])
+        half = stats.t.ppf(0.975, 9) * changes.std(ddof=1) / math.sqrt(10)
+        interval = f"{changes.mean():+.2f} [{changes.mean() - half:+.2f}, {changes.mean() + half:+.2f}]"
+        assert f" | {interval} |" in text
+    for row in rows["verdicts"]:
+        assert f": {row['verdict']}**, {row['value']:+.2f}" in text
