@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
@@ -18,6 +19,10 @@ if TYPE_CHECKING:  # late: a command line is read without it
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
 LARGEST_CLASS = 2**53  # larger whole numbers, such as 1e307, are scores: not each of them has a float of its own
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+WHOLE_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]{0,299}))(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+FINEST = 1000  # how much of their spread scores may lose in float32: one part in so many
 
 
 def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray":
@@ -27,33 +32,37 @@ def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray
     """
     import numpy as np
 
-    try:
-        values = np.asarray(labels, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} has labels that are not numbers") from error
+    values = parse_numbers(labels, f"{where} has labels that are not numbers")
     low, high = task.label_range or (np.finfo(np.float32).min, np.finfo(np.float32).max)
     if task.labels is not None:
         low, high = 0, len(task.labels) - 1
     outside = ~((values >= low) & (values <= high))  # NaN counts as outside
     if outside.any():
+        first = values[outside][0]
+        advice = "is it an unlabelled split?" if first == UNLABELLED else "correct or remove these rows"
         raise UserError(
-            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {values[outside][0]:g}); "
-            "is it an unlabelled split?"
+            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {first:g}); {advice}"
         )
     if task.as_classes is not None:
         return np.rint((values - low) / (high - low) * (task.as_classes - 1)).astype(np.int64)
     if task.labels is None:
-        return values.astype(np.float32)
+        scores = values.astype(np.float32)
+        if len(values) and 0 < np.ptp(values) < FINEST * np.abs(scores - values).max():
+            raise UserError(
+                f"{where} has scores that differ too little for their size, from {values.min():.17g} to "
+                f"{values.max():.17g}: subtract the smallest from all"
+            )
+        return scores
     if np.any(values != np.round(values)):
         raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
     return values.astype(np.int64)
 
 
 def check_labels_differ(task: Task, labels: "np.ndarray", where: str) -> None:
-    """Raise UserError if all training examples have one score, or a class of ``task.labels`` has no example."""
+    """Raise UserError if all examples have one score, or a class of ``task.labels`` has no example."""
     if task.labels is None:
         if labels.min() == labels.max():
-            raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: there is nothing to learn")
+            raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: add rows with other scores")
         return
     import numpy as np
 
@@ -73,10 +82,10 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
     20 different values, in ascending order; else they are scores.
     """
     names = format_labels(values, where)
+    refuse_odd_numbers(names, where, ", or name the classes (task.labels=[NAME,...])")
     different = set(names)
     numbers = [number for name in different if (number := parse_number(name)) is not None]
     if 2 * len(numbers) >= len(different):
-        _refuse_words_among_numbers(names, where)
         is_whole = all(number.is_integer() and abs(number) < LARGEST_CLASS for number in numbers)
         if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
             return None
@@ -90,33 +99,43 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
         classes = sorted(different)
     if len(classes) < 2:
         raise UserError(f"{where} has a single class, {', '.join(classes)}: there is nothing to learn")
-    _refuse_misspellings(classes, where)
+    otherwise = f", or name the classes ({write_setting('task.labels', classes)})"
+    refuse_misspellings(classes, where, otherwise)
+    if {str(UNLABELLED), "0"} <= set(classes):
+        raise UserError(
+            f"{where} has the label -1 beside 0, which may stand for no label: remove these rows{otherwise}"
+        )
     return classes
 
 
-def _refuse_misspellings(classes: Sequence[str], where: str) -> None:
-    """Raise UserError if two classes look like one, which differ in case or form, or -1 like no class."""
-    spellings = Counter(_simplify(name) for name in classes)
-    alike = [name for name in classes if spellings[_simplify(name)] > 1]
-    problem = f"the classes {', '.join(alike)}, which differ in case or form alone: write them alike"
-    if not alike and {str(UNLABELLED), "0"} <= set(classes):
-        alike, problem = ["-1"], "the label -1 beside 0, which may stand for no label: remove these rows"
+def refuse_misspellings(classes: Sequence[str], where: str, otherwise: str = "") -> None:
+    """Raise UserError if two classes differ in case or form alone; ``otherwise`` says what else helps."""
+    spellings = Counter(map(_simplify, classes))
+    alike = ", ".join(name for name in classes if spellings[_simplify(name)] > 1)
     if alike:
-        raise UserError(f"{where} has {problem}, or name the classes ({write_setting('task.labels', classes)})")
-
-
-def _simplify(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
-
-
-def _refuse_words_among_numbers(names: Sequence[str], where: str) -> None:
-    """Raise UserError if most labels are numbers and some, such as ``nan`` or ``pos``, are none."""
-    words = [number for number, name in enumerate(names, 1) if parse_number(name) is None]
-    if words:
         raise UserError(
-            f"{where} has numbers, but {names[words[0] - 1]} in row {words[0]}: correct or remove this row, or name "
-            "the classes (task.labels=[NAME,...])"
+            f"{where} has the classes {alike}, which differ in case or form alone: write them alike{otherwise}"
         )
+
+
+def _simplify(name: str) -> str | Decimal:
+    if parse_number(name) is not None:
+        return Decimal(name)
+    letters = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")  # invisible
+
+
+def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") -> None:
+    """Raise UserError for ``1,5``, and if most labels are numbers for any other, such as ``nan`` or ``pos``."""
+    different = set(names)
+    words = {name for name in different if parse_number(name) is None}
+    if 2 * len(words) > len(different):
+        words = set(filter(DECIMAL_COMMA.fullmatch, words))
+    for row, name in enumerate(names, 1):
+        if name in words:
+            point = name.replace(",", ".")
+            correct = f"write {point}" if DECIMAL_COMMA.fullmatch(name) else "correct or remove this row"
+            raise UserError(f"{where} has numbers, but {name} in row {row}: {correct}{otherwise}")
 
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:
@@ -137,19 +156,27 @@ def _format_label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = "" if value is None or value != value else str(value).strip()  # NaN differs from itself
-    if re.fullmatch(r"-?[0-9]{1,300}", text):
-        return str(int(text))  # exact for any size
-    number = parse_number(text)
-    return str(int(number)) if number is not None and number.is_integer() else text
+    whole = WHOLE_NUMBER.fullmatch(text)
+    return str(int(whole[1])) if whole else text
 
 
 def parse_number(text: str) -> float | None:
-    """Parse a text as a finite number; None if it is none."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
+    """Parse a text as a finite number; None if it is none, such as ``1_0``, which Python takes for 10."""
+    number = float(text) if NUMBER.fullmatch(text.strip()) else math.nan
     return number if math.isfinite(number) else None
+
+
+def parse_numbers(values: Sequence[Any], problem: str) -> "np.ndarray":
+    """Return labels or scores as numbers [N]; UserError with ``problem`` if one is none, such as a list."""
+    import numpy as np
+
+    numbers = [value if isinstance(value, int | float) else parse_number(str(value)) for value in values]
+    if None in numbers:
+        row = numbers.index(None)
+        raise UserError(
+            f"{problem}, such as {str(values[row])[:60]} in row {row + 1}: write plain numbers such as 1 or 2.5"
+        )
+    return np.array(numbers, np.float64)
 
 
 def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> list[int]:
@@ -158,7 +185,7 @@ def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> 
     Where no class's name is a number, labels may also be the classes' numbers.
     """
     names = format_labels(values, where)
-    numbers = {name: number for number, name in enumerate(classes)}
+    numbers = {_format_label(name): number for number, name in enumerate(classes)}
     if not set(names) <= numbers.keys() and not any(parse_number(name) is not None for name in classes):
         by_number = {str(number): number for number in range(len(classes))}
         numbers = by_number if set(names) <= by_number.keys() else numbers

@@ -17,7 +17,14 @@ from isobench.config.bounds import check_value, read_hints
 from isobench.config.command_line import write_setting
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
 from isobench.data.labels import find_classes, parse_number
-from isobench.data.sources import find_data_source, find_own_file, list_shares, read_examples, read_texts
+from isobench.data.sources import (
+    describe_source,
+    find_data_source,
+    find_own_file,
+    list_shares,
+    read_examples,
+    read_texts,
+)
 from isobench.data.tables import describe_reading, read_own_file
 
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
@@ -171,11 +178,11 @@ def _find_text_columns(table: Any, label: str, file: Path) -> list[str]:
 
 def _find_known_texts(columns: Sequence[str]) -> list[str]:
     """Return the columns that have the names of a pair of texts, or the only one with a name of a text; else none."""
-    by_name = {name.lower(): name for name in columns}
     for pair in PAIR_NAMES:
-        if set(pair) <= by_name.keys():
-            return [by_name[name] for name in pair]
-    single = [by_name[name] for name in TEXT_NAMES if name in by_name]
+        found = [name for name in columns if name.lower() in pair]
+        if sorted(map(str.lower, found)) == sorted(pair):
+            return sorted(found, key=lambda name: pair.index(name.lower()))
+    single = [name for name in columns if name.lower() in TEXT_NAMES]
     return single if len(single) == 1 else []
 
 
@@ -188,10 +195,12 @@ def _choose_metrics(labels: Sequence[str] | None, primary: str) -> list[str]:
 
 
 def _read_rows(cfg: Config, split: str) -> list[Any]:
-    """Read the texts of a split, a row for each example."""
+    """Read the texts of a split without surrounding blanks, a row for each example."""
     if cfg.task.language:
-        return read_texts(cfg.task, cfg.data, split)
-    return list(zip(*read_examples(cfg.task, cfg.data, split).texts, strict=True))
+        columns = [read_texts(cfg.task, cfg.data, split)]
+    else:
+        columns = read_examples(cfg.task, cfg.data, split).texts
+    return list(zip(*(map(str.strip, column) for column in columns), strict=True))
 
 
 def _describe_split(cfg: Config, split: str, rows: Sequence[Any], training_rows: set[Any]) -> str:
@@ -238,9 +247,9 @@ def check_files(configs: Iterable[Config], sources: Sequence[str] = ("files",)) 
             checked.add(reading)
             rows = {split: set(_read_rows(cfg, split)) for split in task.read_splits}
             training_rows = rows.pop(task.train_split)
-            for split in [split for split, own in rows.items() if cfg.data.files and own == training_rows]:
-                name = find_own_file(task, cfg.data, split).name
+            for split in [split for split, own in rows.items() if own == training_rows]:
+                name = f" ({find_own_file(task, cfg.data, split).name})" if cfg.data.files else ""
                 raise UserError(
-                    f"data.files: {split} ({name}) has the same texts as {task.train_split}: name a file with "
-                    "other examples"
+                    f"{describe_source(task, cfg.data)}: {split}{name} has the same texts as {task.train_split}: "
+                    "name a file with other examples"
                 )

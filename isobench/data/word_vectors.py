@@ -5,6 +5,7 @@ with a line ``V d`` (words and numbers of each), GloVe's does not. In a binary f
 and d float32. Files are read in pieces, so memory holds the words but never all vectors. Nothing is unpickled.
 """
 
+import codecs
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ def _convert(file: Path, folder: Path) -> None:
 def _read_layout(file: Path) -> tuple[int | None, int, bool]:
     """Read the words that a file's header promises (None without a header), d, and whether the file is binary."""
     with file.open("rb") as stream:
-        first, _, rest = stream.read(PEEK).partition(b"\n")
+        first, _, rest = stream.read(PEEK).removeprefix(codecs.BOM_UTF8).partition(b"\n")
     fields, second = first.split(), rest.partition(b"\n")[0]
     if len(fields) != 2 or not all(field.isdigit() and len(field) < 10 for field in fields):
         if not _holds_numbers(first) or len(fields) > WIDEST:

@@ -14,7 +14,7 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
-from isobench.data.labels import format_labels, parse_number
+from isobench.data.labels import format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
 from isobench.data.tables import FORMATS, read_own_file
 
 MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
@@ -225,6 +225,8 @@ def _read_lines(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except ValueError as error:
         raise UserError(f"{path} is no text in UTF-8: {error}") from error
+    if "\0" in lines[0]:
+        raise UserError(f"{path} is no text in UTF-8: it has zero bytes")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
@@ -259,6 +261,9 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
         parsed = [parse_number(name) for name in set(names)]
         if None not in parsed and not all(number.is_integer() for number in parsed if number is not None):
             raise UserError(f"{where}: they are scores, not classes, such as {names[0]}: leave them out")
+        otherwise = ", or number the classes from 0"
+        refuse_odd_numbers(names, where, otherwise)
+        refuse_misspellings(sorted(set(names)), where, otherwise)
         values = np.array(names)
     different, classes = np.unique(values, return_inverse=True)
     if len(different) < 2:

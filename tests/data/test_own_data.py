@@ -1,5 +1,6 @@
 """A user's own files: four formats give the same examples; columns and labels are found or refused; keys."""
 
+import gzip
 import json
 
 import numpy as np
@@ -73,6 +74,10 @@ def test_a_csv_field_may_hold_a_line_break_and_a_file_may_start_with_a_mark(tmp_
     ("labels", "classes", "numbers"),
     [
         (["yes", "no"] * 2, ["no", "yes"], [1, 0] * 2),
+        (["1_11", "11_1"] * 2, ["11_1", "1_11"], [1, 0] * 2),
+        (["007", "010"] * 2, ["007", "010"], [0, 1] * 2),
+        (["0e1", "1"] * 2, ["0e1", "1"], [0, 1] * 2),
+        (["\u0661", "\u0662"] * 2, ["\u0661", "\u0662"], [0, 1] * 2),  # digits, but not ours
         ([10, 2] * 2, ["2", "10"], [1, 0] * 2),
         ([True, False] * 2, ["false", "true"], [1, 0] * 2),
         ([1.0, 0.0] * 2, ["0", "1"], [1, 0] * 2),
@@ -106,6 +111,9 @@ def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
     assert read(configure(train, None, "task.labels=[negative,positive]")).labels.tolist() == [1, 0]
     with pytest.raises(UserError, match="has the labels 0, which are no classes of the task: 1, 2"):
         read(configure(train, None, "task.labels=[1,2]"))
+    assert read(configure(train, None, "task.labels=['0.0','1.0']")).labels.tolist() == [1, 0]
+    train = write(tmp_path / "zeros.csv", ["a", "b"], ["002", "001"])
+    assert read(configure(train, None, "task.labels=['001','002']")).labels.tolist() == [1, 0]
 
 
 def test_columns_are_found_among_others(tmp_path):
@@ -141,6 +149,14 @@ BAD = {
     "has numbers, but -inf in row 2": ("text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)), []),
     "the classes Pos, pos, which differ in case": ("text,label\na,Pos\nb,pos\nc,neg\n" * 2, []),
     "the classes e\u0301, \xe9, which differ": ("text,label\na,\xe9\nb,e\u0301\n", []),
+    "the classes 007, 7, which differ": ("text,label\na,007\nb,7\nc,8\n", []),
+    "the classes pos, pos\u200b, which differ": ("text,label\na,pos\nb,pos\u200b\n", []),
+    "1,5 in row 2: write 1.5, or name the classes": ('text,label\na,2\nb,"1,5"\nc,"2,5"\n', []),
+    "numbers, but 1,5 in row 1: write 1.5": ('text,label\na,"1,5"\nb,"2,5"\n', []),
+    "has numbers, but 1_0 in row 2": ("text,label\na,1\nb,1_0\nc,0\n", []),
+    "may have its texts in text or Text": ("text,Text,label\na,b,u\nc,d,v\n", []),
+    "without a text in the column text (the first: row 2)": ("text,label\na,u\n ,v\nc,u\n,v\n", []),
+    "without a text in the column text2 (the first: row 1)": ("text1,text2,label\na,,u\nc,d,v\na,b,u\nd,e,v\n", []),
     "the label -1 beside 0": ("text,label\na,-1\nb,0\nc,1\n", []),
     "has numbers, but pos in row 3": ("text,label\na,0\nb,1\nc,pos\nd,0\n", []),
     "train has a single example of w": (f"{GOOD_TEXT}e,w\n", []),
@@ -182,6 +198,36 @@ def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding, sa
     (tmp_path / "train.csv").write_text("\n".join([*first, *map(separator.join, rows)]), encoding=encoding)
     assert read(configure(tmp_path / "train.csv")).texts == [["gr\xfc\xdfe", "b", "c", "d, e"]]
     assert describe_reading(read_own_file(tmp_path / "train.csv")) == said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [GOOD_TEXT.encode("utf-16-le"), GOOD_TEXT.encode("utf-32"), gzip.compress(GOOD_TEXT.encode())],
+    ids=["utf-16 without its mark", "utf-32", "gzip"],
+)
+def test_what_is_no_text_in_a_known_encoding_is_refused(tmp_path, content):
+    (tmp_path / "train.csv").write_bytes(content)
+    with pytest.raises(UserError, match="is packed, or no text in UTF-8"):
+        configure(tmp_path / "train.csv")
+
+
+def test_a_field_of_a_mapping_is_a_column(tmp_path):
+    rows = [{"text": {"en": text, "de": "x"}, "label": label} for text, label in zip("abcd", "uvuv", strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    cfg = configure(tmp_path / "train.jsonl", None, "task.text=[text.en]")
+    assert read(cfg).texts == [[*"abcd"]]
+    with pytest.raises(UserError, match=r"text\.en"):
+        configure(tmp_path / "train.jsonl", None, "task.text=[text]")
+
+
+def test_a_share_without_a_row_is_said(tmp_path):
+    file = write(tmp_path / "all.csv", ["same"] * 50, ["u", "v"] * 25)
+    with pytest.raises(UserError, match="validation gets no row of .*, whose 50 rows have 1 different text: name a"):
+        configure(file, 0.1)
+    files = f"data.files={{train: {file}, validation: 0.1}}"
+    cfg = make_config("task=wikitext2", "encoder=gpt-scratch", "optimization=language", "task.text=[review]", files)
+    with pytest.raises(UserError, match="validation gets no row of"):
+        sources.read_texts(cfg.task, cfg.data, "validation")
 
 
 def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
@@ -246,7 +292,8 @@ def test_splits_and_files_must_match(tmp_path):
         ("text,label\n ,u\n", [], "dev.csv has nothing but blank texts"),
         ("text,label\na,u\nc,u\n", [], "validation has no example of v"),
         ("text,label\nd,v\nc,u\na,v\nb,v\n", [], "validation (dev.csv) has the same texts as train"),
-        ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has labels that are not numbers"),
+        (f"{GOOD_TEXT.replace(',', ' ,').replace('text ', 'text')}", [], "has the same texts as train"),
+        ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has labels that are not numbers, such as u"),
         ("text,label\na,u\n", ["task.labels=[u,w]"], "has the labels v, which are no classes"),
     ],
 )
@@ -255,6 +302,26 @@ def test_every_file_is_read_before_anything_starts(tmp_path, dev, overrides, mes
         (tmp_path / f"{name}.csv").write_text(text)
     with pytest.raises(UserError) as error:
         check_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", *overrides)])
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "message"),
+    [
+        (["1", "1_0.5", "3"], ["1", "2"], "train.csv has labels that are not numbers, such as 1_0.5 in row 2"),
+        (["1", '"1,5"', "3"], ["1", "2"], "such as 1,5 in row 2: write plain numbers"),
+        ([str(1_700_000_000 + 30 * row) for row in range(40)], ["1", "2"], "differ too little for their size"),
+        (["1700000000", "1700000001"], ["1", "2"], "differ too little"),
+        (["0.1", "0.1"], ["1", "2"], "train.csv has the same score, 0.1, in every row"),
+        (["1", "2"], ["2.5", "2.5"], "dev.csv has the same score, 2.5, in every row"),
+    ],
+)
+def test_scores_are_plain_numbers_that_differ(tmp_path, train, dev, message):
+    for name, scores in (("train", train), ("dev", dev)):
+        rows = "".join(f"{name} {row},{score}\n" for row, score in enumerate(scores))
+        (tmp_path / f"{name}.csv").write_text(f"text,label\n{rows}")
+    with pytest.raises(UserError) as error:
+        check_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", "task.metrics=[pearson]")])
     assert message in str(error.value)
 
 

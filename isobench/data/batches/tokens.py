@@ -121,7 +121,7 @@ def _plan_group(start: int, offsets: np.ndarray, lengths: np.ndarray) -> Group:
     )
 
 
-VERSION = 3  # of the cached files' content, part of their cache key
+VERSION = 4  # of the cached files' content, part of their cache key
 
 
 @dataclass
