@@ -194,7 +194,8 @@ def _read_checked_runs(folder: str | Path, experiment: str | None) -> list[Run]:
     runs = [run for run in read_runs(str(folder), experiment) if run.record or run.trouble]
     if not runs:
         of = f" of {experiment}" if experiment else ""
-        raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: name the folder that output_dir named")
+        remedy = "give the output folder, the one that holds runs/, such as outputs"
+        raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: {remedy}")
     check_predictions(runs)
     print_troubles(runs)
     runs = [run if run.record else replace(run, state="damaged") for run in runs]

@@ -2,8 +2,10 @@
 
 import importlib
 import re
+import textwrap
 
 import pytest
+import torch
 from helpers import ROOT
 
 PAGES = sorted(
@@ -40,8 +42,6 @@ def test_the_examples_of_the_library_page_run():
     blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
     code = [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks if "from isobench" in block]
     assert len(code) == 3
-    import torch
-
     names = {
         "head": torch.nn.Linear(768, 2), "dropout": torch.nn.Dropout(0.1), "pooled": torch.randn(16, 768),
         "task_loss": torch.zeros(()), "X": torch.randn(50, 8),
@@ -51,6 +51,19 @@ def test_the_examples_of_the_library_page_run():
     assert 0 < names["i1"] <= 1
     assert names["logits"].shape == (16, 2)
     assert names["loss"].isfinite()
+
+
+def test_the_method_with_statistics_on_the_page_takes_them_in_training_alone():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"^    # moving\.py\n((?:    .*\n|\n)+)", page, re.MULTILINE)
+    names = {}
+    exec(textwrap.dedent(block), names)
+    moving, h = names["Moving"](4), torch.randn(50, 4) + 3
+    assert moving.eval()(h).equal(h)
+    for _ in range(100):
+        moving.train()(h)
+    assert moving.eval()(h).mean(0).abs().max() < 1e-3
+    assert set(moving.state_dict()) == {"mean"}
 
 
 @pytest.mark.slow

@@ -307,10 +307,10 @@ def read_costs() -> dict[str, list[str]]:
     experiments: list[str] = []
     for line in COSTS.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 8 and re.fullmatch(r"[\d.]+", cells[3]):  # one encoder's memory
+        if len(cells) == 8 and re.fullmatch(r"[\d.]+", cells[5]):  # one encoder's memory
             experiments = cells[0].split(", ") if cells[0] else experiments
             for cost in (costs.setdefault(name, ["", "", ""]) for name in experiments):
-                cost[2] = max(cost[2], cells[3], key=lambda text: float(text or 0))
+                cost[2] = max(cost[2], cells[5], key=lambda text: float(text or 0))
         elif len(cells) == 4 and (found := re.search(r"\+experiment=(\w+)", cells[1])):
             costs.setdefault(found[1], ["", "", ""])[:2] = cells[2:]
     return costs

@@ -101,6 +101,9 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
         if not line.startswith(("Error parsing override", "LexerNoViable"))
     ]
     reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
+    if value.endswith(":"):
+        example = f"'{key}={{train: FILE, validation: 0.2}}'"
+        return f"{setting} can't be read: the shell split it at a blank: quote the whole setting, such as {example}"
     if value.strip().startswith("{"):
         example = f"'{key}={{NAME: \"VALUE\"}}'"
         return f"{setting} can't be read{reason}: names need no quotes, values with special characters do, {example}"

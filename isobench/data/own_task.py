@@ -170,7 +170,8 @@ def _find_text_columns(table: Any, label: str, file: Path) -> list[str]:
     if len(others) == 1:
         return others
     problem = f"may have its texts in {' or '.join(others)}" if others else "has no column of texts"
-    example = write_setting("task.text", (others or table.column_names)[:1])
+    most = max(others or table.column_names, key=lambda name: len(table[name].unique()))
+    example = write_setting("task.text", [most])
     raise UserError(
         f"{file} {problem}: name one column or two, such as {example}; it has: {', '.join(table.column_names)}"
     )

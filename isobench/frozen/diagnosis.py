@@ -25,6 +25,7 @@ class Effect:
 
     ``score`` is that of the probe (accuracy) or of the scored pairs (Spearman's correlation), as a fraction; NaN
     without labels or scores. ``change``, ``low``, ``high``: the change from no method, with its 95% interval.
+    ``components``: how many coordinates the vectors have after it.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Effect:
     change: float
     low: float
     high: float
+    components: int
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,11 @@ class Diagnosis:
     rows: int
     dim: int
     findings: list[Finding]
-    variances: list[float]
-    norms: list[float]
-    cosines: list[float]
-    centred_cosines: list[float]
-    coordinates: list[float]
+    variances: list[float] = field(repr=False)
+    norms: list[float] = field(repr=False)
+    cosines: list[float] = field(repr=False)
+    centred_cosines: list[float] = field(repr=False)
+    coordinates: list[float] = field(repr=False)
     effects: list[Effect] = field(default_factory=list)
     score: str | None = None
     notes: list[str] = field(default_factory=list)

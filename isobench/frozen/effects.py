@@ -112,9 +112,8 @@ def measure_effects(
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
         if not effects:
             low = high = math.nan  # no method is not compared with itself
-        effects.append(
-            Effect(name, found["isoscore"], found["ev1"], found["average_cosine"], float(score), change, low, high)
-        )
+        isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
+        effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
     return effects, [*notes, *said]
 
 

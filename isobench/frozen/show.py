@@ -62,12 +62,16 @@ def _measure_distance(finding: Any) -> float:
 
 
 def _describe_best_method(diagnosis: Any) -> list[str]:
-    """Say which method raises the score most, of those whose interval excludes 0; without scores, IsoScore."""
+    """Say which method raises the score most, of those whose interval excludes 0; without scores, IsoScore.
+
+    IsoScore is compared only among methods that keep all components.
+    """
     plain, methods = diagnosis.effects[:1], diagnosis.effects[1:]
     if not methods:
         return []
     if not diagnosis.score:
-        known = [effect for effect in (*plain, *methods) if _is_number(effect.isoscore)]
+        whole = [effect for effect in (*plain, *methods) if effect.components >= diagnosis.dim]
+        known = [effect for effect in whole if _is_number(effect.isoscore)]
         best = max(known, key=lambda effect: effect.isoscore, default=plain[0])
         ends = f"from {format_share(plain[0].isoscore)} to {format_share(best.isoscore)}"
         found = "No method raises IsoScore" if best is plain[0] else f"{best.method} raises IsoScore most, {ends}"

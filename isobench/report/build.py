@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from isobench.common.terminal import format_count
+from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.published import PublishedTable
@@ -25,7 +25,7 @@ from isobench.report.tables import (
     build_runs,
     list_scale_differences,
 )
-from isobench.report.wording import describe_epoch_rule, describe_generation
+from isobench.report.wording import describe_epoch_rule, describe_generation, describe_own_files, describe_training
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
 from isobench.statistics.seeds import ALPHA
@@ -103,6 +103,7 @@ class Report:
         varying: dotted names of the settings in which the runs differ.
         rule: how configurations were selected, in words.
         epoch_rule: how the epoch of a run was selected, in words.
+        about: sentences on the user's own files and on training.
         notes: sentences on generation, truncation and warnings.
     """
 
@@ -114,11 +115,12 @@ class Report:
     varying: list[str]
     rule: str = ""
     epoch_rule: str = ""
+    about: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        return self.experiment.name or "runs"
+        return self.experiment.name or name_some(self.runs["task"].unique())
 
     @property
     def selection(self) -> str:
@@ -221,6 +223,7 @@ def build_report(
         varying=varying,
         rule=rule,
         epoch_rule=describe_epoch_rule(runs),
+        about=[*describe_own_files(runs), describe_training(runs)],
         notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *dict.fromkeys(warnings), *notes],
     )
 

@@ -25,6 +25,7 @@ from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, find_detectabl
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
+TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
 UNDEFINED_SCORE = "undefined score (NaN)"
 UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # of runs that have no result yet
 
@@ -259,9 +260,10 @@ def _deny_effects(methods: pd.DataFrame) -> str:
     if not tested:
         return ""
     detectable = _describe_detectable(methods)
-    power = f"a true difference of {detectable} would be found {POWER:.0%} of the time" if detectable else ""
+    power = f"A true difference of {detectable} would be found {POWER:.0%} of the time" if detectable else ""
     if power and 1 < min(row.test_seeds for row in tested) < ENOUGH_SEEDS:
         power += f"; with {ENOUGH_SEEDS} seeds, one of {_describe_detectable(methods, ENOUGH_SEEDS)}"
+    power = f" ({power}.)" if power else ""
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
         details = _describe_numbers(methods, closest)
@@ -280,7 +282,7 @@ def _deny_effects(methods: pd.DataFrame) -> str:
         for column, difference in row.single_tasks.items()
     ]
     tasks = f" On single tasks {name_some(found, limit=MAX_NAMED)} differ{'s' * (len(found) == 1)}." if found else ""
-    return f"{subject} ({'; '.join(filter(None, [details, power]))}).{tasks}"
+    return f"{subject} ({details}).{power}{tasks}"
 
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
@@ -294,8 +296,9 @@ def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
             runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
             found.append(f"{name_method(methods, cell)} ({runs})")
     if found and not can_compare:
-        return "All runs predict one class: train longer (optimization.epochs=N), or on more (task.train_samples=N)."
-    return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}." if found else ""
+        return f"All runs predict one class. {TRAIN_LONGER}"
+    advice = "" if any(row.compared for row in _list_others(methods)) else f" {TRAIN_LONGER}"
+    return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}.{advice}" if found else ""
 
 
 def _name_untested(methods: pd.DataFrame) -> str:

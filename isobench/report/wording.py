@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from isobench.common.terminal import format_count
+from isobench.data.sources import find_own_file
 from isobench.runs.grouping import read_run_names
 from isobench.runs.record import RecordedData, RunRecord
 from isobench.runs.run import Run
@@ -65,6 +67,22 @@ def describe_epoch_rule(runs: Sequence[Run]) -> str:
     if any(run.cfg.task.held_out is not None for run in runs):
         rules["best"] = f"{best} on examples held out of the training set, reported on the dev set"
     return " or ".join(rules[rule] for rule in dict.fromkeys(run.cfg.optimization.report for run in runs))
+
+
+def describe_own_files(runs: Sequence[Run]) -> list[str]:
+    """Say which of the user's own files the runs read, and which columns, each way once; empty for other data."""
+    sentences: dict[str, None] = {}
+    for run in runs:
+        task, data = run.cfg.task, run.cfg.data
+        if data.files and run.record and (examples := run.record.data.examples):
+            files = (
+                f"{split} {find_own_file(task, data, split).name} ({format_count(examples[split], 'example')})"
+                for split in data.files
+                if split in examples
+            )
+            labels = f"; labels in {task.label}" if not task.language else ""
+            sentences[f"Files: {', '.join(files)}; text in {', '.join(task.text)}{labels}."] = None
+    return list(sentences)
 
 
 def describe_training(runs: Sequence[Run]) -> str:

@@ -228,7 +228,9 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     planned = {identity.key: (cfg, identity) for plan in plans for cfg, identity in plan.runs}
     runs = [Run.of(cfg, key, identity) for key, (cfg, identity) in planned.items()]
     if experiment is None or not plans or troubles:
-        others = list(_read_unplanned_runs(output_dir, experiment, {run_folder_name(key) for key in planned}))
+        known = {run_folder_name(identity.key) for plan in every_plan for _, identity in plan.runs}
+        read = {run_folder_name(key) for key in planned}
+        others = list(_read_unplanned_runs(output_dir, experiment, read, known))
         if others and experiment is not None:
             print_note(
                 f"{format_count(len(others), 'run')} of {experiment} in {output_dir} stand in no plan that can be "
@@ -239,16 +241,19 @@ def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
     return runs
 
 
-def _read_unplanned_runs(output_dir: str, experiment: str | None, planned: Collection[str]) -> Iterator[Run]:
-    """Read the runs that no plan names; say on standard error which can't be read, and why."""
+def _read_unplanned_runs(
+    output_dir: str, experiment: str | None, read: Collection[str], planned: Collection[str]
+) -> Iterator[Run]:
+    """Read the runs whose folders are not ``read`` yet; say which can't be, and why, unless a plan has them."""
     left_out: dict[str, list[Path]] = {}
     for folder in list_run_folders(output_dir):
-        if folder.name in planned:
+        if folder.name in read:
             continue
         try:
             run = read_ended_run(output_dir, folder)
         except UserError as error:
-            left_out.setdefault(extract_first_line(error).replace(str(folder), "its folder"), []).append(folder)
+            if folder.name not in planned:
+                left_out.setdefault(extract_first_line(error).replace(str(folder), "its folder"), []).append(folder)
             continue
         if experiment in (None, run.cfg.experiment.name):
             yield run

@@ -38,6 +38,7 @@ TYPED = [
     (["task=rte", ""], "an empty word is no setting"),
     (["++=3", "-m"], "++=3 has no name before the ="),
     (["seed=1)"], "seed=1) can't be read"),
+    (["data.files={train:", "a.csv,", "validation:", "0.2}"], "the shell split it at a blank"),
     (['data.files={"train": "a.csv"}'], "names need no quotes"),
     (["experiment=glue_isobn", "-m"], "write +experiment=glue_isobn"),
     (["+task=rte"], "task is chosen twice"),

@@ -137,6 +137,7 @@ GOOD_TEXT = "text,label\na,u\nb,v\nc,u\nd,v\n"
 BAD = {
     "may have its texts in title or body": ("title,body,label\na,b,u\nc,d,v\n", []),
     "'task.label=\"a, b (c)\"'; it has: title, a, b (c)": ('title,"a, b (c)"\na,b\n', []),
+    "such as 'task.text=[\"words\"]'; it has": ("sort,words,label\nx,a b,u\nx,c d,v\ny,e f,u\n", []),
     "may have its labels in label or class": ("text,label,class\na,b,c\n", []),
     "has a single class, u": ("text,label\na,u\nb,u\n", []),
     "has 1 row without a label (the first: row 2)": ("text,label\na,u\nb,\nc,v\n", []),

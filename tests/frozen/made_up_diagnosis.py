@@ -26,9 +26,9 @@ def make(changes=CHANGES, score="accuracy", source="vectors.npy", notes=("The ma
         Finding("duplicates", 12345.0, None, "No two vectors should be equal."),
         Finding("alignment", float("nan"), (0.1, 0.2), "There are no pairs."),
     ]  # fmt: skip
-    plain = Effect("none", 0.0625, 0.5125, 0.9375, 0.75, 0.0, 0.0, 0.0)
+    plain = Effect("none", 0.0625, 0.5125, 0.9375, 0.75, 0.0, 0.0, 0.0, 64)
     others = [
-        Effect(name, 0.1 + 0.25 * k, 0.4 / (k + 1), float("nan"), 0.75 + change[0], *change)
+        Effect(name, 0.1 + 0.25 * k, 0.4 / (k + 1), float("nan"), 0.75 + change[0], *change, 64)
         for k, (name, change) in enumerate(changes.items())
     ]
     coordinates = centred.var(0)

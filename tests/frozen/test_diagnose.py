@@ -208,6 +208,7 @@ def test_pairs_alignment_and_the_order_of_cosines():
     after = [moved[a] @ moved[b] / np.linalg.norm(moved[a]) / np.linalg.norm(moved[b]) for a, b in rows[tested]]
     assert by_name["centre"].score == pytest.approx(stats.spearmanr(after, scores[tested]).statistic, abs=1e-6)
     assert by_name["centre"].low < by_name["centre"].change < by_name["centre"].high
+    assert (by_name["centre"].components, by_name["PCA whitening"].components) == (x.shape[1], x.shape[1] // 3)
     assert diagnosis.score == "spearman"
 
 

@@ -99,6 +99,17 @@ def test_only_what_is_larger_than_chance_helps(changes, words, absent):
     assert "helps most" not in summarise(make(changes, score=None))[1]  # IsoScore alone is no help
 
 
+def test_a_method_that_drops_components_does_not_count_as_raising_isoscore():
+    diagnosis = make(score=None)
+    *others, pca = diagnosis.effects  # with the highest IsoScore
+    sentence = summarise(replace(diagnosis, effects=[*others, replace(pca, components=21)]))[1]
+    assert sentence.startswith("ZCA whitening raises IsoScore most")
+
+
+def test_printing_it_shows_no_long_list():
+    assert len(repr(make())) < 3000
+
+
 def test_no_text_is_taken_for_markup(capsys):
     diagnosis = make({EVIL: (0.02, 0.01, 0.03)}, source=EVIL + "\udcff", notes=[EVIL])
     diagnosis = replace(diagnosis, findings=[Finding(EVIL, 1.0, (2.0, 3.0), EVIL)])

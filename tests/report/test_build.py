@@ -114,6 +114,21 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
 
 
+def test_own_data_name_their_report_which_says_files_columns_and_training(tmp_path):
+    (tmp_path / "all.csv").write_text("review,stars\ngood,a\nbad,b\n")
+    files = f"data.files={{train: {tmp_path}/all.csv, validation: 0.2}}"
+    mine = ("task=mine", files, "task.text=[review]", "task.label=stars", "task.labels=[a,b]", "task.metrics=[f1]")
+    data = {"fingerprint": {}, "examples": {"train": 1600, "validation": 400}}
+    report = build_report(Experiment(), [row(tmp_path, 0.7, *mine, "task.primary=f1", data=data)])
+    assert report.name == "mine"
+    said = (
+        "Files: train all.csv (1,600 examples), validation all.csv (400 examples); text in review; labels in stars."
+    )
+    assert report.about[0] == said
+    assert report.about[1].startswith("Trained with lr 2e-05, batch 32")
+    assert all(said in text for text in (render_report(report), format_markdown(report)))
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.8]),

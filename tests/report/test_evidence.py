@@ -144,6 +144,8 @@ def test_a_collapse_is_part_of_the_verdict():
     text = verdict(arms, troubles={("less", "a"): {"constant_predictor": 5}})
     assert text.startswith("more gains")
     assert text.endswith("Left out, because runs predict one class: less (5 of 5 runs on a).")
+    text = verdict({"none": {"a": LOW}, "less": {"a": HIGH}}, troubles={("less", "a"): {"constant_predictor": 1}})
+    assert "less (1 of 5 runs on a). Train longer (optimization.epochs=N" in text
     every = {(method, "a"): {"constant_predictor": 5} for method in ("none", "less")}
     text = verdict({"none": {"a": [48.9] * 5}, "less": {"a": [48.9] * 5}}, troubles=every)
     assert "optimization.epochs=N" in text

@@ -124,7 +124,9 @@ def test_runs_without_a_usable_score_are_counted_and_named(monkeypatch, capfd):
     assert "1 non_finite_loss: plain.\n" in text
     assert "1 running: isobn_paper.\n" in text
     missing = [Run(row.cfg, row.folder, None) for row in rows]
-    assert "6 missing: plain, isobn_paper." in print_at(80, monkeypatch, capfd, missing)
+    text = print_at(80, monkeypatch, capfd, missing)
+    assert "6 missing: plain, isobn_paper." in text
+    assert "No run has ended yet." in text  # the verdict
 
 
 def test_constant_predictors_and_undefined_scores_have_no_change():

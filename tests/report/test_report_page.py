@@ -14,6 +14,7 @@ from scipy import stats
 from isobench.config.schema import Experiment
 from isobench.report.output.figures import collect_points, correlate
 from isobench.report.output.page import compute_overheads, render_report
+from isobench.report.tables import CONSTANT_PREDICTOR
 
 EVIL = "<script>alert(1)</script>"
 
@@ -92,6 +93,16 @@ def test_the_numbers_of_its_tables_are_those_of_the_cells(html):
     for line in report.methods.itertuples():
         assert f"{line.score:.2f}" in text
     assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_a_constant_seed_takes_no_mean_off_the_page():
+    runs = small(tasks=["sst2"]).runs.copy()
+    of_flow = runs["method"] == "flow"
+    runs.loc[of_flow & (runs["seed"] == 1), "failure"] = CONSTANT_PREDICTOR
+    report = replace(small(), runs=runs, cells=sample_report.build_cells_of(runs))
+    row = next(row for row in Page(render_report(report)).rows if row[0] == "flow")
+    assert row[1].startswith(f"{runs.loc[of_flow, 'score'].mean():.2f} ")
+    assert row[1].strip().endswith("1 constant predictor")
 
 
 def test_correlations_are_scipys_over_all_runs_and_within_tasks():

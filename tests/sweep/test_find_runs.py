@@ -95,6 +95,15 @@ def test_an_output_folder_without_a_plan_is_read_by_its_runs_records(tmp_path, c
     assert len(find(f"output_dir={tmp_path}")) == 3
 
 
+def test_an_unfinished_run_of_another_experiments_plan_is_none_of_this_experiment(tmp_path, capfd):
+    make_unplanned_run(tmp_path, "mine", 1)
+    cfg = make_config("tracking=none", "seed=2")
+    write_plan(tmp_path, Plan("other", ["x"], [(cfg, identify(cfg))]))
+    RunFolder(str(tmp_path), identify(cfg).key).path.mkdir(parents=True)
+    assert len(read_runs(str(tmp_path), "mine")) == 1
+    assert "left out" not in capfd.readouterr().err
+
+
 def plan_with_analysis(output_dir, target: str) -> None:
     cfg = make_config("tracking=none")
     cfg = replace(cfg, analysis={"_target_": target, "trains": True})

@@ -17,7 +17,7 @@ from isobench.report.cells import find_content
 from isobench.report.claims import describe_multiplicity
 from isobench.report.output.text import format_method, format_published
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import describe_training, format_points
+from isobench.report.wording import format_points
 from isobench.runs.folder import RECORD_FILE
 from isobench.runs.run import Run
 
@@ -37,9 +37,10 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
     out = make_console()
     _print_paper_tables(out, report)
     for sentence in [
+        report.verdict,
         *_print_configurations(out, report),
         *_describe_scale(report, runs[0].cfg.scale),
-        describe_training(runs),
+        *report.about,
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
         f"Records: {runs[0].folder.path.parent}/<key>/{RECORD_FILE}",
