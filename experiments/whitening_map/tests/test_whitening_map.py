@@ -1,5 +1,6 @@
 """The whitening map: its draws, what is equal by theory, its statistics on made-up changes, and its rows."""
 
+import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -364,35 +365,47 @@ def test_the_readme_has_the_bundles_numbers():
     paper = Path(__file__).parents[1]
     text = " ".join((paper / "README.md").read_text(encoding="utf-8").split())
     rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes"])["changes"]
-    rows = [row for row in rows if row["unit_length"] == "none" and row["shrinkage"] is not None]
-    sentence = [row for row in rows if row["encoder"] in ("minilm", "mpnet")]
-    others = [row for row in rows if row["encoder"] not in ("minilm", "mpnet")]
-
-    def list_means(own, classifier, shrinkage, places):
-        chosen = [row for row in own if (row["classifier"], row["shrinkage"]) == (classifier, shrinkage)]
-        parts = group_rows(chosen, *verdicts.ENCODING).values()
-        return [cell["value"] for part in parts for cell in show.list_cells(part) if cell["place"] in places]
-
+    rows = [row for row in rows if row["unit_length"] == "none"]
+    parts = {
+        group: [row for row in rows if row["encoder"] in names]
+        for group, names in {
+            "sentence": ("minilm", "mpnet"), "others": ("glove", "distilbert-quire"), "glove": ("glove",),
+            "distilbert": ("distilbert-quire",),
+        }.items()
+    }  # fmt: skip
     few, everything = [f"{labels} a class" for labels in (4, 8, 16, 32, 64, 128)], ["all labels"]
-    full = list_means(rows, "logistic", 0.0, few)
-    weak = list_means(rows, "logistic", 0.9, few)
-    assert f"it lost {-max(full):.1f} to {-min(full):.1f} points. With shrinkage 0.9 the change was between" in text
-    assert f"between {min(weak):.1f} and {max(weak):+.1f}." in text
-    half, full = (list_means(rows, "logistic", strength, everything) for strength in (0.5, 0.0))
-    assert f"shrinkage 0.5 changed {min(half):.1f} to {max(half):+.1f} points, full" in text
-    assert f"full whitening {min(full):.1f} to {max(full):.1f}." in text
-    weak = list_means(sentence, "neighbours", 0.9, few + everything)
-    assert f"even shrinkage 0.9 lost {-max(weak):.1f} to {-min(weak):.1f} points" in text
-    weak, full = (list_means(others, "neighbours", strength, few + everything) for strength in (0.9, 0.0))
-    assert f"shrinkage 0.9 gained {min(weak):.1f} to {max(weak):.1f} points" in text
-    assert all(ours > theirs for ours, theirs in zip(weak, full, strict=True))
-    for own, classifier, place in (
-        (sentence, "logistic", "4 a class"), (sentence, "neighbours", "all labels"),
-        (others, "neighbours", "4 a class"), (others, "neighbours", "all labels"),
-    ):  # fmt: skip
-        chosen = [row for row in own if (row["classifier"], row["shrinkage"]) == (classifier, 0.9)]
+
+    def list_means(own, classifier, method, places=(*few, *everything)):
+        chosen = [row for row in own if (row["classifier"], row["method"]) == (classifier, method)]
+        groups = group_rows(chosen, *verdicts.ENCODING).values()
+        means = [verdicts.group_places(verdicts.average_encodings(group).values()) for group in groups]
+        return np.array([np.mean(own[place]) for own in means for place in places])
+
+    full, half, weak = (f"whitening_zca shrinkage={strength}" for strength in (0.0, 0.5, 0.9))
+    loss = -list_means(rows, "logistic", full, few)
+    first, second = (list_means(parts[group], "logistic", weak, few) for group in ("sentence", "others"))
+    assert f"lost {loss.min():.1f} to {loss.max():.1f} points. With shrinkage 0.9 the change was between" in text
+    assert f"between {first.min():.1f} and {first.max():.1f} for MiniLM and MPNet" in text
+    assert f"between {second.min():.1f} and {second.max():+.1f} for the others" in text
+    loss, change = -list_means(rows, "logistic", full, everything), list_means(rows, "logistic", half, everything)
+    assert f"lost {loss.min():.1f} to {loss.max():.1f} points. Shrinkage 0.5" in text
+    assert f"little difference: {change.min():.1f} to {change.max():+.1f}." in text
+    first, second = (list_means(parts[group], "neighbours", weak) for group in ("sentence", "others"))
+    assert f"shrinkage 0.9 changed {first.min():.1f} to {first.max():.1f} points" in text
+    assert f"Shrinkage 0.9 gained {second.min():.1f} to {second.max():.1f} points" in text
+    assert (second > list_means(parts["others"], "neighbours", full)).all()
+    more = {
+        group: list_means(parts[group], "neighbours", weak) - list_means(parts[group], "neighbours", "center")
+        for group in ("distilbert", "glove")
+    }
+    assert f"{more['distilbert'].min():.1f} to {more['distilbert'].max():.1f} more than centring" in text
+    assert f"{more['glove'].min():.1f} to {more['glove'].max():.1f} for GloVe" in text
+    for group, classifier, place in itertools.product(
+        ("sentence", "others"), ("logistic", "neighbours"), ("4 a class", "all labels")
+    ):
+        chosen = [row for row in parts[group] if (row["classifier"], row["shrinkage"]) == (classifier, 0.9)]
         (cell,) = [cell for cell in show.list_cells(chosen) if cell["place"] == place]
-        assert show.format_interval(cell).partition(" (")[0] in text
+        assert f"| {show.format_interval(cell).partition(' (')[0]} |" in text
 
 
 def test_the_secondary_table_has_each_classifier_and_encoding():
