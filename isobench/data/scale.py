@@ -65,8 +65,9 @@ def find_task_differences(cfg: Config) -> list[str]:
     if tables:
         columns = [column for table in tables for column in table.columns.values()]
         is_papers = any(task.name in (column.task, *column.variants) for column in columns)
-    is_own = folder is not None and (folder / "task" / f"{task.name}.yaml").is_file()
-    if is_replaced or not (is_papers or of_paper or is_own):
+    elif folder and (folder / "task" / f"{task.name}.yaml").is_file():  # what no table of numbers names
+        is_papers = True
+    if is_replaced or not (is_papers or of_paper):
         notes.append(f"task {task.name} is not in the paper")
     if task.reduced != (described.reduced if described else None):
         notes.append(f"training set reduced to {task.reduced or 'nothing'}")

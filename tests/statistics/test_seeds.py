@@ -169,6 +169,7 @@ def simulate_coverage(noise, n, is_paired, studies):
     return held / studies
 
 
+@pytest.mark.slow
 def test_the_page_says_how_often_the_intervals_hold_the_true_difference():
     """One task, the numbers of seeds of the page's table; 2,000 studies have a standard error of half a point."""
     rows = re.findall(r"^\| (normal|either collapses|ours collapses)[^|]*\|(.*)\|$", PAGE.read_text(), re.MULTILINE)

@@ -222,7 +222,7 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
         f"{over['whitening', 'distilbert-quire']:.0f} with DistilBERT",
         f"with DistilBERT (by {over['istar', 'distilbert-quire']:.1f} points) and lowers it with MiniLM "
         f"(by {-over['istar', 'minilm']:.1f})",
-        f"costs {-stsb.max():.0f} to {-stsb.min():.0f} points",
+        f"costs between {-stsb.max():.0f} and {-stsb.min():.0f} points",
         f"{intervals[0]} (MiniLM) and {intervals[1]} points (DistilBERT)",
         f"loses {-lost.difference:.2f} [{-lost.high:.2f}, {-lost.low:.2f}] points (p = {lost.p:.3f} alone, "
         f"{lost.p_holm:.2f} after it)",

@@ -51,6 +51,11 @@ def pick(rows, statement, scope=verdicts.REGISTERED):
     return {row["case"]: row for row in rows if row["statement"] == statement and row["scope"] == scope}
 
 
+@pytest.fixture(autouse=True)
+def resample_less(monkeypatch):
+    monkeypatch.setattr(verdicts, "RESAMPLES", 1000)
+
+
 @pytest.fixture
 def judged():
     """Full whitening loses 10 points with 4 labels, soft whitening 2; both approach a gain of 1."""
