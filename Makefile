@@ -1,5 +1,5 @@
 # make setup   install into .venv, with uv where it is installed, else with pip
-# make demo    install, then compare plain fine-tuning with IsoBN over five seeds (6 to 12 minutes on 2 cores)
+# make demo    install, then compare plain fine-tuning with IsoBN over five seeds (4 to 8 minutes on 2 cores)
 # make check   lint, types and the fast tests, before each commit (about 75 seconds on 2 cores)
 # make test    lint, types and every test, SLURM included (about 18 minutes on 2 cores); see docs/development/testing.md
 # make docs    build the documentation into build/site/index.html, without a network (about 15 seconds)
@@ -29,7 +29,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python -m isobench +experiment=glue_isobn -m seed=1,2,3,4,5
+	$(BIN)/python -m isobench +experiment=glue_isobn -m calibration=none,isobn_paper seed=1,2,3,4,5
 
 # A warning stops the build: a broken link or anchor, or a page that is nowhere in mkdocs.yml.
 SITE := build/site
