@@ -225,6 +225,7 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
         for claim in claims:
             quotes.setdefault(claim["outcome"], []).append(escape(claim["claim"].rpartition(" (")[0]))
         outcome = "\n".join(f"- **{word.capitalize()}**: {'; '.join(own)}" for word, own in quotes.items())
+        folded += [] if outcome else map(escape, shown.notes)
     else:
         assert report
         verdict, *scale = read_bold_lines(report)

@@ -96,7 +96,7 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
     if cfg.analysis and not needs_training(cfg.analysis):
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    runs = _require_records(runs, f"{cfg.output_dir}: run it first")
+    runs = _require_records(runs, f"{cfg.output_dir}: run it first, or see by isobench status how far it is")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
     _show_report(runs, folder, shown, notes, appendix)
 

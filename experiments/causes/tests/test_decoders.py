@@ -1,11 +1,15 @@
 """Decoders without a few tokens: the states that are kept, at each layer, against transformers' own."""
 
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from helpers import WORDS, read_analysis_rows, save_tiny, write_parquet
 from transformers import AutoModel, AutoTokenizer
 
+from isobench.analyses.rows import read_stored_rows
 from isobench_papers.causes import decoders
 
 PASSAGES, LENGTH = 5, 12
@@ -80,3 +84,37 @@ def test_the_layers_in_which_little_changes_are_counted():
     assert text.startswith(
         "gpt2 without the farthest 1%: of 2 layers, a measure changes by less than a tenth: EV1 in 1"
     )
+
+
+def test_the_readme_has_the_bundles_numbers():
+    study = Path(__file__).parents[1]
+    text = " ".join((study / "README.md").read_text(encoding="utf-8").split())
+    rows = read_stored_rows(study / "results/decoder_tokens/analysis", ["layers"])["layers"]
+    cells = {(int(row["layer"]), row["left_out"]): row for row in rows}
+    assert len(cells) == 31 * 5
+
+    def list_values(layers, left_out, measure):
+        return [cells[layer, left_out][measure] for layer in layers]
+
+    late, early = range(12, 29), range(3, 10)
+    ev1, without = (list_values(late, left_out, "ev1") for left_out in ("nothing", "first tokens"))
+    assert f"EV1 is between {min(ev1):.2f} and {max(ev1):.2f} and IsoScore at most" in text
+    assert f"EV1 is between {min(without):.2f} and {max(without):.2f} and IsoScore between" in text
+    whole, without = (list_values(late, left_out, "isoscore") for left_out in ("nothing", "first tokens"))
+    assert f"at most {max(whole):.4f}. Without the first token" in text
+    assert f"IsoScore between {min(without):.3f} and {max(without):.3f}." in text
+    first, second, third = (list_values(early, kind, "isoscore") for kind in ("nothing", "first tokens", "0.01"))
+    assert f"at most {max(first):.3f}, without the first tokens at most {max(second):.3f}, and" in text
+    assert f"tokens between {min(third):.3f} and {max(third):.3f}." in text
+    changes = {
+        measure: [
+            abs(row[measure] / cells[layer, "nothing"][measure] - 1)
+            for (layer, left_out), row in cells.items() if left_out != "nothing"
+        ]
+        for measure in ("trimmed_isoscore", "average_cosine", "isoscore")
+    }  # fmt: skip
+    most = [f"{100 * max(changes[measure]):.1f}%" for measure in ("trimmed_isoscore", "average_cosine")]
+    assert f"by at most {most[0]} and {most[1]} of their value" in text
+    kinds = [left_out for _, left_out in cells if left_out != "nothing"]
+    near = Counter(kind for kind, change in zip(kinds, changes["isoscore"], strict=True) if change < 0.1)
+    assert f"in {min(near.values())} to {max(near.values())} of 31" in text
