@@ -13,6 +13,7 @@ from tampering import edit_record
 from isobench import load_runs
 from isobench.bundles import transfer
 from isobench.cli import export as export_command
+from isobench.cli import report
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
 from isobench.runs.plan import parse_plan
@@ -121,11 +122,11 @@ def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, 
 
 
 def test_nothing_is_written_into_a_bundle_or_over_the_own_folder(
-    alice, bundle, run_export, run_report, tmp_path, monkeypatch
+    alice, bundle, run_export, command, tmp_path, monkeypatch
 ):
     before = read_content(bundle)
     check_refused(run_export(alice, bundle / "inside"), "is or lies in the bundle")
-    check_refused(run_report(bundle), "is or lies in the bundle")
+    check_refused(command(report.main, str(bundle), f"output_dir={bundle}"), "is or lies in the bundle")
     assert read_content(bundle) == before
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
