@@ -122,12 +122,14 @@ def _fit_methods(
 ) -> tuple[dict[str, Transform], list[str]]:
     """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
-    settings = {name: _read_settings(file) | changes for name, (file, changes) in METHODS.items()}
-    settings["PCA whitening"] |= {"k": max(1, dim // 3)}
+    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
+    settings: dict[str, dict[str, Any]] = {}
+    for name, (file, changes) in METHODS.items():
+        settings[name] = yaml.safe_load(Path(conf_dir(), "calibration", f"{file}.yaml").read_text("utf-8")) | changes
+    settings["PCA whitening"] |= {"k": kept}
     for factor in SOFT:
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
-    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
     notes = [
         f"PCA whitening keeps {kept} components, and its IsoScore and EV1 are of these alone. Soft ZCA adds "
         f"{factors} times the mean variance: calibration=whitening_zca calibration.shrinkage=0 "
@@ -149,11 +151,6 @@ def _fit_methods(
 
         transforms |= {"Zipfian centring": zipfian(center), "Zipfian whitening": zipfian(whiten)}
     return transforms, notes
-
-
-def _read_settings(name: str) -> dict[str, Any]:
-    settings: dict[str, Any] = yaml.safe_load((Path(conf_dir()) / "calibration" / f"{name}.yaml").read_text("utf-8"))
-    return settings
 
 
 @contextmanager
