@@ -48,7 +48,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     print(outcome, file=sys.stderr, flush=True)
     if row.record and row.record.status == "finished":
         for sentence in _describe_further_files(row):
-            print(f"isobench: {replace_control_characters(sentence)}", file=sys.stderr, flush=True)
+            print_note(sentence)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
