@@ -159,5 +159,5 @@ class FrozenEncoder:
         tokens = tokenise_examples(examples, self.tokenizer, longest)
         self.loaded.encoder.to(self.device)
         collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
-        batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
+        batches = make_sorted_loader(self.cfg, tokens, tokens.lengths, SENTENCES_PER_BATCH, collator)
         return tokens, batches, longest
