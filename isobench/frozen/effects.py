@@ -92,12 +92,14 @@ def measure_effects(
     effects: list[Effect] = []
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
-        after = _apply(name, transform, vectors[measured])
+        with _name_method(name):
+            after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
         if bool(after.isfinite().all()):
             if classes is not None:
-                train = _apply(name, transform, half[trained])
+                with _name_method(name):
+                    train = transform(half[trained])
                 predicted = _predict(train, classes[fitted][trained], after)
                 outcome = (predicted == classes[measured]).astype(float)
                 plain = outcome if not effects else plain
@@ -162,11 +164,6 @@ def _name_method(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserError(f"{name} can't be applied: {type(error).__name__}: {extract_first_line(error)}") from error
-
-
-def _apply(name: str, transform: Transform, vectors: Tensor) -> Tensor:
-    with _name_method(name):
-        return transform(vectors)
 
 
 def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
