@@ -138,11 +138,9 @@ def build_comparison_tables(
     }
     columns = list(dict.fromkeys(name for cells in ours.values() for name in cells))
     if set(columns).isdisjoint(content.columns):
-        measured, printed = (
-            make_table(title, labels, columns),
-            make_table(f"{title} (the paper's numbers)", labels, content.columns),
-        )
+        measured = make_table(title, labels, columns)
         _add_rows(measured, "", ours, columns)
+        printed = make_table(f"{title} (the paper's numbers)", labels, content.columns)
         _add_rows(printed, "", theirs, list(content.columns), style="dim")
         return [measured, printed]
     comparison = make_table(title, ("", *labels), columns)

@@ -226,9 +226,16 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
     )
 
 
-def make_cache_error(error: OSError, folder: Path) -> StorageError:
-    reason = name_system_error(error)
-    return StorageError(f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER")
+@contextmanager
+def explain_cache_errors(folder: Path) -> Iterator[None]:
+    """A context for code that writes the cache: an OSError becomes a StorageError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = name_system_error(error)
+        raise StorageError(
+            f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER"
+        ) from error
 
 
 @contextmanager
@@ -277,12 +284,9 @@ def replace_non_finite(value: Any) -> Any:
 @contextmanager
 def write_cached(path: Path) -> Iterator[Path]:
     """A context that writes a file of the cache as ``write_whole`` does, and ends it with its checksum."""
-    try:
-        with write_whole(path) as temporary:
-            yield temporary
-            append_checksum(temporary, path.name)
-    except OSError as error:
-        raise make_cache_error(error, path.parent) from error
+    with explain_cache_errors(path.parent), write_whole(path) as temporary:
+        yield temporary
+        append_checksum(temporary, path.name)
 
 
 def append_checksum(path: Path, name: str) -> None:

@@ -205,11 +205,15 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
     if is_test and all(label == UNLABELLED for label in labels):
         import numpy as np
 
-        return _select_examples(Examples(texts, np.full(len(texts[0]), np.nan, np.float32)), limit)
-    labels = convert_labels(task, labels, where)
-    if split == task.train_split or (task.labels is None and not is_test):
-        check_labels_differ(task, labels, where)
-    return _select_examples(Examples(texts, labels), limit)
+        labels = np.full(len(texts[0]), np.nan, np.float32)
+    else:
+        labels = convert_labels(task, labels, where)
+        if split == task.train_split or (task.labels is None and not is_test):
+            check_labels_differ(task, labels, where)
+    if limit is None or limit >= len(labels):
+        return Examples(texts, labels)
+    chosen = select_by_hash(len(labels), limit)
+    return Examples([[column[i] for i in chosen] for column in texts], labels[chosen])
 
 
 def read_texts(task: Task, data: Data, split: str) -> list[str]:
@@ -287,14 +291,6 @@ def check_texts(texts: list[Any], column: str, where: str, may_be_blank: bool = 
             "remove or complete them"
         )
     return texts
-
-
-def _select_examples(examples: Examples, limit: int | None) -> Examples:
-    if limit is None or limit >= len(examples):
-        return examples
-    chosen = select_by_hash(len(examples), limit)
-    texts = [[column[i] for i in chosen] for column in examples.texts]
-    return Examples(texts, examples.labels[chosen])
 
 
 def select_by_hash(count: int, limit: int, seed: int | None = None) -> list[int]:

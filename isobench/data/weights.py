@@ -14,7 +14,7 @@ import yaml
 from isobench.common.errors import UserError
 from isobench.common.files import (
     cache_dir,
-    make_cache_error,
+    explain_cache_errors,
     read_bounded,
     refuse_file,
     require_regular_file,
@@ -176,10 +176,8 @@ def resolve_name_or_path(encoder: Encoder, cache: str | None) -> str:
         return str(encoder.hub)
     if source in ("path", "scratch"):
         return str(_require_encoder_folder(encoder))
-    try:
+    with explain_cache_errors(cache_dir(cache)):
         return str(encoders.make_package_folder(encoder, cache_dir(cache) / "encoders"))
-    except OSError as error:
-        raise make_cache_error(error, cache_dir(cache)) from error
 
 
 def describe_weights(encoder: Encoder) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import MEBIBYTE, cache_dir, make_cache_error, shorten_digest
+from isobench.common.files import MEBIBYTE, cache_dir, explain_cache_errors, shorten_digest
 from isobench.config.schema import Encoder
 from isobench.data import tables, weights
 from isobench.data.cache import make_checked_folder
@@ -43,7 +43,7 @@ def open_word_vectors(encoder: Encoder, cache: str | None) -> tuple[list[str], "
 
     file = weights.find_word_vectors(encoder)
     folder = cache_dir(cache) / "encoders"
-    try:
+    with explain_cache_errors(folder):
         if not encoder.path:
             words, vectors = (encoders.make_package_folder(encoder, folder) / name for name in GLOVE_FILES)
             return tables.read_field(tables.read_columns(words, ["index"]), "index"), np.load(vectors, mmap_mode="c")
@@ -51,8 +51,6 @@ def open_word_vectors(encoder: Encoder, cache: str | None) -> tuple[list[str], "
         made = make_checked_folder(folder / f"word_vectors-{digest}-v{VERSION}", lambda work: _convert(file, work))
         names = orjson.loads((made / FILES[0]).read_bytes())
         return names, np.memmap(made / FILES[1], "<f4", "c").reshape(len(names), -1)
-    except OSError as error:
-        raise make_cache_error(error, folder) from error
 
 
 def _convert(file: Path, folder: Path) -> None:

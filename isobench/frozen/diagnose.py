@@ -97,9 +97,9 @@ def diagnose(
         noted.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
     shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
-    spread = uniformity(shuffled[:UNIFORMITY_ROWS])
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
-    found += [*_describe_norms(norms), _describe_uniformity(spread)]
+    text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
+    found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
     classes, ends, score = None, None, None
     if pairs is not None:
         kept = ~scan.missing[pairs[0]].any(1)
@@ -324,11 +324,6 @@ def _describe_norms(norms: Tensor) -> list[Measured]:
         ("median norm", median, f"Half of the vectors are longer than {median:.4g}."),
         ("spread of norms", spread, f"The middle half of the lengths differs by {_percent(spread)}. {said}"),
     ]
-
-
-def _describe_uniformity(value: float) -> Measured:
-    text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
-    return "uniformity", value, text
 
 
 def _describe_classes(score: float, accuracy: float, classes: np.ndarray) -> list[Measured]:

@@ -92,12 +92,14 @@ def measure_effects(
     effects: list[Effect] = []
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
-        after = _apply(name, transform, vectors[measured])
+        with _name_method(name):
+            after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
         if bool(after.isfinite().all()):
             if classes is not None:
-                train = _apply(name, transform, half[trained])
+                with _name_method(name):
+                    train = transform(half[trained])
                 predicted = _predict(train, classes[fitted][trained], after)
                 outcome = (predicted == classes[measured]).astype(float)
                 plain = outcome if not effects else plain
@@ -122,12 +124,14 @@ def _fit_methods(
 ) -> tuple[dict[str, Transform], list[str]]:
     """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
-    settings = {name: _read_settings(file) | changes for name, (file, changes) in METHODS.items()}
-    settings["PCA whitening"] |= {"k": max(1, dim // 3)}
+    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
+    settings: dict[str, dict[str, Any]] = {}
+    for name, (file, changes) in METHODS.items():
+        settings[name] = yaml.safe_load(Path(conf_dir(), "calibration", f"{file}.yaml").read_text("utf-8")) | changes
+    settings["PCA whitening"] |= {"k": kept}
     for factor in SOFT:
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
-    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
     notes = [
         f"PCA whitening keeps {kept} components, and its IsoScore and EV1 are of these alone. Soft ZCA adds "
         f"{factors} times the mean variance: calibration=whitening_zca calibration.shrinkage=0 "
@@ -151,11 +155,6 @@ def _fit_methods(
     return transforms, notes
 
 
-def _read_settings(name: str) -> dict[str, Any]:
-    settings: dict[str, Any] = yaml.safe_load((Path(conf_dir()) / "calibration" / f"{name}.yaml").read_text("utf-8"))
-    return settings
-
-
 @contextmanager
 def _name_method(name: str) -> Iterator[None]:
     """A context for code of a user's method: its error is one line that names the method."""
@@ -165,11 +164,6 @@ def _name_method(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserError(f"{name} can't be applied: {type(error).__name__}: {extract_first_line(error)}") from error
-
-
-def _apply(name: str, transform: Transform, vectors: Tensor) -> Tensor:
-    with _name_method(name):
-        return transform(vectors)
 
 
 def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
 
 from isobench.common.errors import UserError
@@ -53,6 +54,7 @@ class FrozenEncoder:
         encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)
+        self.device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
         self.fingerprint = weights.fingerprint_encoder(cfg.encoder)
         for note in weights.describe_own_pooling(cfg.encoder):
             print_note(note)
@@ -116,7 +118,7 @@ class FrozenEncoder:
         bar = f"{name}, {self.cfg.encoder.name}, once"
         for batch in track_progress(batches, bar):
             (chunk,) = batch["chunks"]
-            pooled = self.loaded.encoder.pool_layers(layers, **self._move(chunk))
+            pooled = self.loaded.encoder.pool_layers(layers, **move_data_to_device(chunk, self.device))
             for layer, rows in zip(layers, pooled, strict=True):  # rows: (b, d)
                 vectors[layer][batch["index"].numpy()] = rows.float().cpu().numpy()[batch["restore"].numpy()]
         return {layer: {"vectors": rows, "cut": cut} for layer, rows in vectors.items()}
@@ -138,10 +140,10 @@ class FrozenEncoder:
         for batch in batches:
             (chunk,) = batch["chunks"]
             with torch.no_grad():
-                (states,) = self.loaded.encoder.compute_states([layer], **self._move(chunk))  # [b, T, d]
+                (states,) = self.loaded.encoder.compute_states([layer], **move_data_to_device(chunk, self.device))
             kept = chunk["attention_mask"].bool()
             positions = (kept.cumsum(1) - 1)[kept]
-            found = states.cpu()[kept]
+            found = states.cpu()[kept]  # [b, T, d] -> [n, d]
             if without:
                 found = found[mask_tokens(found, positions, torch.isin(chunk["input_ids"][kept], special), without)]
             yield found
@@ -155,14 +157,7 @@ class FrozenEncoder:
         longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
         examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))
         tokens = tokenise_examples(examples, self.tokenizer, longest)
-        self.loaded.encoder.to(self._device)
+        self.loaded.encoder.to(self.device)
         collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
-        batches = make_sorted_loader(tokens, tokens.lengths, SENTENCES_PER_BATCH, collator, uses_gpu(self.cfg))
+        batches = make_sorted_loader(self.cfg, tokens, tokens.lengths, SENTENCES_PER_BATCH, collator)
         return tokens, batches, longest
-
-    @property
-    def _device(self) -> torch.device:
-        return torch.device("cuda" if uses_gpu(self.cfg) else "cpu")
-
-    def _move(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {key: tensor.to(self._device) for key, tensor in chunk.items()}

@@ -173,14 +173,10 @@ def render_page(diagnosis: Any) -> str:
     """Write a page that needs nothing from outside: the sentences, both tables, the notes, and six pictures."""
     from isobench.frozen.pictures import draw_pictures
 
-    return _render(diagnosis, draw_pictures(diagnosis))
+    return render_tables(diagnosis, draw_pictures(diagnosis))
 
 
-def render_tables(diagnosis: Any) -> str:
+def render_tables(diagnosis: Any, pictures: dict[str, tuple[Markup, str]] | None = None) -> str:
     """Write the sentences, both tables and the notes as HTML for the inside of a page, such as a notebook's."""
-    return _render(diagnosis, None)
-
-
-def _render(diagnosis: Any, pictures: dict[str, tuple[Markup, str]] | None) -> str:
     template = make_environment().get_template("diagnosis.html.j2")
     return replace_control_characters(template.render(**_lay_out(diagnosis), pictures=pictures))

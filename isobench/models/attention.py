@@ -143,9 +143,7 @@ def find_first_position(model: Any) -> int | None:
         return None
     lengths = (*(window + 3 for window in windows), *PROBE_LENGTHS)
     padding = getattr(model.config, "pad_token_id", None)
-    candidates = (
-        [0] if padding is None else [0, padding + 1]
-    )  # RoBERTa's family counts from the padding token's number
+    candidates = [0] if padding is None else [0, padding + 1]  # RoBERTa's family counts from the padding's number
     training = model.training
     model.eval()
     try:
@@ -251,7 +249,7 @@ def _attend(
     heads: int,
     mask: Tensor | None,
     dropout: nn.Module,
-    packing: Packing | None = None,
+    packing: Packing | None,
 ) -> Tensor:
     """Compute multi-head scaled dot-product attention of the first tokens.
 
@@ -272,9 +270,8 @@ def _attend_to_one(
     query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: nn.Module
 ) -> Tensor:
     """Compute attention with one query a sentence: [b, 1, d], [b, T, d], [b, T, d] -> [b, 1, d]."""
-    q, k, v = (
-        x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)
-    )  # [b, heads, 1 or T, d / heads]
+    # [b, heads, 1 or T, d / heads]
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
     if isinstance(dropout, CpuDropout) and dropout.training:
         context = attend_with_dropout(q, k, v, mask, q.shape[-1] ** -0.5, dropout)
     else:

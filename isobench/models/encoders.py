@@ -98,8 +98,7 @@ def _assemble_encoder(
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
-    dim = int(config.hidden_size)
-    layers = int(config.num_hidden_layers)
+    dim, layers = int(config.hidden_size), int(config.num_hidden_layers)
     if isinstance(cfg.layer, int) and cfg.layer > layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
@@ -118,9 +117,8 @@ def _assemble_encoder(
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
     # Both are lossless: a batch is one row without padding; the last layer computes each text's first token alone.
     first_position = None if all_tokens else find_first_position(model)
-    first_token_only = not all_tokens and pooling in ("pooler", "cls") and cfg.layer is None
-    if first_token_only:
-        first_token_only = restrict_to_first_token(model)
+    reads_first_token = not all_tokens and pooling in ("pooler", "cls") and cfg.layer is None
+    first_token_only = reads_first_token and restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     return LoadedEncoder(

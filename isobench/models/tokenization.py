@@ -99,11 +99,6 @@ def _find_language_code(tokenizer: Any, language: str) -> str:
     return str(matches[0])
 
 
-def fingerprint_seq2seq_tokenizer(tokenizer: Any) -> str:
-    """Return the sha256 of what decides a tokenizer's output, the language of its targets included."""
-    return sha256_json([fingerprint_tokenizer(tokenizer), getattr(tokenizer, "tgt_lang", None)])
-
-
 def load_language_tokenizer(cfg: Config, identity: Identity) -> Any:
     """Load the tokenizer of a language model, which needs an end token; learn one if the encoder has none."""
     task, encoder = cfg.task, cfg.encoder

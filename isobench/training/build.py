@@ -7,6 +7,7 @@ import torch
 
 from isobench.calibration.chain import Chain, find_prepared_once, prepare_chain
 from isobench.common.errors import UserError
+from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.seq2seq import PairLoaders
@@ -88,7 +89,8 @@ def count_words(model: Any) -> int | None:
 def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = tokenization.load_seq2seq_tokenizer(cfg, identity)
     loaded = encoders.load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, "seq2seq")
-    fingerprint = tokenization.fingerprint_seq2seq_tokenizer(tokenizer)
+    target_language = getattr(tokenizer, "tgt_lang", None)
+    fingerprint = sha256_json([tokenization.fingerprint_tokenizer(tokenizer), target_language])
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), resolve_seeds(cfg)["order"])
     chain = build_generator_chain(cfg, loaded)

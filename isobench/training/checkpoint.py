@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from isobench.common.files import (
     write_whole,
 )
 from isobench.common.interruption import SignalWatch
+from isobench.common.terminal import print_note
 from isobench.config import schema
 from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.folder import CHECKPOINTS_FOLDER
@@ -60,7 +60,7 @@ class CheckpointFiles(CheckpointIO):
                 raise  # says nothing about the file: it may be intact
             except Exception as error:  # torch raises many kinds for a damaged file
                 instead = "the run starts anew" if file == files[0] else "trying the one before"
-                print(f"isobench: {file} can't be used ({extract_first_line(error)}): {instead}", file=sys.stderr)
+                print_note(f"{file} can't be used ({extract_first_line(error)}): {instead}")
                 file.rename(file.with_suffix(".damaged"))
                 continue
             self._loaded = checkpoint
@@ -114,7 +114,7 @@ class Checkpointer(Callback):
         batch_size: int,
         watch: SignalWatch,
         evaluations: EvaluationSchedule,
-        long_evaluation: bool = False,
+        long_evaluation: bool,
     ) -> None:
         self.evaluations, self.long_evaluation = evaluations, long_evaluation
         self.settings, self.files, self.watch = settings, files, watch
@@ -178,10 +178,7 @@ class Checkpointer(Callback):
             trainer.save_checkpoint(self.files.folder / f"step-{trainer.global_step:09d}.ckpt")
         except (OSError, RuntimeError) as error:  # RuntimeError: torch's own, if the disk has room again
             reason = name_system_error(error) if isinstance(error, OSError) else extract_first_line(error)
-            print(
-                f"isobench: no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without",
-                file=sys.stderr,
-            )
+            print_note(f"no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without")
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
         self.save_seconds += self._last_save_time - started
 

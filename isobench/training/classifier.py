@@ -83,11 +83,8 @@ class Classifier(FineTuningModule):
             order = columns[0].argsort()
             logits = columns[1][order].cpu().numpy()
             if not np.isfinite(logits).all():
-                raise RunFailure(
-                    "non_finite_output",
-                    f"logits are not finite after step {self.global_step}",
-                    self.global_step,
-                )
+                step = self.global_step
+                raise RunFailure("non_finite_output", f"logits are not finite after step {step}", step)
             predictions = logits[:, 0] if self.regression else logits.argmax(1)
             outputs[split] = {"label": labels[position], "prediction": predictions, "logits": logits}
             if split != task.test_split:

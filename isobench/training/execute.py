@@ -48,7 +48,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     print(outcome, file=sys.stderr, flush=True)
     if row.record and row.record.status == "finished":
         for sentence in _describe_further_files(row):
-            print(f"isobench: {replace_control_characters(sentence)}", file=sys.stderr, flush=True)
+            print_note(sentence)
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
@@ -99,7 +99,7 @@ def format_outcome(run: Run, known: bool) -> str:
 def _describe_further_files(run: Run) -> Iterator[str]:
     split = run.cfg.task.test_split
     if split is not None and run.record and run.record.predictions:
-        count = (run.record.data.examples or {}).get(split)
+        count = run.record.data.examples.get(split)
         file = run.folder.path / run.record.predictions.file
         yield f"{split} is not scored; its {count} predictions are in {file}"
     if run.cfg.checkpoint.export:

@@ -107,12 +107,9 @@ class FineTuningModule(pl.LightningModule):
         ``scores``: dev split -> its metrics, and ``constant_predictor``. ``outputs``: as in ``write_predictions``.
         """
         splits = self.cfg.task.evaluated
-        decides = HELD_OUT if HELD_OUT in scores else splits[0]
-        found = {
-            split: nan_to_zero(scores[split][self.cfg.task.primary]) for split in dict.fromkeys((splits[0], decides))
-        }
-        named = {"epoch": self.current_epoch + 1, "step": self.global_step}
-        named |= {"score": found[splits[0]], "selection": found[decides]}
+        decisive = (splits[0], HELD_OUT if HELD_OUT in scores else splits[0])
+        score, selection = (nan_to_zero(scores[split][self.cfg.task.primary]) for split in decisive)
+        named = {"epoch": self.current_epoch + 1, "step": self.global_step, "score": score, "selection": selection}
         epoch = Epoch.model_validate({**scores, **self.observed, **named})
         self.observed = {}
         self.history.append(epoch)

@@ -107,8 +107,10 @@ def _compute_loss_and_gradients(
             gradients = logits.to(dtype)
             if grad_states is not None:
                 grad_states[chunk] = torch.where(counts, gradients @ w, 0)
-            if grad_weight is not None:
-                _add_product(grad_weight, gradients.T, h)
+            if grad_weight is not None and grad_weight.dtype == dtype:
+                grad_weight.addmm_(gradients.T, h)
+            elif grad_weight is not None:
+                grad_weight += gradients.T @ h
     return total, [grad_states, grad_weight, grad_bias]
 
 
@@ -144,11 +146,3 @@ def _replace_by_gradients(logits: Tensor, targets: Tensor, smoothing: float) -> 
         logits -= smoothing / logits.shape[1]
     logits[torch.arange(len(targets), device=targets.device), targets[:, 0]] -= 1 - smoothing
     return sums.log() - expected
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add the product of two matrices to a third, in place, also where they have less precision than it."""
-    if left.dtype == total.dtype:
-        total.addmm_(left, right)
-    else:
-        total += left @ right

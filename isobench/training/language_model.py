@@ -55,10 +55,10 @@ class LanguageModel(FineTuningModule):
             given = ids
         else:
             predicted, target, given = masked, ids, ids.masked_fill(masked, self.mask_id)
-        with self.projection.capture_states(predicted.flatten().nonzero()[:, 0]) as get_states:
+        with self.projection.capture_states(predicted.flatten().nonzero()[:, 0]) as kept:
             output = self.model(input_ids=given, output_hidden_states=every_layer)
         layers = [states[predicted] for states in output.hidden_states[:-1]] if every_layer else []
-        return get_states(), target[predicted], layers
+        return kept[-1], target[predicted], layers
 
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         ids = batch["ids"]

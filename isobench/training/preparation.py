@@ -15,7 +15,7 @@ from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.common.files import make_cache_error, print_remaking, require_checksum, sha256_json, write_cached
+from isobench.common.files import explain_cache_errors, print_remaking, require_checksum, sha256_json, write_cached
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
@@ -46,7 +46,7 @@ def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders
     vectors = _read_cached(file, shape)
     if vectors is not None:
         return vectors
-    try:
+    with explain_cache_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{file}.lock"):  # of runs that start together, one computes and the others wait
             if (vectors := _read_cached(file, shape)) is None:
@@ -55,8 +55,6 @@ def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders
                 with write_cached(file) as temporary:
                     _write_embeddings(temporary, shape, cfg, loaders, loaded)
                 vectors = _read_cached(file, shape)
-    except OSError as error:
-        raise make_cache_error(error, file.parent) from error
     assert vectors is not None
     return vectors
 

@@ -48,31 +48,26 @@ class CalibratedProjection:
         self.chain = chain
         self.model = model
         self._positions: Tensor | None = None
-        self._states: Tensor | None = None
+        self._states: list[Tensor] = []
         self.linear.register_forward_pre_hook(self._forward_pre_hook)
 
     @contextmanager
-    def capture_states(self, positions: Tensor) -> Iterator[Callable[[], Tensor]]:
+    def capture_states(self, positions: Tensor) -> Iterator[list[Tensor]]:
         """Make calls of the model inside this context keep the decoder's states and compute no logits.
 
-        ``positions`` [n]: which of the b * T states to keep, counted row by row. Yields a function that returns the
-        kept states, [n, d], once the model was called.
+        ``positions`` [n]: which of the b * T states to keep, counted row by row. Yields a list, to which each call
+        adds the states that are kept of it, [n, d].
         """
-
-        def get_states() -> Tensor:
-            assert self._states is not None
-            return self._states
-
-        self._positions, self._states = positions, None
+        self._positions, self._states = positions, []
         try:
-            yield get_states
+            yield self._states
         finally:
             self._positions = None
 
     def _forward_pre_hook(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
         (h,) = arguments  # (b, T, d)
         if self._positions is not None:
-            self._states = h.flatten(0, 1).index_select(0, self._positions)
+            self._states.append(h.flatten(0, 1).index_select(0, self._positions))
             return (h[:, :0],)
         return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
 
@@ -167,9 +162,9 @@ class Seq2Seq(FineTuningModule):
         with self.words.share([(c["input_ids"], ids) for c, ids in zip(batch["chunks"], written, strict=True)]):
             for chunk, ids in zip(batch["chunks"], written, strict=True):
                 sources = {name: chunk[name] for name in ("input_ids", "attention_mask")}
-                with self.projection.capture_states(chunk["positions"]) as get_states:
+                with self.projection.capture_states(chunk["positions"]) as kept:
                     self.model(**sources, decoder_input_ids=ids, use_cache=False)
-                states.append(get_states())
+                states.append(kept[-1])
                 labels.append(chunk["labels"].flatten().index_select(0, chunk["positions"]))
         return torch.cat(states), torch.cat(labels)
 

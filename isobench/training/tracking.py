@@ -5,7 +5,6 @@ Every logged name is listed in docs/how-to/tracking.md.
 
 import netrc
 import os
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
@@ -15,6 +14,7 @@ from urllib.parse import urlparse
 
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name, label_encoder
 from isobench.runs.folder import run_folder_name
@@ -143,7 +143,7 @@ def _tolerate_wandb_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        print(f"isobench: W&B: {extract_first_line(error)}; the run goes on without", file=sys.stderr)
+        print_note(f"W&B: {extract_first_line(error)}; the run goes on without")
 
 
 def _flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,9 +64,8 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         with folder.lock() as ours:
             if not ours:
                 return None
-            if (
-                record := folder.read_final_record(cfg.retry_failed, since)
-            ) is not None:  # another process finished it meanwhile
+            record = folder.read_final_record(cfg.retry_failed, since)
+            if record is not None:  # another process finished it meanwhile
                 return record
             checkpoints = CheckpointFiles(folder.path, identity.key)
             remove_temporaries(folder.path)  # what a killed process left half-written
@@ -172,9 +171,9 @@ def configure_process(cfg: Config) -> None:
     warnings.filterwarnings(
         "ignore", module="pytorch_lightning|lightning_fabric|lightning_utilities|torch.utils.data"
     )
-    for name in ("pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators.cuda", "datasets"):
+    lightning = ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero", "pytorch_lightning.accelerators.cuda")
+    for name in (*lightning, "datasets"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if cfg.trainer.accelerator in ("gpu", "mps") and not (

@@ -141,11 +141,11 @@ class Outcomes:
     def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
         self.entries.append(_Entry(subject, check, outcome, text))
 
-    def judge(self, subject: str, check: str, problems: Iterable[str]) -> None:
-        """Note a failure for each problem, or that the check holds if there is none."""
+    def judge(self, subject: str, check: str, problems: Iterable[str], outcome: str = FAILS) -> None:
+        """Note a failure, or another outcome, for each problem, or that the check holds if there is none."""
         problems = list(problems)
         for problem in problems:
-            self.note(subject, check, FAILS, problem)
+            self.note(subject, check, outcome, problem)
         if not problems:
             self.note(subject, check, HOLDS)
 

@@ -146,11 +146,7 @@ def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
                 outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
             else:
                 outcomes.judge(run.name, check, problems)
-        differences = _name_differences(run.record.provenance, here)
-        for text in differences:
-            outcomes.note(run.name, "environment", DIFFERS, text)
-        if not differences:
-            outcomes.note(run.name, "environment", HOLDS)
+        outcomes.judge(run.name, "environment", _name_differences(run.record.provenance, here), DIFFERS)
 
 
 class _Memo:

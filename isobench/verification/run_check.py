@@ -448,11 +448,9 @@ def _read_classes(rows: pyarrow.Table, task: Task, name: str) -> PredictedSplit:
     if not np.array_equal(predictions, expected):
         wrong = int(np.flatnonzero(predictions != expected)[0])
         raise ValueError(f"the prediction of example {wrong} of {name} is not the one that its logits give")
-    if name == task.test_split:
-        return PredictedSplit(labels, predictions, logits)
-    if not np.isfinite(labels).all():
+    if name != task.test_split and not np.isfinite(labels).all():
         raise ValueError(f"an example of {name} has no label")
-    if classes == 1:
+    if name == task.test_split or classes == 1:
         return PredictedSplit(labels, predictions, logits)
     whole = labels.astype(np.int64)
     if not (whole == labels).all() or whole.min() < 0 or whole.max() >= classes:

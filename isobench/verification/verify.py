@@ -45,7 +45,12 @@ def verify(root: Path, options: Options) -> Outcomes:
     folder, outcomes = VerifiedFolder(root), Outcomes()
     for name, reason in folder.refused.items():
         outcomes.note(name, "files", FAILS, reason)
-    outcomes.manifest = manifest = _read_manifest(folder, outcomes) if folder.is_bundle else None
+    if folder.is_bundle:
+        try:
+            outcomes.manifest = read_manifest(root)
+        except UserError as error:
+            outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
+    manifest = outcomes.manifest
     names = track_progress(folder.list_runs(), root.name)
     runs = {name: check_run(folder, name, outcomes) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
@@ -62,14 +67,6 @@ def verify(root: Path, options: Options) -> Outcomes:
     if options.retrain:
         retrain_runs(folder, runs, options, outcomes)
     return outcomes
-
-
-def _read_manifest(folder: VerifiedFolder, outcomes: Outcomes) -> Manifest | None:
-    try:
-        return read_manifest(folder.root)
-    except UserError as error:
-        outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
-        return None
 
 
 def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Outcomes) -> Planned | None:

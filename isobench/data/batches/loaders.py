@@ -94,7 +94,7 @@ class Loaders:
         ``chosen``: the indices of the examples to load, all if None.
         """
         collator = self._make_collator(tokens, chunk_overhead)
-        return make_sorted_loader(tokens, tokens.lengths, batch_size, collator, uses_gpu(self.cfg), chosen)
+        return make_sorted_loader(self.cfg, tokens, tokens.lengths, batch_size, collator, chosen)
 
     def _make_collator(self, tokens: Tokens, chunk_overhead: int) -> Collator:
         padding, types = self.inputs.tokenizer.pad_token_id, self.cfg.encoder.token_type_ids
@@ -153,11 +153,11 @@ def make_training_loader(
 
 
 def make_sorted_loader(
+    cfg: Config,
     dataset: Dataset,
     lengths: np.ndarray,
     batch_size: int,
     collator: Callable[[Any], Any],
-    pin_memory: bool,
     chosen: np.ndarray | None = None,
 ) -> DataLoader:
     """Make a loader whose batches hold examples of like length [N], shortest first, so that little is padded.
@@ -170,7 +170,7 @@ def make_sorted_loader(
         batch_size,
         sampler=index[np.argsort(lengths[index], kind="stable")].tolist(),
         collate_fn=collator,
-        pin_memory=pin_memory,
+        pin_memory=uses_gpu(cfg),
         generator=torch.Generator(),
     )
 

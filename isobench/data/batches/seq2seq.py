@@ -20,7 +20,6 @@ from isobench.data.batches.loaders import (
     make_sorted_loader,
     make_training_loader,
     resolve_chunk_overhead,
-    uses_gpu,
 )
 from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
@@ -249,7 +248,7 @@ class PairLoaders:
     ) -> DataLoader:
         """Make a loader of batches whose sources are of like length, shortest first; each batch is one chunk."""
         collator = PairCollator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK)
-        return make_sorted_loader(tokens, tokens.sources.lengths, batch_size, collator, uses_gpu(self.cfg), chosen)
+        return make_sorted_loader(self.cfg, tokens, tokens.sources.lengths, batch_size, collator, chosen)
 
     def describe_data(self) -> dict[str, Any]:
         """Return the record's entries on the data: examples, truncated texts and maximal lengths."""

@@ -12,13 +12,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.batches.loaders import (
-    ModelInputs,
-    check_drop_last,
-    make_sorted_loader,
-    make_training_loader,
-    uses_gpu,
-)
+from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_sorted_loader, make_training_loader
 from isobench.data.batches.seq2seq import TEXTS_PER_CALL
 from isobench.data.batches.tokens import EpochSampler
 from isobench.data.cache import load_or_make_arrays, name_cached_file
@@ -75,8 +69,8 @@ class WindowLoaders:
         self.sampler = EpochSampler(len(self.train_tokens), order_seed)
         collate = self.train_tokens.collate
         self.train = make_training_loader(cfg, self.train_tokens, self.batch_size, self.sampler, collate)
-        size, on_gpu = cfg.trainer.eval_batch_size, uses_gpu(cfg)
-        self.dev = [make_sorted_loader(own, own.lengths, size, own.collate, on_gpu) for own in dev]
+        size = cfg.trainer.eval_batch_size
+        self.dev = [make_sorted_loader(cfg, own, own.lengths, size, own.collate) for own in dev]
 
     def describe_data(self) -> dict[str, Any]:
         """Return the record's entries on the data: windows by split, and their length."""

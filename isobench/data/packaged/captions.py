@@ -156,10 +156,8 @@ def _make_clause(rng: Random, noun: _Noun, details: bool) -> _Clause:
 def _make_direct_object(rng: Random) -> tuple[str, str, str]:
     """Build an object: in English, and in German as what precedes the place (definite) or follows it (indefinite)."""
     determiner = rng.choice(("a", "a", "the", rng.choice(tuple(NUMBERS))))
-    adjective, noun = (
-        _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES),
-        rng.choice(THINGS),
-    )
+    adjective = _maybe_choose_adjective(rng, THING_ADJECTIVES + COLOUR_ADJECTIVES)
+    noun = rng.choice(THINGS)
     english, german = _make_noun_phrase(determiner, determiner in NUMBERS, adjective, noun, "accusative")
     return (english, german, "") if determiner == "the" else (english, "", german)
 
