@@ -58,9 +58,8 @@ CONFIGURATIONS = {
 }
 NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
-Groups = dict[
-    tuple[str, str, str], dict[Choice, np.ndarray]
-]  # encoder, method, task -> choice -> its runs' positions
+# encoder, method, task -> choice -> its runs' positions
+Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]
 
 
 def select_runs(

@@ -81,9 +81,8 @@ class GridSweeper(Sweeper):
         states = find_run_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         to_start = [(run, state) for run, state in zip(runs, states, strict=True) if state.name in starts]
-        if not self.base.dry_run and isinstance(
-            self.run_launcher, InProcessLauncher
-        ):  # jobs of others may reach the hub
+        is_local = isinstance(self.run_launcher, InProcessLauncher)  # jobs of other launchers may reach the hub
+        if is_local and not self.base.dry_run:
             require_hub_files_of_some(run.cfg for run, _ in to_start)
         _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
