@@ -198,11 +198,7 @@ def judge_claims(arguments: list[str], output_dir: str, paper: str | None) -> li
     def find_rows(experiment: str, name: str) -> Any:
         return read_claimed_rows(report_folder(output_dir, experiment), name)
 
-    judged = []
-    for claim in load_claims(paper):
-        outcome, scale = judge_claim(claim, find_report, find_rows)
-        judged.append(_describe_claim(claim, outcome, scale))
-    return judged
+    return [_describe_claim(claim, *judge_claim(claim, find_report, find_rows)) for claim in load_claims(paper)]
 
 
 def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict[str, Any]:

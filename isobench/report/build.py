@@ -1,10 +1,9 @@
 """Build a report from runs: everything that a page, a terminal, a file or a claim shows of an experiment."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -212,8 +211,8 @@ def build_report(
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
-    folders: Mapping[str, Path] = {run.folder.path.name: run.folder.path for run in runs}
-    cells = build_cells(run_table, experiment, tasks, varying, ExamplePairs(folders) if with_pairs else None)
+    pairs = ExamplePairs({run.folder.path.name: run.folder.path for run in runs}) if with_pairs else None
+    cells = build_cells(run_table, experiment, tasks, varying, pairs)
     return Report(
         experiment=experiment,
         runs=run_table,

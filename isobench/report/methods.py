@@ -79,7 +79,8 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
                 if (cell.values or cell.troubles) and CONSTANT_PREDICTOR in troubles:
                     row["constant_tasks"].append(cell.task)
             runs_of_method = runs_by_method.get((group, method), chosen.iloc[:0])
-            row["candidates"] = _count_candidates(runs_of_method, of_method)
+            tasks = {cell.task for cell in of_method}
+            row["candidates"] = max(runs_of_method["candidates"][runs_of_method["task"].isin(tasks)], default=1)
             row["isotropy"] = _measure_isotropy(runs_of_method)
             rows.append(row)
         of_group = rows[-len(methods) :]
@@ -164,11 +165,6 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
 
 def count_seeds(pair: Arms) -> int:
     return min(len(arm.values) for arm in pair)
-
-
-def _count_candidates(runs: pd.DataFrame, cells: Sequence[Any]) -> int:
-    on_tasks = runs[runs["task"].isin({cell.task for cell in cells})]
-    return int(on_tasks["candidates"].max()) if len(on_tasks) else 1
 
 
 def _measure_isotropy(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
