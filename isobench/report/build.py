@@ -228,7 +228,6 @@ def build_report(
 
 
 def _list_views(report: Report) -> list[TableView]:
-    """List the tables of a report, in the paper's order for each part."""
     views = []
     for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
         content = find_content(report.experiment, name)

@@ -62,7 +62,6 @@ class AutomaticLauncher(InProcessLauncher):
         self.processes = processes
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`."""
         division = divide_machine([run.cfg for run in todo], len(runs), self.processes)
         if division.processes == 1:
             with _use_threads(division.threads):

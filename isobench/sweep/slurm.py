@@ -109,7 +109,6 @@ class SlurmLauncher(Launcher):
         return [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`."""
         output_dir = todo[0].cfg.output_dir
         folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         submissions: list[Submission] = []
