@@ -17,13 +17,7 @@ from isobench.report.methods import compare_methods
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
 from isobench.report.sentences import describe_evidence, list_comparisons, write_verdict
-from isobench.report.tables import (
-    BASE_METHOD,
-    BASELINE,
-    build_epochs,
-    build_runs,
-    list_scale_differences,
-)
+from isobench.report.tables import BASE_METHOD, BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import describe_epoch_rule, describe_generation, describe_own_files, describe_training
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run

@@ -9,11 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import (
-    PositiveInt,
-    check_values,
-    read_hints,
-)
+from isobench.config.bounds import PositiveInt, check_values, read_hints
 from isobench.config.schema import Config
 from isobench.runs.run import Run
 from isobench.sweep.forecast import MemoryForecast

@@ -37,14 +37,7 @@ from isobench.report.tables import (
     read_numbers,
     set_types,
 )
-from isobench.report.wording import (
-    DASH,
-    format_number,
-    format_p_value,
-    format_seconds,
-    format_share,
-    format_signed,
-)
+from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_share, format_signed
 from isobench.runs.folder import report_folder_of
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
