@@ -93,8 +93,7 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
     for row, p in zip(rows, holm([row["p"] * row["trials"] for row in rows]), strict=True):
         row["p_holm"], row["is_shown"] = p, p < ALPHA
-    table = pd.DataFrame(rows, columns=list(METHODS))
-    return table.astype({"detectable": float})
+    return pd.DataFrame(rows, columns=list(METHODS)).astype({"detectable": float})
 
 
 def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
@@ -186,9 +185,8 @@ def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
     """
     measured = [row["isotropy"] for row in rows if row["isotropy"]]
     counts = Counter(chain.from_iterable(measured))
-    tasks = [task for task, count in counts.items() if count == len(measured)] or [
-        task for task, _ in counts.most_common(1)
-    ]
+    tasks = [task for task, count in counts.items() if count == len(measured)]
+    tasks = tasks or [task for task, _ in counts.most_common(1)]
     for row in rows:
         found = row["isotropy"]
         row["isotropy_tasks"] = tasks
