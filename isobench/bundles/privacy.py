@@ -40,12 +40,10 @@ SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 MIN_SECRET = 12  # characters; shorter values of such variables may be words of their own
 UNKNOWN = "anonymous"
 SHORTEST_IN_COMPRESSED = 5  # in a megabyte a given word of 5 bytes stands by chance once in a million files
-ORDINARY_WORDS = frozenset(
-    (
-        *("root", "user", "users", "admin", "login", "home", "localhost", "node", "gpu", "cpu", "cuda"),
-        *("data", "cache", "train", "test", "model", "models", "path"),
-    )
-)
+ORDINARY_WORDS = {
+    "root", "user", "users", "admin", "login", "home", "localhost", "node", "gpu", "cpu", "cuda",
+    "data", "cache", "train", "test", "model", "models", "path",
+}  # fmt: skip
 
 
 def require_no_secret(path: str, content: bytes) -> None:

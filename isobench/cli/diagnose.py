@@ -72,9 +72,8 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
 
         cfg, methods = compose_methods(settings)
     stem = path.stem if path else options.pairs.stem if options.pairs else "vocabulary"
-    page = (
-        options.to or Path(cfg.output_dir) / "diagnose"
-    ) / f"{stem}{'' if is_matrix else f'-{cfg.encoder.name}'}.html"
+    name = stem if is_matrix else f"{stem}-{cfg.encoder.name}"
+    page = (options.to or Path(cfg.output_dir) / "diagnose") / f"{name}.html"
     if options.json and not options.to:
         print(json.dumps(_compute(options, path, is_matrix, cfg, methods).to_json()))
         return

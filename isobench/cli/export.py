@@ -19,12 +19,7 @@ import orjson
 from isobench.analyses.rows import needs_training, read_about
 from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import (
-    find_machines_and_paths,
-    find_remains,
-    hide_paths_in_arguments,
-    list_user_names,
-)
+from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments, list_user_names
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely

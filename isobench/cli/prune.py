@@ -16,14 +16,7 @@ from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count, print_plainly
-from isobench.runs.folder import (
-    RECORD_FILE,
-    RunFolder,
-    marker_file,
-    plans_folder,
-    run_folder_name,
-    runs_folder,
-)
+from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
 from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat

@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobench.analyses.rows import needs_training, read_claimed_rows
-from isobench.analyses.runner import (
-    analyse_trained_runs,
-    find_analysis,
-    load_analysis,
-    show_stored_analysis,
-)
+from isobench.analyses.runner import analyse_trained_runs, find_analysis, load_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
@@ -34,13 +29,7 @@ from isobench.runs.folder import ABOUT_FILE, report_folder, report_folder_of, re
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.find_runs import (
-    SELECTION_PREFIX,
-    drop_selection,
-    find_runs,
-    read_selection,
-    take_own_experiment,
-)
+from isobench.sweep.find_runs import SELECTION_PREFIX, drop_selection, find_runs, read_selection, take_own_experiment
 from isobench.sweep.planning import compose_sweep, convert_to_overrides
 from isobench.verification.folder import VerifiedFolder
 
@@ -198,11 +187,7 @@ def judge_claims(arguments: list[str], output_dir: str, paper: str | None) -> li
     def find_rows(experiment: str, name: str) -> Any:
         return read_claimed_rows(report_folder(output_dir, experiment), name)
 
-    judged = []
-    for claim in load_claims(paper):
-        outcome, scale = judge_claim(claim, find_report, find_rows)
-        judged.append(_describe_claim(claim, outcome, scale))
-    return judged
+    return [_describe_claim(claim, *judge_claim(claim, find_report, find_rows)) for claim in load_claims(paper)]
 
 
 def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict[str, Any]:

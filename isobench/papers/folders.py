@@ -57,7 +57,7 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
             raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))
     os.environ[environment.PAPERS] = os.pathsep.join(dict.fromkeys(folders))
-    _check_configs(find_papers())
+    _check_configs()
     return others
 
 
@@ -114,10 +114,10 @@ def _find_installed() -> Iterator[tuple[str, Path]]:
         yield entry.name, Path(next(iter(spec.submodule_search_locations)))
 
 
-def _check_configs(papers: dict[str, Path]) -> None:
+def _check_configs() -> None:
     """Raise UserError if two folders have a config of one name: Hydra would silently take the first one."""
     first: dict[tuple[str, str], Path] = {}
-    for folder in (Path(conf_dir()), *papers.values()):
+    for folder in find_config_folders():
         for group in list_config_groups():
             for file in sorted((folder / group).glob("*.yaml")):
                 other = first.setdefault((group, file.name), file)

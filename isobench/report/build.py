@@ -1,10 +1,9 @@
 """Build a report from runs: everything that a page, a terminal, a file or a claim shows of an experiment."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,13 +17,7 @@ from isobench.report.methods import compare_methods
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
 from isobench.report.sentences import describe_evidence, list_comparisons, write_verdict
-from isobench.report.tables import (
-    BASE_METHOD,
-    BASELINE,
-    build_epochs,
-    build_runs,
-    list_scale_differences,
-)
+from isobench.report.tables import BASE_METHOD, BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import describe_epoch_rule, describe_generation, describe_own_files, describe_training
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
@@ -212,8 +205,8 @@ def build_report(
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
-    folders: Mapping[str, Path] = {run.folder.path.name: run.folder.path for run in runs}
-    cells = build_cells(run_table, experiment, tasks, varying, ExamplePairs(folders) if with_pairs else None)
+    pairs = ExamplePairs({run.folder.path.name: run.folder.path for run in runs}) if with_pairs else None
+    cells = build_cells(run_table, experiment, tasks, varying, pairs)
     return Report(
         experiment=experiment,
         runs=run_table,
@@ -229,7 +222,6 @@ def build_report(
 
 
 def _list_views(report: Report) -> list[TableView]:
-    """List the tables of a report, in the paper's order for each part."""
     views = []
     for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
         content = find_content(report.experiment, name)

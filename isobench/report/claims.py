@@ -121,19 +121,17 @@ def judge_claim(
         The outcome, and how the runs or the analysis differ from the paper's setting.
     """
     try:
-        if not claim.rows_file:
-            report = find_report(claim.experiment)
-            if report is None:
-                return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
-            outcome = _check(claim, report)
-            if outcome.word == NOT_RUN:
-                outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
-            return _say_where(claim, outcome, report, report.scale)
-        found = read_analysis(claim.experiment, claim.rows_file)
-        if found is None:
+        if claim.rows_file:
+            data, differences = read_analysis(claim.experiment, claim.rows_file) or (None, [])
+        else:
+            data = find_report(claim.experiment)
+            differences = [] if data is None else data.scale
+        if data is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
-        rows, differences = found
-        return _say_where(claim, _check(claim, rows), rows, differences)
+        outcome = _check(claim, data)
+        if outcome.word == NOT_RUN and not claim.rows_file:
+            outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
+        return _say_where(claim, outcome, data, differences)
     except UserError as error:
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:

@@ -79,7 +79,8 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
                 if (cell.values or cell.troubles) and CONSTANT_PREDICTOR in troubles:
                     row["constant_tasks"].append(cell.task)
             runs_of_method = runs_by_method.get((group, method), chosen.iloc[:0])
-            row["candidates"] = _count_candidates(runs_of_method, of_method)
+            tasks = {cell.task for cell in of_method}
+            row["candidates"] = max(runs_of_method["candidates"][runs_of_method["task"].isin(tasks)], default=1)
             row["isotropy"] = _measure_isotropy(runs_of_method)
             rows.append(row)
         of_group = rows[-len(methods) :]
@@ -92,8 +93,7 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
     for row, p in zip(rows, holm([row["p"] * row["trials"] for row in rows]), strict=True):
         row["p_holm"], row["is_shown"] = p, p < ALPHA
-    table = pd.DataFrame(rows, columns=list(METHODS))
-    return table.astype({"detectable": float})
+    return pd.DataFrame(rows, columns=list(METHODS)).astype({"detectable": float})
 
 
 def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
@@ -166,11 +166,6 @@ def count_seeds(pair: Arms) -> int:
     return min(len(arm.values) for arm in pair)
 
 
-def _count_candidates(runs: pd.DataFrame, cells: Sequence[Any]) -> int:
-    on_tasks = runs[runs["task"].isin({cell.task for cell in cells})]
-    return int(on_tasks["candidates"].max()) if len(on_tasks) else 1
-
-
 def _measure_isotropy(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Average EV_1 and IsoScore over a method's selected runs: task -> measure -> mean over its seeds."""
     usable = runs[runs["failure"].isna()]
@@ -190,9 +185,8 @@ def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
     """
     measured = [row["isotropy"] for row in rows if row["isotropy"]]
     counts = Counter(chain.from_iterable(measured))
-    tasks = [task for task, count in counts.items() if count == len(measured)] or [
-        task for task, _ in counts.most_common(1)
-    ]
+    tasks = [task for task, count in counts.items() if count == len(measured)]
+    tasks = tasks or [task for task, _ in counts.most_common(1)]
     for row in rows:
         found = row["isotropy"]
         row["isotropy_tasks"] = tasks

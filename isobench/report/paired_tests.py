@@ -95,9 +95,8 @@ class ExamplePairs:
 
     def _read(self, run: Any, split: str) -> SplitPredictions:
         if (run.key, split) not in self.predictions:
-            self.predictions[run.key, split] = read_predictions(
-                self.folders[run.key] / PREDICTIONS_FILE, split, run.seed
-            )
+            file = self.folders[run.key] / PREDICTIONS_FILE
+            self.predictions[run.key, split] = read_predictions(file, split, run.seed)
         return self.predictions[run.key, split]
 
 

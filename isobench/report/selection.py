@@ -58,9 +58,8 @@ CONFIGURATIONS = {
 }
 NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
-Groups = dict[
-    tuple[str, str, str], dict[Choice, np.ndarray]
-]  # encoder, method, task -> choice -> its runs' positions
+# encoder, method, task -> choice -> its runs' positions
+Groups = dict[tuple[str, str, str], dict[Choice, np.ndarray]]
 
 
 def select_runs(
@@ -85,7 +84,9 @@ def select_runs(
         positions = np.flatnonzero(part_of_run == index)  # of the part's runs among all
         of_part = runs.iloc[positions]
         differing = find_varying(of_part, varying)
-        rule = _prefer_held_out(selection, of_part)
+        rule = selection
+        if rule.rule == "dev" and of_part["task.held_out"].notna().any():
+            rule = replace(rule, rule="held_out")
         _check_rule(rule, of_part, differing)
         groups = _group_by_configuration(of_part, differing)
         if rule.equal_budget:
@@ -156,12 +157,6 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
         if (runs[DIGESTS.get(name, name)].map(str).groupby(keys).nunique() > 1).any():
             varying.append(name)
     return varying
-
-
-def _prefer_held_out(selection: Selection, runs: pd.DataFrame) -> Selection:
-    """Replace the rule ``dev`` by ``held_out`` if any run has held-out examples."""
-    has_held_out = runs["task.held_out"].notna().any()
-    return replace(selection, rule="held_out") if selection.rule == "dev" and has_held_out else selection
 
 
 def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:

@@ -15,12 +15,7 @@ import pandas as pd
 from isobench.common.terminal import format_count, name_some
 from isobench.report.methods import list_score_cells
 from isobench.report.tables import BASE_LABEL, BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import (
-    describe_p,
-    format_columns,
-    format_interval,
-    format_points,
-)
+from isobench.report.wording import describe_p, format_columns, format_interval, format_points
 from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, find_detectable_spreads
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them

@@ -193,16 +193,15 @@ def read_outcome(run: Run) -> dict[str, Any]:
     if record is None:
         return outcome
     if best:
-        splits = {split: best.metrics(split) for split in task.evaluated}
-        outcome |= {"epoch": best.epoch}
+        outcome["epoch"] = best.epoch
         outcome |= {
             f"{split}/{metric}": value if metric in NON_FRACTION_METRICS else _to_percent(value)
-            for split, metrics in splits.items()
-            for metric, value in metrics.items()
-            if value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+            for split in task.evaluated
+            for metric, value in best.metrics(split).items()
+            if not isinstance(value, bool)  # as constant_predictor
         }
         outcome |= best.isotropy
-        outcome |= {"selection_score": None if record.failure else best.selection}
+        outcome["selection_score"] = None if record.failure else best.selection
     cost = record.cost
     return {
         **outcome,

@@ -82,16 +82,14 @@ def select_decisive(name: str, section: Any) -> Any:
 
     Nulls are left out, so that an optional setting that is added later leaves the keys of earlier runs as they are.
     """
-    settings = to_plain(section)
-    if isinstance(settings, dict):
-        settings = restore_removed(name, settings)
+    if name == "seed":
+        return section
+    settings = restore_removed(name, to_plain(section))
     if name == "calibration":
         settings = drop_targets_of_chain(settings)
     if name == "monitors":
         settings = {monitor: _drop_target(monitor_settings) for monitor, monitor_settings in settings.items()}
-    if name in NOT_IN_KEY:
-        settings = {key: value for key, value in settings.items() if key not in NOT_IN_KEY[name]}
-    settings = _drop_none(settings)
+    settings = _drop_none({key: value for key, value in settings.items() if key not in NOT_IN_KEY.get(name, ())})
     if name == "task" and "generation" in settings:
         settings["generation"] = _drop_none(restore_removed("task.generation", settings["generation"]))
     return settings
@@ -106,17 +104,13 @@ def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_target(settings: Any) -> Any:
-    return (
-        {key: value for key, value in settings.items() if key != "_target_"}
-        if isinstance(settings, dict)
-        else settings
-    )
+    if not isinstance(settings, dict):
+        return settings
+    return {key: value for key, value in settings.items() if key != "_target_"}
 
 
-def _drop_none(section: Any) -> Any:
-    return (
-        {key: value for key, value in section.items() if value is not None} if isinstance(section, dict) else section
-    )
+def _drop_none(section: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
 
 
 def to_plain(section: Any) -> Any:

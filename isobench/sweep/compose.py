@@ -58,9 +58,8 @@ class Composer:
         """Return the config of one run, its task completed from the user's own files if it reads any."""
         cfg = self._compose(overrides)
         section_ids = id(cfg.task), id(cfg.data)
-        if (
-            section_ids not in self.completed
-        ):  # kept with what it is made of, because an id lasts as long as its object
+        if section_ids not in self.completed:
+            # Kept with what it is made of, because an id lasts as long as its object.
             self.completed[section_ids] = cfg, complete_config(cfg)
         completed = self.completed[section_ids][1]
         return cfg if completed.task is cfg.task else replace(cfg, task=completed.task, data=completed.data)

@@ -170,12 +170,7 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     from transformers import AutoConfig
 
     from isobench.data import hub, weights
-    from isobench.data.packaged.encoders import (
-        DISTILBERT_CONFIG,
-        MPNET_CONFIG,
-        SMOLLM2_CONFIG,
-        find_packaged_weights,
-    )
+    from isobench.data.packaged.encoders import DISTILBERT_CONFIG, MPNET_CONFIG, SMOLLM2_CONFIG, find_packaged_weights
     from isobench.models.loading import silence_transformers
 
     source = weights.find_encoder_source(cfg)

@@ -9,11 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import (
-    PositiveInt,
-    check_values,
-    read_hints,
-)
+from isobench.config.bounds import PositiveInt, check_values, read_hints
 from isobench.config.schema import Config
 from isobench.runs.run import Run
 from isobench.sweep.forecast import MemoryForecast
@@ -62,7 +58,6 @@ class AutomaticLauncher(InProcessLauncher):
         self.processes = processes
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`."""
         division = divide_machine([run.cfg for run in todo], len(runs), self.processes)
         if division.processes == 1:
             with _use_threads(division.threads):

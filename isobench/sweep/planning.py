@@ -116,9 +116,8 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     names = [format_method_name(other.calibration) for other, _, _ in runs]
     for name, (other, overrides, _) in zip(names, runs, strict=True):
         if names.count(name) > 1:
-            name = " ".join(
-                [name, *(text.removeprefix("calibration.") for text in overrides if "calibration." in text)]
-            )
+            settings = [text.removeprefix("calibration.") for text in overrides if "calibration." in text]
+            name = " ".join([name, *settings])
         if name != "none":
             methods[name] = other.calibration
     return cfg, methods

@@ -21,13 +21,7 @@ from submitit.helpers import DelayedSubmission
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import is_storage_error, make_storage_error
-from isobench.common.interruption import (
-    STOP_SIGNALS,
-    Interrupted,
-    handle_signals,
-    raise_if_noted,
-    raise_interrupted,
-)
+from isobench.common.interruption import STOP_SIGNALS, Interrupted, handle_signals, raise_if_noted, raise_interrupted
 from isobench.common.terminal import format_count
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveFloat, PositiveInt, check_values, read_hints
 from isobench.config.command_line import drop_launch_arguments
@@ -36,13 +30,7 @@ from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder, jobs_folder, run_folder_name
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
-from isobench.runs.state import (
-    Submission,
-    find_queued_jobs,
-    find_run_state,
-    read_live_heartbeat,
-    wait_for_beat,
-)
+from isobench.runs.state import Submission, find_queued_jobs, find_run_state, read_live_heartbeat, wait_for_beat
 from isobench.sweep.forecast import Forecast, format_duration
 from isobench.sweep.launchers import Launcher
 from isobench.training.execute import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, execute_run
@@ -109,7 +97,6 @@ class SlurmLauncher(Launcher):
         return [todo[start : start + self.runs_per_job] for start in range(0, len(todo), self.runs_per_job)]
 
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
-        """See `Launcher.launch`."""
         output_dir = todo[0].cfg.output_dir
         folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         submissions: list[Submission] = []

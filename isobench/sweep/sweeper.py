@@ -37,7 +37,6 @@ from isobench.sweep.overview import format_forecast, print_expectations, print_o
 from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
-    EXIT_DONE,
     EXIT_USER_ERROR,
     check_export_folder,
     choose_exit_code,
@@ -57,6 +56,7 @@ class GridSweeper(Sweeper):
         """Called by Hydra."""
         self.loader, self.base = hydra_context.config_loader, config
         self.run_launcher = make_launcher(config.hydra)
+        self.is_local = isinstance(self.run_launcher, InProcessLauncher)  # jobs of other launchers are elsewhere
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; Hydra calls this with the command line's overrides.
@@ -81,9 +81,7 @@ class GridSweeper(Sweeper):
         states = find_run_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         to_start = [(run, state) for run, state in zip(runs, states, strict=True) if state.name in starts]
-        if not self.base.dry_run and isinstance(
-            self.run_launcher, InProcessLauncher
-        ):  # jobs of others may reach the hub
+        if self.is_local and not self.base.dry_run:  # jobs elsewhere may reach the hub
             require_hub_files_of_some(run.cfg for run, _ in to_start)
         _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
@@ -113,7 +111,7 @@ class GridSweeper(Sweeper):
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
-        if not isinstance(self.run_launcher, InProcessLauncher):
+        if not self.is_local:
             raise UserError(
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
@@ -129,14 +127,13 @@ class GridSweeper(Sweeper):
         ``running`` are those that another process was carrying out when the sweep began.
         """
         output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:])
-        is_local = isinstance(self.run_launcher, InProcessLauncher)
         if not todo:
             with suppress(OSError):  # the folder may be one that can only be read
                 write_plan(output_dir, plan)
-            return self._take_over(running, runs) if is_local else []
+            return self._take_over(running, runs) if self.is_local else []
         with keep_plan(output_dir, plan):
             codes = self.run_launcher.launch(todo, runs)
-            if is_local:
+            if self.is_local:
                 busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
                 codes += self._take_over([*running, *busy], runs)
             return codes
@@ -193,10 +190,9 @@ class GridSweeper(Sweeper):
             _write_page(report, runs)
         if is_alone and has_started:
             print(f"This run: {runs[0].folder.path}")
-        damaged = EXIT_USER_ERROR if any(run.trouble for run in runs) else EXIT_DONE
-        unfinished = EXIT_BUSY if any(run.record is None for run in runs) else EXIT_DONE
-        have_all_ended = all(run.record is not None for run in runs)
-        if code := choose_exit_code(runs, damaged, unfinished, *([] if have_all_ended else codes)):
+        damaged = [EXIT_USER_ERROR] if any(run.trouble for run in runs) else []
+        unfinished = [EXIT_BUSY, *codes] if any(run.record is None for run in runs) else []
+        if code := choose_exit_code(runs, *damaged, *unfinished):
             raise SystemExit(code)
 
 

@@ -37,14 +37,7 @@ from isobench.report.tables import (
     read_numbers,
     set_types,
 )
-from isobench.report.wording import (
-    DASH,
-    format_number,
-    format_p_value,
-    format_seconds,
-    format_share,
-    format_signed,
-)
+from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_share, format_signed
 from isobench.runs.folder import report_folder_of
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
@@ -110,7 +103,6 @@ def render_report(report: Report, outcome: Any = None) -> str:
         contents=[(key, text) for key, (text, is_there) in sections.items() if is_there] + list(always.items()),
         outcome=outcome,
         styles=styles,
-        states=report.states,
         views=[(view, lay_out_table(view)) for view in views],
         shown=[view for view in views if not repeats(view, overview)],
         curves=curves,
@@ -274,7 +266,6 @@ def lay_out_table(view: TableView) -> dict[str, Any]:
         "reasons": reasons if is_compared else [],
         "incomparable": [] if is_compared else reasons,
         "verdicts": [verdict for verdict in VERDICT_SYMBOLS if verdict in verdicts],
-        "has_published": bool(published),
         "published_columns": {cell.column for cell in published},
         "comparisons": comparisons,
         "has_pairs": any(cell.paired_reason is not None for cell in comparisons),

@@ -30,7 +30,8 @@ def make_markdown_environment() -> Environment:
 def make_latex_environment() -> Environment:
     """Make the environment of the LaTeX files; its delimiters are ``<< >>``, ``<% %>`` and ``<# #>``."""
     environment = make_environment(finalize=_finalize_with(_escape_latex), **LATEX_DELIMITERS)
-    environment.filters["comment"] = lambda text: Markup(_escape_latex_comment(text))
+    # One line of ASCII can't leave a LaTeX comment.
+    environment.filters["comment"] = lambda text: Markup("".join(map(_to_ascii, " ".join(text.split()))))
     return environment
 
 
@@ -71,11 +72,6 @@ def _escape_latex(text: str) -> str:
     """
     escaped = "".join(LATEX_ESCAPES.get(character) or _to_ascii(character) for character in " ".join(text.split()))
     return "{}" + escaped if text.startswith("[") else escaped
-
-
-def _escape_latex_comment(text: str) -> str:
-    """Reduce a text to one line of ASCII, which can't leave a LaTeX comment."""
-    return "".join(map(_to_ascii, " ".join(text.split())))
 
 
 def _to_ascii(character: str) -> str:

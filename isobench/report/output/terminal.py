@@ -194,7 +194,6 @@ def _describe_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _explain_columns(configurations: pd.DataFrame, columns: dict[str, list[str]]) -> str:
-    """Say what the table's columns mean."""
     sentences = []
     if BASE_METHOD in set(configurations["method"]):
         sentences.append("plain: calibration=none.")

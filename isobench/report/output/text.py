@@ -18,7 +18,6 @@ def format_markdown(report: Report) -> str:
         make_markdown_environment(),
         "report.md.j2",
         report=report,
-        views=report.views,
         scale=_describe_scale(report),
         rows=_list_rows,
         time_note=TIME_NOTE,
@@ -32,14 +31,12 @@ def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
 
 def format_latex(report: Report) -> str:
     """Write every table of the report in booktabs form; needs the packages booktabs and, for wide ones, graphicx."""
-    views = report.views
     return render_paragraphs(
         make_latex_environment(),
         "tables.tex.j2",
         report=report,
-        views=views,
         caption=_format_caption,
-        labels=_list_labels(report, views),
+        labels=_list_labels(report),
         remarks=_list_remarks,
         method=format_method,
         marked_cell=_format_marked_cell,
@@ -107,10 +104,10 @@ def _format_caption(report: Report, view: TableView) -> str:
     return f"{name}: our runs{seeds}{printed}."
 
 
-def _list_labels(report: Report, views: list[TableView]) -> list[str]:
+def _list_labels(report: Report) -> list[str]:
     r"""List a ``\label`` for each table, such as ``tab:glue-isobn-table1``; no two are the same."""
     labels: list[str] = []
-    for view in views:
+    for view in report.views:
         words = "-".join(filter(None, (report.name, view.name, view.part))).lower()
         label = f"tab:{re.sub('[^a-z0-9]+', '-', words).strip('-')}"
         labels.append(label if label not in labels else f"{label}-{len(labels) + 1}")
