@@ -65,7 +65,7 @@ def _describe_import(imported: Imported, output_dir: str) -> str:
     present = len(manifest.runs) - len(imported.new_runs)
     experiment = f" +experiment={manifest.experiment}" if manifest.experiment else ""
     papers = "".join(f" {shlex.quote(flag)}" for flag in format_paper_flags())
-    folder = "" if output_dir == Config.output_dir else f" {shlex.quote(write_setting('output_dir', output_dir))}"
+    folder = "" if output_dir == Config.output_dir else f" {write_setting('output_dir', output_dir)}"
     return (
         f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
         f"{present} of the bundle's {len(manifest.runs)} were there already\n"

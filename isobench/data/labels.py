@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
@@ -20,7 +19,7 @@ UNLABELLED = -1  # the label of every example in GLUE's test splits, whose label
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
 LARGEST_CLASS = 2**53  # larger whole numbers, such as 1e307, are scores: not each of them has a float of its own
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-WHOLE_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]{0,299}))(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
+WHOLE_NUMBER = re.compile(r"(?:\+|(-))?(0|[1-9][0-9]{0,299})(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 FINEST = 1000  # how much of their spread scores may lose in float32: one part in so many
 
@@ -118,9 +117,9 @@ def refuse_misspellings(classes: Sequence[str], where: str, otherwise: str = "")
         )
 
 
-def _simplify(name: str) -> str | Decimal:
-    if parse_number(name) is not None:
-        return Decimal(name)
+def _simplify(name: str) -> str | float:
+    if (number := parse_number(name)) is not None:
+        return number
     letters = unicodedata.normalize("NFKC", name).casefold()
     return "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")  # invisible
 
@@ -130,11 +129,13 @@ def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") ->
     different = set(names)
     words = {name for name in different if parse_number(name) is None}
     if 2 * len(words) > len(different):
-        words = set(filter(DECIMAL_COMMA.fullmatch, words))
+        commas = set(filter(DECIMAL_COMMA.fullmatch, words))
+        words = commas if 2 * len(commas) > len(different) else set()
     for row, name in enumerate(names, 1):
         if name in words:
-            point = name.replace(",", ".")
-            correct = f"write {point}" if DECIMAL_COMMA.fullmatch(name) else "correct or remove this row"
+            whole, _, decimals = name.partition(",")
+            correct = f"write {whole}.{decimals}" if DECIMAL_COMMA.fullmatch(name) else "correct or remove this row"
+            correct += f" or {whole}{decimals}" if len(decimals) == 3 else ""
             raise UserError(f"{where} has numbers, but {name} in row {row}: {correct}{otherwise}")
 
 
@@ -157,7 +158,7 @@ def _format_label(value: Any) -> str:
         return str(value).lower()
     text = "" if value is None or value != value else str(value).strip()  # NaN differs from itself
     whole = WHOLE_NUMBER.fullmatch(text)
-    return str(int(whole[1])) if whole else text
+    return str(int(f"{whole[1] or ''}{whole[2]}")) if whole else text
 
 
 def parse_number(text: str) -> float | None:
@@ -189,6 +190,9 @@ def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> 
     if not set(names) <= numbers.keys() and not any(parse_number(name) is not None for name in classes):
         by_number = {str(number): number for number in range(len(classes))}
         numbers = by_number if set(names) <= by_number.keys() else numbers
+    by_value = {parse_number(name): number for name, number in numbers.items()}  # 01 of one file is 1 of another
+    by_value.pop(None, None)
+    numbers = {name: by_value[value] for name in set(names) if (value := parse_number(name)) in by_value} | numbers
     unknown = sorted(set(names) - numbers.keys())
     if unknown:
         listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")

@@ -59,6 +59,6 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
         return train, None
     refuse_misspellings(sorted({*train.labels, *test.labels}), f"the set {name}")
     known = {text.strip() for text in train.texts}
-    if repeated := sum(text.strip() in known for text in test.texts):
+    if 100 * (repeated := sum(text.strip() in known for text in test.texts)) > len(test.texts):
         print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")
     return train, test

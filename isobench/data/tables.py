@@ -62,8 +62,6 @@ def _read_whole(path: Path, _state: Any) -> Any:
     try:
         table = READERS[kind](path)
         table.validate(full=True)  # the JSON reader itself does not check that texts are UTF-8
-        while any(pyarrow.types.is_struct(field.type) for field in table.schema):
-            table = table.flatten()  # {"text": {"en": ...}} has the column text.en
     except (pyarrow.ArrowException, UnicodeError, OSError) as error:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
         reason = ROW_FROM_0.sub(lambda row: f"in row {int(row[1]) + 1}", extract_first_line(error)).rstrip(". ")
@@ -227,7 +225,9 @@ def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
             names.append(field.name)
     missing = [name for name in columns if name not in names]
     if missing:
-        raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}")
+        fields = any(name.startswith(f"{missing[0]}.") for name in names)
+        advice = ": write the fields of its mappings as columns" if fields else ""
+        raise UserError(f"{where} lacks the column {', '.join(missing)}; it has: {', '.join(names)}{advice}")
 
 
 def has_column(path: Path, name: str) -> bool:

@@ -212,13 +212,30 @@ def test_what_is_no_text_in_a_known_encoding_is_refused(tmp_path, content):
         configure(tmp_path / "train.csv")
 
 
-def test_a_field_of_a_mapping_is_a_column(tmp_path):
+def test_mappings_are_no_texts(tmp_path):
     rows = [{"text": {"en": text, "de": "x"}, "label": label} for text, label in zip("abcd", "uvuv", strict=True)]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    cfg = configure(tmp_path / "train.jsonl", None, "task.text=[text.en]")
-    assert read(cfg).texts == [[*"abcd"]]
-    with pytest.raises(UserError, match=r"text\.en"):
+    with pytest.raises(UserError, match=r"text\.en.*: write the fields of its mappings as columns"):
         configure(tmp_path / "train.jsonl", None, "task.text=[text]")
+    rows = [{"body": text, "label": "uv"[place % 2], "meta": {"source": "web"}} for place, text in enumerate("abcd")]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read(configure(tmp_path / "train.jsonl")).texts == [[*"abcd"]]
+
+
+@pytest.mark.parametrize(("train", "dev"), [(["01", "02"], ["2", "1"]), (["-1", "+1"], ["1", "-1"])])
+def test_a_number_is_one_class_however_a_file_writes_it(tmp_path, train, dev):
+    file = write(tmp_path / "train.csv", [*"abcd"], train * 2)
+    cfg = configure(file, write(tmp_path / "dev.csv", [*"ef"], dev))
+    assert read(cfg).labels.tolist() == [0, 1, 0, 1]
+    assert read(cfg, "validation").labels.tolist() == [1, 0]
+
+
+def test_a_comma_in_a_name_is_no_decimal_comma(tmp_path):
+    file = write(tmp_path / "train.csv", [*"abcdefgh"], ["a", "b", "c", '"1,2"'] * 2)
+    assert configure(file).task.labels == ["1,2", "a", "b", "c"]
+    file = write(tmp_path / "scores.csv", [*"ab"], ['"1,000"', '"2,500"'])
+    with pytest.raises(UserError, match=r"write 1\.000 or 1000"):
+        configure(file)
 
 
 def test_a_share_without_a_row_is_said(tmp_path):
