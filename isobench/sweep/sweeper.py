@@ -202,7 +202,8 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         check_export_folder(cfg)
     if is_dry:
         ask_hub_early(configs)  # the hub answers while torch is imported
-    for encoder in {cfg.encoder.path: cfg.encoder for cfg in configs if cfg.head.name == "isobn"}.values():
+    encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs if cfg.encoder.path and cfg.head.name == "isobn"}
+    for encoder in encoders.values():
         for note in describe_own_pooling(encoder):
             print_note_once(note)
     if configs:

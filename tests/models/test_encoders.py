@@ -237,6 +237,18 @@ def test_a_tokenizer_of_another_vocabulary_is_refused():
 MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
 
 
+def copy_with_pooling(tiny, tmp_path, own):
+    """Copy an encoder as sentence-transformers keeps it, with these settings of its pooling."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny, folder)
+    parts = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in parts.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text(json.dumps(own))
+    return folder
+
+
 @pytest.mark.parametrize(
     ("own", "pooling", "said"),
     [
@@ -252,13 +264,15 @@ MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
     ],
 )
 def test_the_folders_own_pooling_is_said_where_it_differs(tiny, tmp_path, own, pooling, said):
-    folder = tmp_path / "encoder"
-    shutil.copytree(tiny, folder)
-    parts = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
-    modules = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in parts.items()]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling/config.json").write_text(json.dumps(own))
+    folder = copy_with_pooling(tiny, tmp_path, own)
     notes = load_encoder(Encoder(name="tiny", path=str(folder), pooling=pooling), None, 1).warnings
     assert [said in note for note in notes] == [True] * bool(said)
     assert not load_encoder(Encoder(name="tiny", path=str(folder)), None, 1, head="huggingface").warnings
+
+
+def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):
+    folder = copy_with_pooling(tiny, tmp_path, MEAN)
+    code, _, err = cli(*small, f"encoder.path={folder}", "encoder.pooling=pooler,cls,mean", "dry_run=true")
+    assert code == 0, err
+    said = [f"own pooling is mean, not {pooling}: " in err for pooling in ("pooler", "cls", "mean")]
+    assert said == [True, True, False]
