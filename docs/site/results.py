@@ -212,7 +212,7 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     file = find_config("experiment", bundle.experiment)
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
-    shown = show_analysis(bundle) if bundle.has_analysis else Shown([])
+    shown = show_analysis(bundle) if bundle.has_analysis else Shown()
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
         sentences = describe_outcome(**rows)

@@ -64,21 +64,20 @@ def build_cells(cells: Sequence[TidyRow]) -> Table:
 def build_parts(changes: Sequence[TidyRow]) -> Table:
     """Build a table of each classifier and encoding: the weakest and the full whitening at three budgets."""
     whitening = [row for row in select_rows(changes, {"unit_length": "none"}) if row["shrinkage"] is not None]
-    places = list_distinct(list_cells(whitening), "place")
+    parts: dict[tuple[str, str], list[TidyRow]] = {}
+    for (classifier,), own in group_rows(whitening, "classifier").items():
+        parts[classifier, "all"] = list_cells(own)
+        for encoding, part in group_rows(own, *ENCODING).items():
+            parts[classifier, name_encoding(*encoding)] = list_cells(part)
+    places = list_distinct([cell for cells in parts.values() for cell in cells], "place")
     shown = list(dict.fromkeys([*places[:1], *places[len(places) // 2 :][:1], *places[-1:]]))
     words = ("classifier", "encoding", "shrinkage")
     table = make_table("Secondary: change by classifier and encoding, mean over sets", words, shown, True)
-    for (classifier,), of_classifier in group_rows(whitening, "classifier").items():
-        parts = group_rows(of_classifier, *ENCODING)
-        for name, part in {
-            "all": of_classifier,
-            **{name_encoding(*key): part for key, part in parts.items()},
-        }.items():
-            strengths = list_distinct(part, "shrinkage")
-            for strength in sorted({max(strengths), min(strengths)}, reverse=True):
-                cells = list_cells(select_rows(part, {"shrinkage": strength}))
-                own = {cell["place"]: format_interval(cell) for cell in cells}
-                table.add_row(classifier, name, f"{strength:g}", *(own.get(place, "-") for place in shown))
+    for (classifier, name), cells in parts.items():
+        strengths = list_distinct(cells, "shrinkage")
+        for strength in sorted({max(strengths), min(strengths)}, reverse=True):
+            found = {cell["place"]: format_interval(cell) for cell in select_rows(cells, {"shrinkage": strength})}
+            table.add_row(classifier, name, f"{strength:g}", *(found.get(place, "-") for place in shown))
     return table
 
 

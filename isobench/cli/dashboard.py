@@ -161,7 +161,7 @@ def _build_isotropy_panels(matrix: str, two_rows: bool = False) -> list[Any]:
     measures = [
         _build_line_plot(f"{prefix}/{key}", f"{matrix}: {title}")
         for key, title in MEASURE_TITLES.items()
-        if not (two_rows and key.startswith(tracking.CONSTANT_MEASURES[2]))
+        if not (two_rows and key.startswith(tracking.CONSTANT_OF_TWO))
     ]
     return measures if two_rows else [*measures, curve]
 

@@ -21,9 +21,9 @@ from isobench.runs.folder import run_folder_name
 from isobench.runs.record import Epoch
 
 STEP_METRIC = "trainer/global_step"  # Lightning's name for the optimiser step
-# By the number of rows: measures that are the same for any of them. Once centred, two rows lie on one line.
-CONSTANT_MEASURES: dict[int, tuple[str, ...]] = {2: ("ev", "isoscore", "effective_rank")}
-CONSTANT_MEASURES[1] = (*CONSTANT_MEASURES[2], "average_cosine", "coordinate_share", "mean_ratio")
+CONSTANT_OF_TWO = ("ev", "isoscore", "effective_rank")  # of any two rows: once centred they lie on one line
+CONSTANT_OF_ONE = (*CONSTANT_OF_TWO, "average_cosine", "coordinate_share", "mean_ratio")
+CONSTANT_MEASURES = {1: CONSTANT_OF_ONE, 2: CONSTANT_OF_TWO}  # by the number of rows
 MAX_WANDB_NAME, MAX_WANDB_TAG = 128, 64  # characters that W&B takes
 
 
