@@ -30,6 +30,7 @@ FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "
 
 # Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
+EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
 
 
@@ -92,7 +93,7 @@ def read_model_type(encoder: Encoder) -> str | None:
     if not encoder.path:
         return None
     try:
-        config = orjson.loads(read_bounded(Path(encoder.path).expanduser() / "config.json"))
+        config = orjson.loads(read_bounded(find_encoder_folder(encoder) / "config.json"))
     except (OSError, ValueError):
         return None  # fingerprinting or loading says what is wrong
     model_type = config.get("model_type") if isinstance(config, dict) else None
@@ -104,7 +105,7 @@ def describe_own_pooling(encoder: Encoder) -> list[str]:
 
     The setting decides, because it is part of the key. The folder's files are read as data.
     """
-    folder = Path(encoder.path or "").expanduser()
+    folder = find_encoder_folder(encoder)
     try:
         listed = orjson.loads(read_bounded(folder / "modules.json")) if encoder.path else []
         modules = {module["type"].rpartition(".")[2]: module["path"] for module in listed}
@@ -122,8 +123,21 @@ def describe_own_pooling(encoder: Encoder) -> list[str]:
     return notes
 
 
-def _require_encoder_folder(encoder: Encoder) -> Path:
+def find_encoder_folder(encoder: Encoder) -> Path:
+    """Return the folder ``encoder.path``, or the only model that ``checkpoint.export`` wrote into it.
+
+    Raises:
+        UserError: there are several.
+    """
     folder = Path(str(encoder.path)).expanduser()
+    exports = [] if (folder / "config.json").exists() else list(folder.glob(f"*/{EXPORT_FILE}"))
+    if len(exports) > 1:
+        raise UserError(f"encoder.path: {folder} holds {len(exports)} models: name one of its folders")
+    return exports[0].parent if exports else folder
+
+
+def _require_encoder_folder(encoder: Encoder) -> Path:
+    folder = find_encoder_folder(encoder)
     refuse_file("encoder.path", folder)
     if not folder.is_dir():
         raise UserError(f"encoder.path: the folder {folder} does not exist")
@@ -148,7 +162,7 @@ def _require_encoder_folder(encoder: Encoder) -> Path:
 
 def check_tokenizer_files(encoder: Encoder) -> None:
     """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
-    folder = Path(str(encoder.path)).expanduser()
+    folder = find_encoder_folder(encoder)
     if find_encoder_source(encoder) != "path" or not folder.is_dir():
         return
     if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):

@@ -41,7 +41,6 @@ RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
 PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
 PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
-EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
 

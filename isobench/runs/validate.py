@@ -40,7 +40,7 @@ FOR_WORDS = (
     "task.reduced", "encoder.vocabulary_size",
 )  # fmt: skip
 FOR_CLASSIFICATION = (
-    "task.held_out", "encoder.layer", "encoder.missing_from", "checkpoint.export", "task.test_split",
+    "task.held_out", "encoder.layer", "encoder.missing_from", "task.test_split",
 )  # fmt: skip
 FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blocks")
 NOT_FOR_LANGUAGE = (
@@ -222,6 +222,10 @@ def _validate_encoder(cfg: Config) -> None:
     encoder = cfg.encoder
     if not (cfg.task.language and encoder.scratch):
         _refuse(cfg, FOR_NEW_MODELS, "is for language models from nothing (encoder=gpt-scratch): leave it out")
+    if cfg.checkpoint.export and (encoder.attention or encoder.normformer):
+        raise UserError(
+            "checkpoint.export: transformers has no encoder.attention or encoder.normformer: leave them out"
+        )
     if encoder.word_vectors:
         if not cfg.analysis or cfg.analysis.get("trains"):
             raise UserError(

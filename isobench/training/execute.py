@@ -15,7 +15,8 @@ from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data.availability import require_hub_files, require_metric_packages
 from isobench.data.own_task import check_files, complete_config
-from isobench.runs.folder import EXPORT_FILE, RunFolder, find_export_folder, runs_folder
+from isobench.data.weights import EXPORT_FILE
+from isobench.runs.folder import RunFolder, find_export_folder, runs_folder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name, format_score
 from isobench.runs.validate import validate_config

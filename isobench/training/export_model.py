@@ -1,10 +1,12 @@
-"""Export the reported epoch's encoder and head as a folder that transformers loads (``checkpoint.export``).
+"""Export the reported epoch's model as a folder that transformers loads (``checkpoint.export``).
 
 ``FOLDER/<run>/`` holds the model, its tokenizer and ``isobench.json``, which says what the folder is and what it
 lacks. Where transformers' ``AutoModelForSequenceClassification`` has the head's layers, it loads encoder and head.
 Else ``AutoModel`` loads the encoder, and ``head.safetensors`` holds pooler and classifier. transformers has no place
 for a calibration: where one changes embeddings, ``calibration.safetensors`` holds its tensors, and ``isobench.json``
 its settings.
+
+Models of language, and encoder-decoders, are exported whole: ``encoder.path`` takes such a folder again.
 """
 
 import shutil
@@ -30,12 +32,16 @@ from isobench.common.files import (
     write_json,
 )
 from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
-from isobench.models import tokenization
+from isobench.data.weights import EXPORT_FILE
+from isobench.models.encoders import GENERATORS
 from isobench.models.huggingface_head import split_head
-from isobench.runs.folder import EXPORT_FILE, find_export_folder
+from isobench.runs.folder import find_export_folder
 from isobench.runs.identity import Identity
 from isobench.training.classifier import Classifier
+from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.instantiate import instantiate_chain
+from isobench.training.language_model import LanguageModel
+from isobench.training.seq2seq import Seq2Seq
 
 HEAD_FILE, CALIBRATION_FILE = "head.safetensors", "calibration.safetensors"
 # Architectures whose own classifier has dense, tanh and classifier, as head=isobn with encoder.pooling=pooler has.
@@ -75,11 +81,10 @@ def explain_export_errors(folder: Path) -> Iterator[None]:
         raise StorageError(f"checkpoint.export={folder} can't be written: {reason}; name another folder") from error
 
 
-def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
+def make_exporters(cfg: Config, identity: Identity, tokenizer: Any) -> list[Callback]:
     """Make the callback that exports the run's model; none without ``checkpoint.export``."""
     if cfg.checkpoint.export is None:
         return []
-    tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     folder = find_export_folder(cfg.checkpoint.export, identity.key)
     with explain_export_errors(folder.parent):  # fail before the training, not after it
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +93,20 @@ def make_exporters(cfg: Config, identity: Identity) -> list[Callback]:
     return [_Exporter(cfg, identity.key, tokenizer, folder)]
 
 
-def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, about: dict[str, Any]) -> None:
+def write_export(
+    folder: Path, cfg: Config, module: Classifier | LanguageModel | Seq2Seq, tokenizer: Any, about: dict[str, Any]
+) -> None:
     """Write the model, what transformers can't express of it, and ``isobench.json``; ``about``: entries of that."""
+    if backend := getattr(tokenizer, "backend_tokenizer", None):  # else it is saved with what its last call set
+        backend.no_truncation()
+        backend.no_padding()
     tokenizer.save_pretrained(folder)
     lacks = []
-    if _is_expressible(cfg, module):
+    if not isinstance(module, Classifier):
+        kind = cfg.task.language.objective if cfg.task.language else "seq2seq"
+        about |= {"load_with": GENERATORS[kind][0]}
+        module.model.save_pretrained(folder)
+    elif _is_expressible(cfg, module):
         about |= {"load_with": "AutoModelForSequenceClassification"}
         build_transformers_model(cfg, module).save_pretrained(folder)
     else:
@@ -108,19 +122,19 @@ def write_export(folder: Path, cfg: Config, module: Classifier, tokenizer: Any, 
         lacks.append(f"the calibration {format_method_name(cfg.calibration)} ({CALIBRATION_FILE})")
     task = cfg.task
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
-    about |= {"calibration": cfg.calibration, "dim": _read_width(module), "lacks": lacks}
+    about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
     about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
     write_json(folder / EXPORT_FILE, about)
 
 
-def _read_width(module: Classifier) -> int:
-    model: Any = module.encoder.model
-    return int(model.config.hidden_size)
+def read_width(module: FineTuningModule) -> int:
+    """Return the width of the vectors that the chain of calibrations gets."""
+    return int(next(iter(module.chain)).dim)
 
 
 def _is_expressible(cfg: Config, module: Classifier) -> bool:
     model: Any = module.encoder.model
-    if module.head.in_features != _read_width(module) or cfg.task.as_classes is not None:
+    if module.head.in_features != read_width(module) or cfg.task.as_classes is not None:
         return False
     if cfg.head.name == "huggingface":
         return True

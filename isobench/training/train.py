@@ -114,7 +114,7 @@ def _build_and_fit(
             callbacks = [evaluations, stopwatch, progress, checkpointer]
             if not isinstance(loaders, WindowLoaders):
                 callbacks.append(EpochSamples(loaders))
-            callbacks += [*build_monitors(cfg), *make_exporters(cfg, identity)]
+            callbacks += [*build_monitors(cfg), *make_exporters(cfg, identity, loaders.inputs.tokenizer)]
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()

@@ -100,6 +100,21 @@ def test_a_head_that_transformers_does_not_have_lies_beside(cli, small, tmp_path
     assert "not exported" not in err
 
 
+@pytest.mark.slow
+def test_an_encoder_decoder_is_exported_whole(tiny_translation, tmp_path):
+    """Started from its weights, an untrained run has the dev loss that the run reported."""
+    overrides = [text for text in tiny_translation if not text.startswith("output_dir")]
+    export = tmp_path / "export"
+    record = isobench.run([*overrides, f"output_dir={tmp_path / 'first'}", f"checkpoint.export={export}"])
+    (folder,) = export.iterdir()
+    assert json.loads((folder / "isobench.json").read_text())["load_with"] == "AutoModelForSeq2SeqLM"
+    kept = [text for text in overrides if not text.startswith("encoder")]
+    again = ["encoder=local", f"encoder.path={export}", "optimization.lr=1e-12", f"output_dir={tmp_path / 'again'}"]
+    loaded = isobench.run([*kept, *again])
+    losses = [run.best.metrics("validation")["loss"] for run in (record, loaded)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 def read_exports(folder):
     """Return the bytes of every file of the exported runs, by its path below the folder."""
     return {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
@@ -191,4 +206,4 @@ def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small
 
 def test_an_export_folder_that_cannot_be_written_is_named(small):
     with pytest.raises(StorageError, match="checkpoint.export=/proc/x can't be written: .*; name another folder"):
-        make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64))
+        make_exporters(make_config(*small, "checkpoint.export=/proc/x"), SimpleNamespace(key="0" * 64), None)

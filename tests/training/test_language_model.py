@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 
 import numpy as np
@@ -12,8 +13,10 @@ from helpers import WORDS, build_parts, make_config, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
 
+import isobench
 from isobench.common.errors import UserError
 from isobench.data.batches.windows import subsample
+from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.task import evaluate_predictions
 from isobench.models.layer_forms import attend_off_by_one
 from isobench.runs.identity import compute_key, identify
@@ -157,6 +160,34 @@ def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, lan
     assert outcome(tmp_path / "again") == whole
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, tmp_path, cli, objective):
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+    overrides = language if objective == "causal" else as_bert(language, objective)
+    export = tmp_path / "export"
+    record = isobench.run([*overrides, f"checkpoint.export={export}", "optimization.lr=0.01"])
+    (folder,) = export.iterdir()
+    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    assert json.loads((folder / "isobench.json").read_text())["load_with"] == auto.__name__
+    model = auto.from_pretrained(folder).eval()
+    words = model.get_output_embeddings().weight.detach()
+    assert average_cosine(words) == pytest.approx(record.best.isotropy["head/average_cosine"], abs=1e-5)
+    assert len(AutoTokenizer.from_pretrained(folder)) == len(words) == 300
+    fine_tuning = [
+        "task=rotten_tomatoes", "encoder=local", f"encoder.path={export}", "encoder.pooling=mean",
+        "task.dev_samples=20", "task.train_samples=20", "optimization.epochs=1", "tracking=none",
+        f"output_dir={tmp_path / 'tuned'}", f"data.cache={tmp_path / 'cache'}", "report=false",
+    ]  # fmt: skip
+    tuned = isobench.run(fine_tuning)
+    assert tuned.status == "finished"
+    shutil.copytree(folder, export / "another")
+    code, _, err = cli(*fine_tuning, "seed=2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "holds 2 models: name one" in err
+
+
 def test_a_calibration_changes_the_states_that_the_head_reads(language):
     plain, centred = (build_parts(*language, f"calibration={name}") for name in ("none", "center"))
     assert identify(plain.module.cfg).key != identify(centred.module.cfg).key
@@ -183,6 +214,7 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         (["task.max_length=4096", "encoder.scratch.max_position_embeddings=5000"], "fewer than a window of 4096"),
         (["task.max_length=256"], "reads at most 128 tokens"),
         (["encoder.scratch.model_type=bloom", "encoder.attention=average"], "encoder.scratch"),
+        (["encoder.normformer=true", "checkpoint.export=models"], "checkpoint.export"),
         (["task.sample_seed=3"], "task.sample_seed is not for language modelling"),
         (["task.language.masked_share=0"], "task.language.masked_share=0"),
         (["optimizer=muon", "encoder.frozen_blocks=true"], "no matrix inside the model is trained"),
