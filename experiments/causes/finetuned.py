@@ -1,0 +1,117 @@
+"""Causes in fine-tuning: do models whose vocabulary was born more isotropic learn two small tasks better?
+
+registration_finetuned.md fixed the models, the tasks and the tests before the first run.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
+from isobench.common.terminal import name_some
+from isobench.statistics.dose_response import average_over_seeds
+from isobench.statistics.seeds import ALPHA, holm
+from isobench_papers.causes.causes import BASE, choose_rates
+
+if TYPE_CHECKING:  # importing it takes seconds
+    from isobench.analyses.subject import Subject
+
+REGISTRATION = Path(__file__).parent / "registration_finetuned.md"
+UNTRAINED = "untrained"  # the base as it was initialised: a reference, without a verdict
+
+
+def compute(subjects: list["Subject"]) -> Rows:
+    """List every run, choose each model's learning rate by task, and compare each model with the base by seed."""
+    runs = [read_run(subject) for subject in subjects]
+    levels = [
+        {"task": task} | level for (task,), own in group_rows(runs, "task").items() for level in choose_rates(own)
+    ]
+    return {"runs": runs, "levels": levels, "changes": compare(runs, levels)}
+
+
+def read_run(subject: "Subject") -> TidyRow:
+    """Read a run's model, task, learning rate and state, its errors in percent and its vocabulary's average cosine.
+
+    Errors and cosine are NaN for a run that has none. ``choose_rates`` takes the errors as the loss.
+    """
+    record, cfg = subject.record, subject.cfg
+    best = record.best if record is not None and record.status == "finished" else None
+    return {
+        "task": cfg.task.name,
+        "cause": cfg.encoder.name,
+        "lr": cfg.optimization.lr,
+        "seed": cfg.seed,
+        "state": "missing" if record is None else record.status,
+        "loss": math.nan if best is None else 100 * (1 - best.score),
+        "cosine": math.nan if best is None else best.isotropy["vocabulary/average_cosine"],
+    }
+
+
+def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
+    """Compare each model's accuracy, in points, with the base's by seed: t-test, Holm over causes and tasks."""
+    chosen = {
+        (level["task"], level["cause"]): {
+            row["seed"]: row["loss"]
+            for row in select_rows(runs, {name: level[name] for name in ("task", "cause", "lr")})
+            if row["seed"] in level["seeds"]
+        }
+        for level in levels
+    }
+    changes: list[TidyRow] = []
+    for (task, cause), own in chosen.items():
+        base = chosen.get((task, BASE), {})
+        differences = [base[seed] - own[seed] for seed in sorted(base.keys() & own.keys())]
+        if cause != BASE:
+            changes.append({"task": task, "cause": cause} | average_over_seeds(np.array(differences))._asdict())
+    judged = [row for row in changes if row["cause"] != UNTRAINED]
+    ps = holm([1.0 if math.isnan(row["p"]) else row["p"] for row in judged])
+    for row in changes:
+        row |= {"p_holm": math.nan, "verdict": ""}
+    for row, p in zip(judged, ps, strict=True):
+        direction = "supported" if row["value"] > 0 else "refuted"
+        row |= {"p_holm": p, "verdict": direction if p < ALPHA else "can't tell"}
+    return changes
+
+
+def show(rows: Rows) -> Shown:
+    """Show each model's accuracy and change by task, and the verdicts."""
+    table = make_table(
+        "Accuracy after fine-tuning", ("task", "model"), ("learning rate", "accuracy", "change [95%]", "cosine")
+    )
+    judged = make_table("Registered", ("statement", "task", "verdict"), ("points [95%]", "p, Holm's"))
+    for level in rows["levels"]:
+        runs = select_rows(rows["runs"], {name: level[name] for name in ("task", "cause", "lr")})
+        cosine = float(np.mean([row["cosine"] for row in runs if row["seed"] in level["seeds"]]))
+        change = select_rows(rows["changes"], {"task": level["task"], "cause": level["cause"]})
+        cells = (
+            f"{level['lr']:g}",
+            f"{100 - level['loss']:.1f}",
+            format_change(change[0]) if change else "",
+            f"{cosine:.3f}",
+        )
+        table.add_row(level["task"], level["cause"], *cells)
+    for row in rows["changes"]:
+        if row["verdict"]:
+            statement = f"{row['cause']}'s vocabulary, more isotropic, helps"
+            judged.add_row(
+                statement, row["task"], row["verdict"], format_change(row), format_number(row["p_holm"], ".4f")
+            )
+    notes = [
+        "Changes are in points of accuracy, paired by seed; intervals and tests are Student's t over seeds. cosine: "
+        "the vocabulary's average cosine after fine-tuning.",
+        "Each model has, on each task, the learning rate with the highest mean accuracy.",
+    ]
+    lacking = [row for row in rows["runs"] if math.isnan(row["loss"])]
+    if lacking:
+        named = [f"{row['task']} {row['cause']} seed {row['seed']} ({row['state']})" for row in lacking]
+        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
+    notes.append(describe_registration(REGISTRATION))
+    return Shown([table, judged], {}, notes)
+
+
+def format_change(row: TidyRow) -> str:
+    value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,73 @@
+"""Causes in fine-tuning: the chosen learning rates, the paired changes, the verdicts."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isobench_papers.causes import finetuned
+
+CAUSES = ("coupled_adam", "sgd", "adafactor")
+
+
+def make_runs(gain):
+    """Two tasks, ten seeds, two learning rates, of which the second is better; coupled Adam gains points on TREC."""
+    rng = np.random.default_rng(0)
+    return [
+        {
+            "task": task, "cause": cause, "lr": lr, "seed": seed, "state": "finished", "cosine": 0.1,
+            "loss": 30 - 5 * (lr == 0.001) - gain * ((task, cause) == ("trec", "coupled_adam")) + rng.normal(0, 0.5),
+        }
+        for task in ("rotten_tomatoes", "trec")
+        for cause in ("base", *CAUSES, "untrained")
+        for lr in (0.0003, 0.001)
+        for seed in range(1, 11)
+    ]  # fmt: skip
+
+
+def analyse(runs):
+    levels = [
+        {"task": task} | level
+        for task in ("rotten_tomatoes", "trec")
+        for level in finetuned.choose_rates([row for row in runs if row["task"] == task])
+    ]
+    return levels, finetuned.compare(runs, levels)
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(5, "supported"), (-5, "refuted"), (0, "can't tell")])
+def test_changes_are_paired_and_corrected_over_causes_and_tasks(gain, verdict):
+    runs = make_runs(gain)
+    levels, changes = analyse(runs)
+    assert {level["lr"] for level in levels} == {0.001}
+    (row,) = (row for row in changes if (row["task"], row["cause"]) == ("trec", "coupled_adam"))
+    losses = {
+        cause: [r["loss"] for r in runs if (r["task"], r["cause"], r["lr"]) == ("trec", cause, 0.001)]
+        for cause in ("base", "coupled_adam")
+    }
+    expected = stats.ttest_rel(losses["base"], losses["coupled_adam"])
+    assert row["value"] == pytest.approx(np.mean(losses["base"]) - np.mean(losses["coupled_adam"]))
+    assert row["p"] == pytest.approx(expected.pvalue)
+    assert row["verdict"] == verdict
+    if gain:
+        assert row["p_holm"] == pytest.approx(6 * row["p"])
+
+
+def test_the_untrained_model_gets_no_verdict_and_counts_in_no_correction():
+    levels, changes = analyse(make_runs(5))
+    untrained = [row for row in changes if row["cause"] == finetuned.UNTRAINED]
+    assert len(untrained) == 2
+    assert all(row["verdict"] == "" and math.isnan(row["p_holm"]) for row in untrained)
+    shown = finetuned.show({"runs": make_runs(5), "levels": levels, "changes": changes})
+    assert len(shown.tables[1].rows) == 6
+
+
+def test_a_study_that_was_stopped_is_of_its_whole_seeds():
+    runs = make_runs(5)
+    for row in runs:
+        if row["seed"] > 6 and row["task"] == "trec":
+            row |= {"loss": math.nan, "cosine": math.nan, "state": "missing"}
+    levels, changes = analyse(runs)
+    assert {row["seeds"] for row in changes if row["task"] == "trec"} == {6}
+    shown = finetuned.show({"runs": runs, "levels": levels, "changes": changes})
+    assert any("INCOMPLETE: 40 of 200 runs" in note for note in shown.notes)
