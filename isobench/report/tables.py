@@ -310,10 +310,10 @@ def describe_settings(runs: pd.DataFrame, varying: Sequence[str]) -> str:
 
 
 def describe_choice(names: Sequence[str], values: Iterable[Any]) -> str:
-    """Write the values of some settings, without those that a method lacks."""
-    pairs = zip(names, values, strict=True)
-    texts = {name: "null" if pd.isna(value) else str(value) for name, value in pairs if value != NO_SETTING}
-    return ", ".join(f"{name.partition('.')[2]}={'null' if text == 'None' else text}" for name, text in texts.items())
+    """Write the values of some settings, without those that a method lacks, and without nulls beside others."""
+    held = {name: value for name, value in zip(names, values, strict=True) if value != NO_SETTING}
+    told = {name: value for name, value in held.items() if not pd.isna(value) and value != "None"}
+    return ", ".join(f"{name.partition('.')[2]}={told.get(name, 'null')}" for name in told or held)
 
 
 def set_types(table: pd.DataFrame) -> pd.DataFrame:

@@ -161,8 +161,9 @@ def label_runs(runs: Sequence[Run], keep_labels: bool = False) -> None:
     short_names = shorten_setting_names(names)
     for run, values in zip(runs, read_settings(runs, names), strict=True):
         held = {short_names[name]: value for name, value in values.items() if value != "-"}
+        told = {name: value for name, value in held.items() if value is not None} or held  # no nulls beside others
         before = run.cfg.tracking.label
-        label = " ".join(f"{name}={format_value(value)}" for name, value in held.items()) or None
+        label = " ".join(f"{name}={format_value(value)}" for name, value in told.items()) or None
         if label and "${" in label:  # a stored config refers to nothing
             label = None
         if label != before and not (keep_labels and (before or not label)):

@@ -2,6 +2,7 @@
 
 from helpers import make_config
 
+from isobench.report.tables import describe_choice
 from isobench.runs.grouping import label_runs, shorten_setting_names
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
@@ -24,6 +25,18 @@ def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
     assert list(shorten_setting_names(alike).values()) == [
         "head.dropout", "seeds.dropout", "calibration.strength", "then.strength",
     ]  # fmt: skip
+
+
+def test_a_null_is_left_out_beside_other_settings():
+    rows = make_rows(
+        ["encoder.layer=null", "encoder.pooling=cls"],
+        ["encoder.layer=1", "encoder.pooling=cls"],
+        ["encoder.layer=1", "encoder.pooling=mean"],
+    )
+    assert make_labels(rows) == ["pooling=cls", "pooling=cls layer=1", "pooling=mean layer=1"]
+    assert make_labels(rows[:2]) == ["layer=null", "layer=1"]
+    assert describe_choice(["encoder.layer", "encoder.pooling"], [None, "cls"]) == "pooling=cls"
+    assert describe_choice(["encoder.layer"], [None]) == "layer=null"
 
 
 def test_a_label_has_the_settings_that_vary_and_the_method_has():
