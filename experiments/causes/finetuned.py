@@ -21,15 +21,21 @@ if TYPE_CHECKING:  # importing it takes seconds
 
 REGISTRATION = Path(__file__).parent / "registration_finetuned.md"
 UNTRAINED = "untrained"  # the base as it was initialised: a reference, without a verdict
+TESTS = 6  # three causes, two tasks: Holm's correction is over all of them, also those without a result
 
 
 def compute(subjects: list["Subject"]) -> Rows:
     """List every run, choose each model's learning rate by task, and compare each model with the base by seed."""
     runs = [read_run(subject) for subject in subjects]
-    levels = [
+    levels = choose_levels(runs)
+    return {"runs": runs, "levels": levels, "changes": compare(runs, levels)}
+
+
+def choose_levels(runs: list[TidyRow]) -> list[TidyRow]:
+    """Choose each model's learning rate on each task: that with the fewest errors."""
+    return [
         {"task": task} | level for (task,), own in group_rows(runs, "task").items() for level in choose_rates(own)
     ]
-    return {"runs": runs, "levels": levels, "changes": compare(runs, levels)}
 
 
 def read_run(subject: "Subject") -> TidyRow:
@@ -39,6 +45,7 @@ def read_run(subject: "Subject") -> TidyRow:
     """
     record, cfg = subject.record, subject.cfg
     best = record.best if record is not None and record.status == "finished" else None
+    cosine = best.isotropy.get("vocabulary/average_cosine") if best is not None else None
     return {
         "task": cfg.task.name,
         "cause": cfg.encoder.name,
@@ -46,12 +53,15 @@ def read_run(subject: "Subject") -> TidyRow:
         "seed": cfg.seed,
         "state": "missing" if record is None else record.status,
         "loss": math.nan if best is None else 100 * (1 - best.score),
-        "cosine": math.nan if best is None else best.isotropy["vocabulary/average_cosine"],
+        "cosine": math.nan if cosine is None else cosine,
     }
 
 
 def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
-    """Compare each model's accuracy, in points, with the base's by seed: t-test, Holm over causes and tasks."""
+    """Compare each model's accuracy, in points, with the base's by seed: t-test, Holm over causes and tasks.
+
+    A test without a result, or without a p, counts in Holm's correction with p = 1.
+    """
     chosen = {
         (level["task"], level["cause"]): {
             row["seed"]: row["loss"]
@@ -67,10 +77,11 @@ def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
         if cause != BASE:
             changes.append({"task": task, "cause": cause} | average_over_seeds(np.array(differences))._asdict())
     judged = [row for row in changes if row["cause"] != UNTRAINED]
-    ps = holm([1.0 if math.isnan(row["p"]) else row["p"] for row in judged])
+    ps = [1.0 if math.isnan(row["p"]) else row["p"] for row in judged]
+    corrected = holm(ps + [1.0] * (TESTS - len(ps)))[: len(ps)]
     for row in changes:
         row |= {"p_holm": math.nan, "verdict": ""}
-    for row, p in zip(judged, ps, strict=True):
+    for row, p in zip(judged, corrected, strict=True):
         direction = "supported" if row["value"] > 0 else "refuted"
         row |= {"p_holm": p, "verdict": direction if p < ALPHA else "can't tell"}
     return changes
@@ -79,23 +90,21 @@ def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
 def show(rows: Rows) -> Shown:
     """Show each model's accuracy and change by task, and the verdicts."""
     table = make_table(
-        "Accuracy after fine-tuning", ("task", "model"), ("learning rate", "accuracy", "change [95%]", "cosine")
+        "Accuracy after fine-tuning",
+        ("task", "model"),
+        ("learning rate", "accuracy", "change [95%]", "cosine", "seeds"),
     )
     judged = make_table("Registered", ("statement", "task", "verdict"), ("points [95%]", "p, Holm's"))
     for level in rows["levels"]:
         runs = select_rows(rows["runs"], {name: level[name] for name in ("task", "cause", "lr")})
         cosine = float(np.mean([row["cosine"] for row in runs if row["seed"] in level["seeds"]]))
         change = select_rows(rows["changes"], {"task": level["task"], "cause": level["cause"]})
-        cells = (
-            f"{level['lr']:g}",
-            f"{100 - level['loss']:.1f}",
-            format_change(change[0]) if change else "",
-            f"{cosine:.3f}",
-        )
+        shown = format_change(change[0]) if change else ""
+        cells = (f"{level['lr']:g}", f"{100 - level['loss']:.1f}", shown, f"{cosine:.3f}", str(len(level["seeds"])))
         table.add_row(level["task"], level["cause"], *cells)
     for row in rows["changes"]:
         if row["verdict"]:
-            statement = f"{row['cause']}'s vocabulary, more isotropic, helps"
+            statement = f"the model of {row['cause']}, whose vocabulary is more isotropic, is more accurate"
             judged.add_row(
                 statement, row["task"], row["verdict"], format_change(row), format_number(row["p_holm"], ".4f")
             )
@@ -106,7 +115,9 @@ def show(rows: Rows) -> Shown:
     ]
     lacking = [row for row in rows["runs"] if math.isnan(row["loss"])]
     if lacking:
-        named = [f"{row['task']} {row['cause']} seed {row['seed']} ({row['state']})" for row in lacking]
+        named = [
+            f"{row['task']} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking
+        ]
         notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
     notes.append(describe_registration(REGISTRATION))
     return Shown([table, judged], {}, notes)

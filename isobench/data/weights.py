@@ -66,7 +66,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     if source == "scratch" and not encoder.path:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = _require_encoder_folder(encoder)
-    files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern)}
+    files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern) if file.name != EXPORT_FILE}
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
     return {file.name: sha256_file(file) for file in sorted(files)}
@@ -105,9 +105,11 @@ def describe_own_pooling(encoder: Encoder) -> list[str]:
 
     The setting decides, because it is part of the key. The folder's files are read as data.
     """
+    if not encoder.path:
+        return []
     folder = find_encoder_folder(encoder)
     try:
-        listed = orjson.loads(read_bounded(folder / "modules.json")) if encoder.path else []
+        listed = orjson.loads(read_bounded(folder / "modules.json"))
         modules = {module["type"].rpartition(".")[2]: module["path"] for module in listed}
         settings = orjson.loads(read_bounded(folder / modules["Pooling"] / "config.json"))
         chosen = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
@@ -130,10 +132,25 @@ def find_encoder_folder(encoder: Encoder) -> Path:
         UserError: there are several.
     """
     folder = Path(str(encoder.path)).expanduser()
-    exports = [] if (folder / "config.json").exists() else list(folder.glob(f"*/{EXPORT_FILE}"))
+    has_own = any(file for pattern in ("config.json", "tokenizer*") for file in folder.glob(pattern))
+    exports = [] if has_own else sorted(folder.glob(f"[!.]*/{EXPORT_FILE}"))
     if len(exports) > 1:
-        raise UserError(f"encoder.path: {folder} holds {len(exports)} models: name one of its folders")
+        raise UserError(
+            f"encoder.path: {folder} holds {len(exports)} models: name one, such as {exports[0].parent}; its "
+            f"{EXPORT_FILE} says which run it is of"
+        )
     return exports[0].parent if exports else folder
+
+
+def describe_unread_parts(encoder: Encoder) -> list[str]:
+    """Say which parts of an exported model ``encoder.path`` does not bring: a head of its own, a calibration."""
+    try:
+        lacks = (
+            orjson.loads(read_bounded(find_encoder_folder(encoder) / EXPORT_FILE))["lacks"] if encoder.path else []
+        )
+        return [f"encoder.path: not read from the exported model: {', '.join(lacks)}"] if lacks else []
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:
@@ -144,6 +161,11 @@ def _require_encoder_folder(encoder: Encoder) -> Path:
     for file in folder.iterdir():  # transformers would wait for a pipe in it
         require_regular_file(file)
     if encoder.scratch:
+        if (folder / EXPORT_FILE).exists():
+            raise UserError(
+                f"encoder.path: {folder} is a run's model, and encoder={encoder.name} starts from nothing: "
+                "encoder=local trains on with it"
+            )
         if not list(folder.glob("tokenizer*")):
             raise UserError(
                 f"encoder.path: {folder} has no tokenizer for encoder={encoder.name}; put its files there, or leave "
@@ -162,10 +184,10 @@ def _require_encoder_folder(encoder: Encoder) -> Path:
 
 def check_tokenizer_files(encoder: Encoder) -> None:
     """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
-    folder = find_encoder_folder(encoder)
-    if find_encoder_source(encoder) != "path" or not folder.is_dir():
+    if find_encoder_source(encoder) != "path":
         return
-    if not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
+    folder = find_encoder_folder(encoder)
+    if folder.is_dir() and not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
         raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 

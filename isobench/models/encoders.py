@@ -77,7 +77,8 @@ def load_encoder(
         )
         refuse_other_shapes(cfg, report["mismatched_keys"])
         missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
-        notes = weights.describe_own_pooling(cfg) if head == "isobn" else []
+        notes = weights.describe_unread_parts(cfg)
+        notes += weights.describe_own_pooling(cfg) if head == "isobn" else []
         if cfg.missing_from and missing:
             notes, missing = notes + load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
@@ -103,7 +104,8 @@ def _assemble_encoder(
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
     missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)
-    if pooling in ("pooler", "cls") and not config.is_encoder_decoder and _is_decoder_only(config.model_type):
+    is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
+    if pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal:
         raise UserError(
             f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
             f"{config.model_type}: use encoder.pooling=last or mean"

@@ -49,7 +49,7 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
         reason = extract_first_line(error)
         if isinstance(error, KeyError):
             reason = f"{error} is missing in its JSON files, or transformers does not know it"
-        if cfg.path and (problem := _find_damaged_file(Path(cfg.path).expanduser())):
+        if cfg.path and (problem := _find_damaged_file(weights.find_encoder_folder(cfg))):
             reason = problem
         if "trust_remote_code" in str(error):
             reason = "it brings its own code; encoder.trust_remote_code=true runs that code, if you trust it"

@@ -39,9 +39,7 @@ FOR_WORDS = (
     "optimization.batch_tokens", "optimization.label_smoothing", "encoder.scratch", "encoder.instructions",
     "task.reduced", "encoder.vocabulary_size",
 )  # fmt: skip
-FOR_CLASSIFICATION = (
-    "task.held_out", "encoder.layer", "encoder.missing_from", "task.test_split",
-)  # fmt: skip
+FOR_CLASSIFICATION = ("task.held_out", "encoder.layer", "encoder.missing_from", "task.test_split")
 FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blocks")
 NOT_FOR_LANGUAGE = (
     "optimization.batch_tokens", "optimization.label_smoothing", "task.generation", "task.label", "task.reduced",
@@ -224,7 +222,7 @@ def _validate_encoder(cfg: Config) -> None:
         _refuse(cfg, FOR_NEW_MODELS, "is for language models from nothing (encoder=gpt-scratch): leave it out")
     if cfg.checkpoint.export and (encoder.attention or encoder.normformer):
         raise UserError(
-            "checkpoint.export: transformers has no encoder.attention or encoder.normformer: leave them out"
+            "checkpoint.export: transformers has no models with encoder.attention or encoder.normformer: leave it out"
         )
     if encoder.word_vectors:
         if not cfg.analysis or cfg.analysis.get("trains"):

@@ -11,7 +11,6 @@ import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
@@ -186,7 +185,7 @@ def _read_encoder_config(cfg: Encoder) -> Any:
         return AutoConfig.for_model(**packaged[cfg.embedded])
     name, options = str(cfg.hub), {"revision": cfg.revision, "local_files_only": is_cached}
     if source != "hub":
-        path = Path(str(cfg.path)).expanduser() if source == "path" else find_packaged_weights(cfg).parent
+        path = weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent
         name, options = str(path), {}
     try:
         return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)

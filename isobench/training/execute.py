@@ -81,6 +81,8 @@ def check_export_folder(cfg: Config) -> None:
     refuse_file("checkpoint.export", folder)
     if folder.resolve() == runs_folder(cfg.output_dir).resolve():
         raise UserError(f"checkpoint.export={folder} is where the runs' own folders are: name another folder")
+    if cfg.encoder.path and folder.resolve() == Path(cfg.encoder.path).expanduser().resolve():
+        raise UserError(f"checkpoint.export={folder} is encoder.path too: name another folder")
 
 
 def format_outcome(run: Run, known: bool) -> str:

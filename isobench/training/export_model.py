@@ -106,6 +106,8 @@ def write_export(
         kind = cfg.task.language.objective if cfg.task.language else "seq2seq"
         about |= {"load_with": GENERATORS[kind][0]}
         module.model.save_pretrained(folder)
+        if isinstance(module, Seq2Seq):
+            module.generation_config.save_pretrained(folder)
     elif _is_expressible(cfg, module):
         about |= {"load_with": "AutoModelForSequenceClassification"}
         build_transformers_model(cfg, module).save_pretrained(folder)
@@ -122,19 +124,18 @@ def write_export(
         lacks.append(f"the calibration {format_method_name(cfg.calibration)} ({CALIBRATION_FILE})")
     task = cfg.task
     about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
-    about |= {"calibration": cfg.calibration, "dim": read_width(module), "lacks": lacks}
+    about |= {"calibration": cfg.calibration, "dim": _read_width(module), "lacks": lacks}
     about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
     write_json(folder / EXPORT_FILE, about)
 
 
-def read_width(module: FineTuningModule) -> int:
-    """Return the width of the vectors that the chain of calibrations gets."""
+def _read_width(module: FineTuningModule) -> int:
     return int(next(iter(module.chain)).dim)
 
 
 def _is_expressible(cfg: Config, module: Classifier) -> bool:
     model: Any = module.encoder.model
-    if module.head.in_features != read_width(module) or cfg.task.as_classes is not None:
+    if module.head.in_features != _read_width(module) or cfg.task.as_classes is not None:
         return False
     if cfg.head.name == "huggingface":
         return True

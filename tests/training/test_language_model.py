@@ -182,10 +182,18 @@ def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, t
     ]  # fmt: skip
     tuned = isobench.run(fine_tuning)
     assert tuned.status == "finished"
+    shutil.copytree(folder, export / f".{folder.name}.new")  # of an export that was killed
+    code, _, err = cli(*fine_tuning, "seed=2", "dry_run=true")
+    assert code == 0, err
+    again = [*overrides, f"encoder.path={export}"]  # an encoder from nothing would read the tokenizer alone
+    same = [*fine_tuning, f"checkpoint.export={export}"]
+    for settings, message in ((same, "is encoder.path too"), (again, "encoder=local trains on with it")):
+        code, _, err = cli(*settings, "seed=2")
+        assert (code, err.count("\n"), message in err) == (2, 1, True), err
     shutil.copytree(folder, export / "another")
     code, _, err = cli(*fine_tuning, "seed=2")
     assert (code, err.count("\n")) == (2, 1)
-    assert "holds 2 models: name one" in err
+    assert f"holds 2 models: name one, such as {export}" in err
 
 
 def test_a_calibration_changes_the_states_that_the_head_reads(language):

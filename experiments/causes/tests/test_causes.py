@@ -1,15 +1,20 @@
 """The bench of causes: what tells its runs apart, which learning rate is taken, its tests, its rows."""
 
+import csv
 import json
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import ROOT, WORDS, make_config, read_analysis_rows, read_experiment, write_parquet
 from scipy import stats
 
+from isobench.analyses.rows import read_stored_rows
 from isobench.common.errors import UserError
-from isobench_papers.causes import causes
+from isobench_papers.causes import causes, in_torch
 
+STUDY = Path(__file__).parents[1]
 OF_ADAM = [0.0003, 0.001, 0.003, 0.01]  # learning rates of registration.md
 RATES = {"adamw": OF_ADAM, "coupled_adam": OF_ADAM, "sgd": [0.1, 0.3, 1, 3], "adafactor": [0.003, 0.01, 0.03, 0.1]}
 LM = ["task=wikitext2", "encoder=gpt-scratch", "optimization=language"]
@@ -120,6 +125,59 @@ def test_changes_are_paired_and_judged_by_the_registration(effect, verdict):
     assert row["value"] == pytest.approx(np.mean(values["coupled Adam"]) - np.mean(values["base"]))
     assert row["p_holm"] >= row["p"]
     assert all(not other["verdict"] for other in effects if other["cause"] == "untied")
+
+
+def read_bundle():
+    return read_stored_rows(STUDY / "results/causes/analysis", ["runs", "rates", "effects"])
+
+
+def format_line(rows, cause):
+    """A cause's line of the README's table; the base's has levels."""
+    (rate,) = (row for row in rows["rates"] if row["cause"] == cause)
+    cells = [cause, f"{rate['lr']:g}", f"{rate['loss']:.2f}"]
+    for name in ("head/average_cosine", "head/isoscore", "embedding/average_cosine"):
+        if cause == causes.BASE:
+            own = [r[name] for r in rows["runs"] if (r["cause"], r["lr"]) == (cause, rate["lr"])]
+            cells.append(f"{np.mean(own):.3f}")
+        else:
+            (row,) = (row for row in rows["effects"] if (row["cause"], row["measure"]) == (cause, name))
+            cells.append(causes.format_effect(row) + "*" * (row["p_holm"] < 0.05))
+    return f"| {' | '.join(cells)} |"
+
+
+def test_the_readme_has_the_benchs_numbers():
+    rows = read_bundle()
+    assert Counter(row["state"] for row in rows["runs"]) == {"finished": 240}
+    text = (STUDY / "README.md").read_text(encoding="utf-8")
+    for cause in (causes.BASE, *causes.CAUSES):
+        assert format_line(rows, cause) in text
+
+
+def test_plain_pytorch_gives_the_same_changes():
+    with (STUDY / "in_torch.csv").open() as file:
+        theirs = list(csv.DictReader(file))
+    ours = read_bundle()["runs"]
+    names = {
+        "loss": "loss",
+        "vocabulary_cosine": "head/average_cosine",
+        "states_cosine": "embedding/average_cosine",
+        "vocabulary_isoscore": "head/isoscore",
+    }
+    rates = {cause: lr for cause, (lr, _) in in_torch.RUNS.items()}
+    assert {row["cause"]: float(row["lr"]) for row in theirs} == rates
+
+    def average(rows, cause, name):
+        own = [float(row[name]) for row in rows if (row["cause"], float(row["lr"])) == (cause, rates[cause])]
+        assert len(own) >= 3
+        return np.mean(own)
+
+    for cause in rates.keys() - {"base"}:
+        for name, measure in names.items():
+            found = average(theirs, cause, name) - average(theirs, "base", name)
+            expected = average(ours, cause, measure) - average(ours, "base", measure)
+            assert found == pytest.approx(expected, abs=0.05 if name == "loss" else 0.01)
+            if abs(expected) > 0.01:
+                assert found * expected > 0
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import ROOT, read_experiment
 from scipy import stats
 
 from isobench_papers.causes import finetuned
@@ -27,12 +28,29 @@ def make_runs(gain):
 
 
 def analyse(runs):
-    levels = [
-        {"task": task} | level
-        for task in ("rotten_tomatoes", "trec")
-        for level in finetuned.choose_rates([row for row in runs if row["task"] == task])
-    ]
+    levels = finetuned.choose_levels(runs)
     return levels, finetuned.compare(runs, levels)
+
+
+def test_the_grids_are_the_registered_design():
+    models = read_experiment("causes_models")["experiment"]["grid"]["embedded"]
+    tuned = read_experiment("causes_finetuned")["experiment"]["grid"]["embedded"]
+    names = [name for part in models for name in part["encoder.name"]]
+    assert names == [finetuned.BASE, *CAUSES, finetuned.UNTRAINED]
+    seeds = list(range(1, 11))
+    assert all(part["seed"] == seeds for part in [*models, *tuned])
+    assert all(part["encoder.name"] == names for part in tuned)
+    assert [part.get("task.name", part["task"]) for part in tuned] == [["rotten_tomatoes"], ["trec"]]
+    runs = sum(len(part["encoder.name"]) * len(part["seed"]) * len(part["optimization.lr"]) for part in tuned)
+    text = (ROOT / "experiments/causes/registration_finetuned.md").read_text()
+    assert f"5 models x 2 tasks x 2 learning rates x 10 seeds = {runs} runs" in text
+    assert len(CAUSES) * len(tuned) == finetuned.TESTS
+
+
+def test_a_test_without_a_result_counts_in_the_correction():
+    runs = [row for row in make_runs(5) if row["cause"] != "sgd"]
+    (row,) = (row for row in analyse(runs)[1] if (row["task"], row["cause"]) == ("trec", "coupled_adam"))
+    assert row["p_holm"] == pytest.approx(6 * row["p"])
 
 
 @pytest.mark.parametrize(("gain", "verdict"), [(5, "supported"), (-5, "refuted"), (0, "can't tell")])
