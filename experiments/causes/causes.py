@@ -84,7 +84,7 @@ def compute(subjects: list["Subject"]) -> Rows:
     chosen = choose_rates(runs)
     if BASE not in {row["cause"] for row in chosen}:
         raise UserError("causes compares with the base, and no seed has all its runs: run the whole experiment")
-    return {"runs": runs, "rates": chosen, "effects": compare(runs, chosen)}
+    return {"models": runs, "rates": chosen, "effects": compare(runs, chosen)}
 
 
 def read_run(subject: "Subject") -> TidyRow:
@@ -177,7 +177,7 @@ def show(rows: Rows) -> Shown:
             statement = f"{row['cause']} {lowers} the {MEASURES[row['measure']]}"
             verdicts.add_row(statement, row["verdict"], format_effect(row), format_number(row["p_holm"], ".4f"))
     for rate in rows["rates"]:
-        own = select_rows(rows["runs"], {"cause": rate["cause"], "lr": rate["lr"]})
+        own = select_rows(rows["models"], {"cause": rate["cause"], "lr": rate["lr"]})
         means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]
         others.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
     notes = [
@@ -185,7 +185,7 @@ def show(rows: Rows) -> Shown:
         "Holm's correction over the causes.",
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
     ]
-    lacking = [row for row in rows["runs"] if math.isnan(row["loss"])]
+    lacking = [row for row in rows["models"] if math.isnan(row["loss"])]
     if lacking:
         named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
         notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")

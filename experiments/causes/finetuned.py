@@ -28,7 +28,7 @@ def compute(subjects: list["Subject"]) -> Rows:
     """List every run, choose each model's learning rate by task, and compare each model with the base by seed."""
     runs = [read_run(subject) for subject in subjects]
     levels = choose_levels(runs)
-    return {"runs": runs, "levels": levels, "changes": compare(runs, levels)}
+    return {"scores": runs, "levels": levels, "changes": compare(runs, levels)}
 
 
 def choose_levels(runs: list[TidyRow]) -> list[TidyRow]:
@@ -96,7 +96,7 @@ def show(rows: Rows) -> Shown:
     )
     judged = make_table("Registered", ("statement", "task", "verdict"), ("points [95%]", "p, Holm's"))
     for level in rows["levels"]:
-        runs = select_rows(rows["runs"], {name: level[name] for name in ("task", "cause", "lr")})
+        runs = select_rows(rows["scores"], {name: level[name] for name in ("task", "cause", "lr")})
         cosine = float(np.mean([row["cosine"] for row in runs if row["seed"] in level["seeds"]]))
         change = select_rows(rows["changes"], {"task": level["task"], "cause": level["cause"]})
         shown = format_change(change[0]) if change else ""
@@ -113,7 +113,7 @@ def show(rows: Rows) -> Shown:
         "the vocabulary's average cosine after fine-tuning.",
         "Each model has, on each task, the learning rate with the highest mean accuracy.",
     ]
-    lacking = [row for row in rows["runs"] if math.isnan(row["loss"])]
+    lacking = [row for row in rows["scores"] if math.isnan(row["loss"])]
     if lacking:
         named = [
             f"{row['task']} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking

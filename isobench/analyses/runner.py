@@ -39,7 +39,7 @@ from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
 from isobench.data.scale import find_scale_differences
 from isobench.papers.folders import find_config
-from isobench.runs.folder import ABOUT_FILE, report_folder
+from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder
 from isobench.runs.run import Run
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -304,6 +304,8 @@ def _check_rows(rows: Any) -> None:
     for name, observations in rows.items():
         if not isinstance(name, str) or Path(name).name != name:
             raise UserError(f"compute named its rows {name}: use a file name without folders")
+        if name in REPORT_TABLES:
+            raise UserError(f"compute named its rows {name}, as a table of the report beside them: use another name")
         is_list = isinstance(observations, Iterable) and not isinstance(observations, str)
         if not is_list or not all(isinstance(row, Mapping) for row in observations):
             raise UserError(f"compute must return its rows {name} as a list of mappings, one for each row")

@@ -43,6 +43,7 @@ PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
+REPORT_TABLES = ("runs", "epochs", "cells")  # of a report, each as Parquet and CSV in the same folder
 
 
 def marker_file(output_dir: str | Path) -> Path:

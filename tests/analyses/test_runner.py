@@ -110,6 +110,7 @@ def test_a_module_without_show_has_its_rows_as_tables(cli, mine, module, outputs
     [
         ("None", "compute returned NoneType"),
         ("{'../a': []}", "use a file name without folders"),
+        ("{'runs': []}", "a table of the report beside them"),
         ("{'a': 5}", "its rows a as a list of mappings"),
         ("{'a': [1]}", "its rows a as a list of mappings"),
         ("{'a': [{'x': 1}, {'x': 'b'}]}", "the rows a mix types in one column"),

@@ -98,7 +98,7 @@ def test_a_study_that_was_stopped_is_of_its_whole_seeds():
     effects = causes.compare(runs, chosen)
     row = next(row for row in effects if (row["cause"], row["measure"]) == ("coupled Adam", "head/average_cosine"))
     assert row["seeds"] == 3
-    shown = causes.show({"runs": runs, "rates": chosen, "effects": effects})
+    shown = causes.show({"models": runs, "rates": chosen, "effects": effects})
     assert any("INCOMPLETE: 6 of 30 runs" in note and "base lr 0.01 seed 4 (missing)" in note for note in shown.notes)
 
 
@@ -128,7 +128,7 @@ def test_changes_are_paired_and_judged_by_the_registration(effect, verdict):
 
 
 def read_bundle():
-    return read_stored_rows(STUDY / "results/causes/analysis", ["runs", "rates", "effects"])
+    return read_stored_rows(STUDY / "results/causes/analysis", ["models", "rates", "effects"])
 
 
 def format_line(rows, cause):
@@ -137,7 +137,7 @@ def format_line(rows, cause):
     cells = [cause, f"{rate['lr']:g}", f"{rate['loss']:.2f}"]
     for name in ("head/average_cosine", "head/isoscore", "embedding/average_cosine"):
         if cause == causes.BASE:
-            own = [r[name] for r in rows["runs"] if (r["cause"], r["lr"]) == (cause, rate["lr"])]
+            own = [r[name] for r in rows["models"] if (r["cause"], r["lr"]) == (cause, rate["lr"])]
             cells.append(f"{np.mean(own):.3f}")
         else:
             (row,) = (row for row in rows["effects"] if (row["cause"], row["measure"]) == (cause, name))
@@ -147,7 +147,7 @@ def format_line(rows, cause):
 
 def test_the_readme_has_the_benchs_numbers():
     rows = read_bundle()
-    assert Counter(row["state"] for row in rows["runs"]) == {"finished": 240}
+    assert Counter(row["state"] for row in rows["models"]) == {"finished": 240}
     text = (STUDY / "README.md").read_text(encoding="utf-8")
     for cause in (causes.BASE, *causes.CAUSES):
         assert format_line(rows, cause) in text
@@ -156,7 +156,7 @@ def test_the_readme_has_the_benchs_numbers():
 def test_plain_pytorch_gives_the_same_changes():
     with (STUDY / "in_torch.csv").open() as file:
         theirs = list(csv.DictReader(file))
-    ours = read_bundle()["runs"]
+    ours = read_bundle()["models"]
     names = {
         "loss": "loss",
         "vocabulary_cosine": "head/average_cosine",
@@ -199,8 +199,8 @@ def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
     assert len(rows["rates"]) == 11  # SGD has other learning rates
     assert len(rows["effects"]) == 11 * len(causes.MEASURES)
     runs = list(outputs.glob("runs/*/result.json"))
-    for run in rows["runs"]:
+    for run in rows["models"]:
         assert run["loss"] > 0
     losses = sorted(json.loads(file.read_text())["best"]["validation"]["loss"] for file in runs)
-    assert sorted(row["loss"] for row in rows["runs"]) == pytest.approx(losses)
+    assert sorted(row["loss"] for row in rows["models"]) == pytest.approx(losses)
     assert "coupled Adam lowers the vocabulary's average cosine" in out

@@ -76,7 +76,7 @@ def test_the_untrained_model_gets_no_verdict_and_counts_in_no_correction():
     untrained = [row for row in changes if row["cause"] == finetuned.UNTRAINED]
     assert len(untrained) == 2
     assert all(row["verdict"] == "" and math.isnan(row["p_holm"]) for row in untrained)
-    shown = finetuned.show({"runs": make_runs(5), "levels": levels, "changes": changes})
+    shown = finetuned.show({"scores": make_runs(5), "levels": levels, "changes": changes})
     assert len(shown.tables[1].rows) == 6
 
 
@@ -87,5 +87,5 @@ def test_a_study_that_was_stopped_is_of_its_whole_seeds():
             row |= {"loss": math.nan, "cosine": math.nan, "state": "missing"}
     levels, changes = analyse(runs)
     assert {row["seeds"] for row in changes if row["task"] == "trec"} == {6}
-    shown = finetuned.show({"runs": runs, "levels": levels, "changes": changes})
+    shown = finetuned.show({"scores": runs, "levels": levels, "changes": changes})
     assert any("INCOMPLETE: 40 of 200 runs" in note for note in shown.notes)

@@ -38,7 +38,7 @@ from isobench.report.tables import (
     set_types,
 )
 from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_share, format_signed
-from isobench.runs.folder import report_folder_of
+from isobench.runs.folder import REPORT_TABLES, report_folder_of
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.runs.run import Run
 
@@ -67,7 +67,7 @@ def write_report(
     texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
     with require_writable(folder):
         try:
-            for name in ("runs", "epochs", "cells"):
+            for name in REPORT_TABLES:
                 table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
                 write_table(folder, name, table.replace_schema_metadata())
             for name, text in (texts | {PAGE_FILE: render_report(report, outcome)}).items():
