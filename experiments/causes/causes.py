@@ -188,7 +188,7 @@ def show(rows: Rows) -> Shown:
     lacking = [row for row in rows["models"] if math.isnan(row["loss"])]
     if lacking:
         named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
-        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
+        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['models'])} runs have no result: {name_some(named)}.")
     notes.append(describe_registration(REGISTRATION))
     return Shown([primary, verdicts, others], {"causes": draw_effects(effects)} if effects else {}, notes)
 
@@ -211,8 +211,9 @@ def draw_effects(effects: Sequence[TidyRow]) -> Figure:
             axis.plot([row["low"], row["high"]], [place, place], color=color)
             axis.plot(row["value"], place, "o", color=color, markersize=4)
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_title(f"change of the {MEASURES[measure]}")
-        axis.set_xlabel("more isotropic \N{LEFTWARDS ARROW}")
+        axis.set_title(MEASURES[measure].partition("'")[0])
+        axis.set_xlabel("\N{LEFTWARDS ARROW} more isotropic    change of the average cosine")
+        axis.locator_params(axis="x", nbins=5)
     axes[0, 0].set_yticks(range(len(order)), list(reversed(order)))
     return figure
 

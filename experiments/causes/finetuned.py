@@ -118,7 +118,7 @@ def show(rows: Rows) -> Shown:
         named = [
             f"{row['task']} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking
         ]
-        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['runs'])} runs have no result: {name_some(named)}.")
+        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['scores'])} runs have no result: {name_some(named)}.")
     notes.append(describe_registration(REGISTRATION))
     return Shown([table, judged], {}, notes)
 

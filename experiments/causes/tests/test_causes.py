@@ -14,6 +14,7 @@ from isobench.analyses.rows import read_stored_rows
 from isobench.common.errors import UserError
 from isobench_papers.causes import causes, in_torch
 
+PRIMARY = causes.PRIMARY
 STUDY = Path(__file__).parents[1]
 OF_ADAM = [0.0003, 0.001, 0.003, 0.01]  # learning rates of registration.md
 RATES = {"adamw": OF_ADAM, "coupled_adam": OF_ADAM, "sgd": [0.1, 0.3, 1, 3], "adafactor": [0.003, 0.01, 0.03, 0.1]}
@@ -151,6 +152,35 @@ def test_the_readme_has_the_benchs_numbers():
     text = (STUDY / "README.md").read_text(encoding="utf-8")
     for cause in (causes.BASE, *causes.CAUSES):
         assert format_line(rows, cause) in text
+    words = " ".join(text.split())
+
+    def change(cause, measure):
+        (row,) = (row for row in rows["effects"] if (row["cause"], row["measure"]) == (cause, measure))
+        return f"{row['value']:+.3f}"
+
+    def level(cause, lr, measure="head/average_cosine"):
+        return f"{np.mean([row[measure] for row in rows['models'] if (row['cause'], row['lr']) == (cause, lr)]):.3f}"
+
+    predicted = [cause for cause, _ in causes.PREDICTED]
+    assert {row["verdict"] for row in rows["effects"] if row["verdict"]} == {"supported"}
+    first = [change(cause, "head/average_cosine").removeprefix("-") for cause in predicted]
+    assert f"average cosine, by {first[0]}, {first[1]} and {first[2]}." in words
+    second = [change(cause, "head/isoscore") for cause in predicted]
+    assert f"It changes by {second[0]}, {second[1]} and {second[2]}." in words
+    i1, states = ([change(cause, name) for cause in predicted] for name in ("head/i1", PRIMARY[1]))
+    assert f"it rises by {i1[0][1:]} and {i1[1][1:]}." in words
+    assert f"their average cosine by {states[0]}, SGD by {states[1]}." in words
+    matrices = [level("untied", 0.003), level("untied", 0.003, "vocabulary/average_cosine")]
+    assert f"its average cosine is {matrices[0]}, the input embedding's {matrices[1]}." in words
+    attention = ("attention averages", "attention off by one")
+    most = max(abs(float(change(cause, measure))) for cause in attention for measure in PRIMARY)
+    assert f"the states' average cosine by at most {most:.3f}." in words
+    losses = [change(cause, "loss") for cause in ("Muon", "Adafactor", "untied", "coupled Adam", "SGD")]
+    assert "the loss by {}, {} and {}, Coupled Adam and SGD by {} and {}.".format(*losses) in words
+    levels = [level("base", lr) for lr in OF_ADAM]
+    assert "average cosine is {}, {}, {} and {}.".format(*levels) in words
+    assert f"Muon has {level('Muon', 0.003)} and untrained blocks {level('untrained blocks', 0.003)}:" in words
+    assert f"the base has {levels[1]}, not {levels[2]}:" in words
 
 
 def test_plain_pytorch_gives_the_same_changes():
