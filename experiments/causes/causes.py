@@ -167,10 +167,14 @@ def show(rows: Rows) -> Shown:
     causes = list_distinct(effects, "cause")
     primary = make_table("Change from the base", ("cause",), [MEASURES[name] for name in PRIMARY], True)
     verdicts = make_table("Registered predictions", ("statement", "verdict"), ("change [95%]", "p, Holm's"))
+    secondary = [name for name in MEASURES if name not in PRIMARY]
+    more = make_table("Change from the base, secondary measures", ("cause",), [MEASURES[n] for n in secondary], True)
     others = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
     for cause in causes:
         cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in PRIMARY]
         primary.add_row(cause, *(format_effect(cell) + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
+        cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in secondary]
+        more.add_row(cause, *(format_number(c["value"], "+.3f") + "*" * (c["p_holm"] < ALPHA) for c in cells))
     for row in effects:
         if row["verdict"]:
             lowers = "lowers" if PREDICTED[row["cause"], row["measure"]] < 0 else "raises"
@@ -182,7 +186,7 @@ def show(rows: Rows) -> Shown:
         others.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
     notes = [
         "Changes are paired by seed; intervals of 95% and p are Student's t over seeds. * marks p below .05 after "
-        "Holm's correction over the causes.",
+        "Holm's correction over the causes, for each measure by itself. Intervals are not corrected.",
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
     ]
     lacking = [row for row in rows["models"] if math.isnan(row["loss"])]
@@ -190,7 +194,7 @@ def show(rows: Rows) -> Shown:
         named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
         notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['models'])} runs have no result: {name_some(named)}.")
     notes.append(describe_registration(REGISTRATION))
-    return Shown([primary, verdicts, others], {"causes": draw_effects(effects)} if effects else {}, notes)
+    return Shown([primary, verdicts, more, others], {"causes": draw_effects(effects)} if effects else {}, notes)
 
 
 def format_effect(row: Mapping[str, Any]) -> str:
