@@ -196,7 +196,7 @@ def test_the_readme_has_the_benchs_numbers():
     ratios = [level(cause, "head/mean_ratio") for cause in ("base", "coupled Adam", "SGD")]
     assert f"mean ratio from {ratios[0]} to {ratios[1]} and {ratios[2]}:" in words
     isoscores = [change(cause, "head/isoscore") for cause in ("coupled Adam", "SGD")]
-    assert f"it changes by {isoscores[0]} (no star) and {isoscores[1]}." in words
+    assert f"mean first, changes by {isoscores[0]} (no star) and {isoscores[1]}." in words
     assert effects["coupled Adam", "head/isoscore"]["p_holm"] > 0.05
     assert f"by I1 ({change('Muon', 'head/i1')}, {change('untrained blocks', 'head/i1')})." in words
     assert (
