@@ -1,14 +1,19 @@
 """Causes in fine-tuning: the chosen learning rates, the paired changes, the verdicts."""
 
+import json
 import math
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, read_experiment
+from helpers import read_experiment
 from scipy import stats
 
+from isobench.analyses.rows import read_stored_rows
 from isobench_papers.causes import finetuned
 
+STUDY = Path(__file__).parents[1]
 CAUSES = ("coupled_adam", "sgd", "adafactor")
 
 
@@ -42,7 +47,7 @@ def test_the_grids_are_the_registered_design():
     assert all(part["encoder.name"] == names for part in tuned)
     assert [part.get("task.name", part["task"]) for part in tuned] == [["rotten_tomatoes"], ["trec"]]
     runs = sum(len(part["encoder.name"]) * len(part["seed"]) * len(part["optimization.lr"]) for part in tuned)
-    text = (ROOT / "experiments/causes/registration_finetuned.md").read_text()
+    text = (STUDY / "registration_finetuned.md").read_text()
     assert f"5 models x 2 tasks x 2 learning rates x 10 seeds = {runs} runs" in text
     assert len(CAUSES) * len(tuned) == finetuned.TESTS
 
@@ -89,3 +94,54 @@ def test_a_study_that_was_stopped_is_of_its_whole_seeds():
     assert {row["seeds"] for row in changes if row["task"] == "trec"} == {6}
     shown = finetuned.show({"scores": runs, "levels": levels, "changes": changes})
     assert any("INCOMPLETE: 40 of 200 runs" in note for note in shown.notes)
+
+
+def read_bundle():
+    return read_stored_rows(STUDY / "results/causes_finetuned/analysis")
+
+
+def measure_models():
+    """The models' average cosine of the vocabulary and loss, before fine-tuning: name -> two means over ten seeds."""
+    values = {}
+    for file in (STUDY / "results/causes_models/runs").glob("*/result.json"):
+        record = json.loads(file.read_text())
+        best = record["best"]
+        own = (best["isotropy"]["head/average_cosine"], best["validation"]["loss"])
+        values.setdefault(record["config"]["encoder"]["name"], []).append(own)
+    assert {len(own) for own in values.values()} == {10}
+    return {name: np.mean(own, axis=0) for name, own in values.items()}
+
+
+def format_line(rows, cause):
+    """A model's line of the README's table."""
+    cosine, loss = measure_models()[cause]
+    cells = [cause, f"{cosine:.3f}, {loss:.2f}"]
+    for task in ("rotten_tomatoes", "trec"):
+        (level,) = (row for row in rows["levels"] if (row["task"], row["cause"]) == (task, cause))
+        if cause == finetuned.BASE:
+            cells.append(f"{100 - level['loss']:.1f}")
+        else:
+            (row,) = (row for row in rows["changes"] if (row["task"], row["cause"]) == (task, cause))
+            cells.append(finetuned.format_change(row) + "*" * (row["p_holm"] < 0.05))
+    return f"| {' | '.join(cells)} |"
+
+
+def test_the_readme_has_the_studys_numbers():
+    rows = read_bundle()
+    assert Counter(row["state"] for row in rows["scores"]) == {"finished": 200}
+    text = (STUDY / "README.md").read_text(encoding="utf-8")
+    for cause in (finetuned.BASE, *CAUSES, finetuned.UNTRAINED):
+        assert format_line(rows, cause) in text
+    words = " ".join(text.split())
+    judged = [row for row in rows["changes"] if row["verdict"]]
+    assert [row["verdict"] for row in judged] == ["can't tell"] * 6
+    first, second = (
+        sorted(row["value"] for row in judged if row["task"] == task) for task in ("rotten_tomatoes", "trec")
+    )
+    assert f"between {first[0]:+.2f} and {first[-1]:+.2f}, on TREC between {second[0]:+.2f}" in words
+    assert (
+        f"and {second[-1]:+.2f} (p after Holm's correction at least {min(r['p_holm'] for r in judged):.2f})" in words
+    )
+    reference = {row["task"]: row for row in rows["changes"] if row["cause"] == finetuned.UNTRAINED}
+    assert f"base has {finetuned.format_change(reference['rotten_tomatoes'])}." in words
+    assert f"On TREC it has {reference['trec']['value']:+.2f}." in words
