@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, make_panels
 from isobench.common.terminal import name_some
@@ -126,14 +126,7 @@ def compare(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> list[TidyRow]
 
     A cause without a result, or without a p, counts in Holm's correction with p = 1.
     """
-    own = {
-        rate["cause"]: {
-            row["seed"]: row
-            for row in select_rows(runs, {"cause": rate["cause"], "lr": rate["lr"]})
-            if row["seed"] in rate["seeds"]
-        }
-        for rate in chosen
-    }
+    own = {rate["cause"]: index_by_seed(runs, rate) for rate in chosen}
     effects: list[TidyRow] = []
     for measure in MEASURES:
         rows = []
@@ -142,18 +135,26 @@ def compare(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> list[TidyRow]
             differences = [own[cause][seed][measure] - own[BASE][seed][measure] for seed in sorted(seeds)]
             mean = average_over_seeds(np.array(differences))
             rows.append({"cause": cause, "measure": measure} | mean._asdict())
-        for row, corrected in zip(
-            rows, holm([1.0 if math.isnan(row["p"]) else row["p"] for row in rows]), strict=True
-        ):
-            row["p_holm"] = corrected
-            row["verdict"] = judge(row)
-        effects += rows
+        add_holm(rows, len(CAUSES))
+        effects += [row | {"verdict": judge(row, PREDICTED.get((row["cause"], measure)))} for row in rows]
     return effects
 
 
-def judge(row: Mapping[str, Any]) -> str:
-    """Judge a predicted sign; empty where no paper predicts one."""
-    sign = PREDICTED.get((row["cause"], row["measure"]))
+def index_by_seed(runs: Sequence[TidyRow], rate: TidyRow) -> dict[int, TidyRow]:
+    """Return the runs of a chosen learning rate by seed, without the seeds that do not count."""
+    chosen = {name: rate[name] for name in ("task", "cause", "lr") if name in rate}
+    return {row["seed"]: row for row in select_rows(runs, chosen) if row["seed"] in rate["seeds"]}
+
+
+def add_holm(rows: Sequence[TidyRow], tests: int) -> None:
+    """Correct the p of rows for so many ``tests``; one without a row, or without a p, counts with p = 1."""
+    ps = [1.0 if math.isnan(row["p"]) else row["p"] for row in rows]
+    for row, corrected in zip(rows, holm(ps + [1.0] * (tests - len(rows))), strict=False):
+        row["p_holm"] = corrected
+
+
+def judge(row: Mapping[str, Any], sign: int | None) -> str:
+    """Judge whether a change has the ``sign`` that was predicted; empty where none was."""
     if sign is None:
         return ""
     if not row["p_holm"] < ALPHA:
@@ -172,14 +173,16 @@ def show(rows: Rows) -> Shown:
     others = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
     for cause in causes:
         cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in PRIMARY]
-        primary.add_row(cause, *(format_effect(cell) + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
+        primary.add_row(cause, *(format_estimate(cell, "+.3f") + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
         cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in secondary]
         more.add_row(cause, *(format_number(c["value"], "+.3f") + "*" * (c["p_holm"] < ALPHA) for c in cells))
     for row in effects:
         if row["verdict"]:
             lowers = "lowers" if PREDICTED[row["cause"], row["measure"]] < 0 else "raises"
             statement = f"{row['cause']} {lowers} the {MEASURES[row['measure']]}"
-            verdicts.add_row(statement, row["verdict"], format_effect(row), format_number(row["p_holm"], ".4f"))
+            verdicts.add_row(
+                statement, row["verdict"], format_estimate(row, "+.3f"), format_number(row["p_holm"], ".4f")
+            )
     for rate in rows["rates"]:
         own = select_rows(rows["models"], {"cause": rate["cause"], "lr": rate["lr"]})
         means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]
@@ -189,17 +192,18 @@ def show(rows: Rows) -> Shown:
         "Holm's correction over the causes, for each measure by itself. Intervals are not corrected.",
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
     ]
-    lacking = [row for row in rows["models"] if math.isnan(row["loss"])]
-    if lacking:
-        named = [f"{row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking]
-        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['models'])} runs have no result: {name_some(named)}.")
-    notes.append(describe_registration(REGISTRATION))
+    notes += [*describe_lacking(rows["models"]), describe_registration(REGISTRATION)]
     return Shown([primary, verdicts, more, others], {"causes": draw_effects(effects)} if effects else {}, notes)
 
 
-def format_effect(row: Mapping[str, Any]) -> str:
-    value, low, high = (format_number(row[name], "+.3f") for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+def describe_lacking(runs: Sequence[TidyRow]) -> list[str]:
+    """Name the runs that have no result in a note, in a list; empty if all have one."""
+    lacking = [row for row in runs if math.isnan(row["loss"])]
+    named = [
+        f"{row.get('task', '')} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})".strip()
+        for row in lacking
+    ]
+    return [f"INCOMPLETE: {len(lacking)} of {len(runs)} runs have no result: {name_some(named)}."] if lacking else []
 
 
 def draw_effects(effects: Sequence[TidyRow]) -> Figure:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
-from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
-from isobench.common.terminal import name_some
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.statistics.dose_response import average_over_seeds
-from isobench.statistics.seeds import ALPHA, holm
-from isobench_papers.causes.causes import BASE, choose_rates
+from isobench_papers.causes.causes import BASE, add_holm, choose_rates, describe_lacking, index_by_seed, judge
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -62,28 +60,17 @@ def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
 
     A test without a result, or without a p, counts in Holm's correction with p = 1.
     """
-    chosen = {
-        (level["task"], level["cause"]): {
-            row["seed"]: row["loss"]
-            for row in select_rows(runs, {name: level[name] for name in ("task", "cause", "lr")})
-            if row["seed"] in level["seeds"]
-        }
-        for level in levels
-    }
+    chosen = {(level["task"], level["cause"]): index_by_seed(runs, level) for level in levels}
     changes: list[TidyRow] = []
     for (task, cause), own in chosen.items():
         base = chosen.get((task, BASE), {})
-        differences = [base[seed] - own[seed] for seed in sorted(base.keys() & own.keys())]
+        differences = [base[seed]["loss"] - own[seed]["loss"] for seed in sorted(base.keys() & own.keys())]
         if cause != BASE:
             changes.append({"task": task, "cause": cause} | average_over_seeds(np.array(differences))._asdict())
-    judged = [row for row in changes if row["cause"] != UNTRAINED]
-    ps = [1.0 if math.isnan(row["p"]) else row["p"] for row in judged]
-    corrected = holm(ps + [1.0] * (TESTS - len(ps)))[: len(ps)]
+    add_holm([row for row in changes if row["cause"] != UNTRAINED], TESTS)
     for row in changes:
-        row |= {"p_holm": math.nan, "verdict": ""}
-    for row, p in zip(judged, corrected, strict=True):
-        direction = "supported" if row["value"] > 0 else "refuted"
-        row |= {"p_holm": p, "verdict": direction if p < ALPHA else "can't tell"}
+        row.setdefault("p_holm", math.nan)
+        row["verdict"] = judge(row, None if row["cause"] == UNTRAINED else 1)
     return changes
 
 
@@ -96,33 +83,21 @@ def show(rows: Rows) -> Shown:
     )
     judged = make_table("Registered", ("statement", "task", "verdict"), ("points [95%]", "p, Holm's"))
     for level in rows["levels"]:
-        runs = select_rows(rows["scores"], {name: level[name] for name in ("task", "cause", "lr")})
-        cosine = float(np.mean([row["cosine"] for row in runs if row["seed"] in level["seeds"]]))
+        cosine = float(np.mean([row["cosine"] for row in index_by_seed(rows["scores"], level).values()]))
         change = select_rows(rows["changes"], {"task": level["task"], "cause": level["cause"]})
-        shown = format_change(change[0]) if change else ""
+        shown = format_estimate(change[0]) if change else ""
         cells = (f"{level['lr']:g}", f"{100 - level['loss']:.1f}", shown, f"{cosine:.3f}", str(len(level["seeds"])))
         table.add_row(level["task"], level["cause"], *cells)
     for row in rows["changes"]:
         if row["verdict"]:
             statement = f"the model of {row['cause']}, whose vocabulary is more isotropic, is more accurate"
             judged.add_row(
-                statement, row["task"], row["verdict"], format_change(row), format_number(row["p_holm"], ".4f")
+                statement, row["task"], row["verdict"], format_estimate(row), format_number(row["p_holm"], ".4f")
             )
     notes = [
         "Changes are in points of accuracy, paired by seed; intervals and tests are Student's t over seeds. cosine: "
         "the vocabulary's average cosine after fine-tuning.",
         "Each model has, on each task, the learning rate with the highest mean accuracy.",
     ]
-    lacking = [row for row in rows["scores"] if math.isnan(row["loss"])]
-    if lacking:
-        named = [
-            f"{row['task']} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})" for row in lacking
-        ]
-        notes.append(f"INCOMPLETE: {len(lacking)} of {len(rows['scores'])} runs have no result: {name_some(named)}.")
-    notes.append(describe_registration(REGISTRATION))
+    notes += [*describe_lacking(rows["scores"]), describe_registration(REGISTRATION)]
     return Shown([table, judged], {}, notes)
-
-
-def format_change(row: TidyRow) -> str:
-    value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"

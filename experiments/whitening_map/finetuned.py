@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.statistics.dose_response import average_over_seeds, fit_slopes
 from isobench_papers.whitening_map.show import REGISTRATION
 from isobench_papers.whitening_map.verdicts import decide
@@ -75,13 +75,11 @@ def show(rows: Rows) -> Shown:
     for (task, examples), own in group_rows(rows["changes"], "task", "examples").items():
         plain = select_rows(rows["scores"], {"task": task, "examples": examples, "method": PLAIN})
         mean = average_over_seeds(np.array([row["change"] for row in own]))
-        value, low, high = (format_number(x, "+.2f") for x in (mean.value, mean.low, mean.high))
         level = float(np.nanmean([row["score"] for row in plain]))
-        table.add_row(task, str(examples), f"{level:.2f}", f"{value} [{low}, {high}]", str(mean.seeds))
+        table.add_row(task, str(examples), f"{level:.2f}", format_estimate(mean._asdict()), str(mean.seeds))
     judged = make_table("Registered", ("statement", "task", "verdict"), ("points a doubling [95%]", "p, Holm's"))
     for row in rows["verdicts"]:
-        value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
-        cells = (row["statement"], row["case"], row["verdict"], f"{value} [{low}, {high}]")
+        cells = (row["statement"], row["case"], row["verdict"], format_estimate(row))
         judged.add_row(*cells, format_number(row["p_holm"], ".4f"))
     notes = ["Changes are in points, paired by seed; intervals and tests are Student's t over seeds."]
     for row in rows["scores"]:

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, StrMethodFormatter
 from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import Rows, Shown, describe_registration, format_number, make_table
+from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
@@ -83,8 +83,7 @@ def build_parts(changes: Sequence[TidyRow]) -> Table:
 
 def format_interval(row: TidyRow) -> str:
     """Write a mean with its interval."""
-    value, low, high = (format_number(row[name], "+.2f") for name in ("value", "low", "high"))
-    return f"{value} [{low}, {high}] ({row['sets']})"
+    return f"{format_estimate(row)} ({row['sets']})"
 
 
 def build_verdicts(verdicts: Sequence[TidyRow]) -> list[Table]:

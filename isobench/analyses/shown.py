@@ -100,6 +100,12 @@ def format_number(value: float | None, form: str) -> str:
     return "-" if value is None or math.isnan(value) else format(value, form)
 
 
+def format_estimate(row: Mapping[str, Any], form: str = "+.2f") -> str:
+    """Write a row's ``value`` with its interval from ``low`` to ``high``; dashes where they are undefined."""
+    value, low, high = (format_number(row[name], form) for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
 def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:
     """Make an empty table: headings of left-aligned columns, which fold, then of right-aligned ones.
 

@@ -144,10 +144,10 @@ def find_encoder_folder(encoder: Encoder) -> Path:
 
 def describe_unread_parts(encoder: Encoder) -> list[str]:
     """Say which parts of an exported model ``encoder.path`` does not bring: a head of its own, a calibration."""
+    if not encoder.path:
+        return []
     try:
-        lacks = (
-            orjson.loads(read_bounded(find_encoder_folder(encoder) / EXPORT_FILE))["lacks"] if encoder.path else []
-        )
+        lacks = orjson.loads(read_bounded(find_encoder_folder(encoder) / EXPORT_FILE))["lacks"]
         return [f"encoder.path: not read from the exported model: {', '.join(lacks)}"] if lacks else []
     except (OSError, ValueError, LookupError, TypeError):
         return []

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import ROOT, WORDS, make_config, read_analysis_rows, read_experiment, write_parquet
+from helpers import WORDS, make_config, read_analysis_rows, read_experiment, write_parquet
 from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows
+from isobench.analyses.shown import format_estimate
 from isobench.common.errors import UserError
 from isobench_papers.causes import causes, in_torch
 
@@ -57,7 +58,7 @@ def test_the_grid_turns_every_registered_cause_once():
         names += [causes.name_cause(make_config(*LM, override)) for override in overrides] or [causes.BASE]
     assert len(names) == len(set(names)) == 12
     assert {cause for cause, _ in causes.PREDICTED} < set(names)
-    text = (ROOT / "experiments/causes/registration.md").read_text()
+    text = (STUDY / "registration.md").read_text()
     assert "12 x 4 x 5 = 240 runs" in text
 
 
@@ -138,11 +139,10 @@ def format_line(rows, cause):
     cells = [cause, f"{rate['lr']:g}", f"{rate['loss']:.2f}"]
     for name in ("head/average_cosine", "head/isoscore", "embedding/average_cosine"):
         if cause == causes.BASE:
-            own = [r[name] for r in rows["models"] if (r["cause"], r["lr"]) == (cause, rate["lr"])]
-            cells.append(f"{np.mean(own):.3f}")
+            cells.append(f"{average(rows, cause, rate['lr'], name):.3f}")
         else:
             (row,) = (row for row in rows["effects"] if (row["cause"], row["measure"]) == (cause, name))
-            cells.append(causes.format_effect(row) + "*" * (row["p_holm"] < 0.05))
+            cells.append(format_estimate(row, "+.3f") + "*" * (row["p_holm"] < 0.05))
     return f"| {' | '.join(cells)} |"
 
 

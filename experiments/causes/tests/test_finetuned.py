@@ -11,6 +11,7 @@ from helpers import read_experiment
 from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows
+from isobench.analyses.shown import format_estimate
 from isobench_papers.causes import finetuned
 
 STUDY = Path(__file__).parents[1]
@@ -122,7 +123,7 @@ def format_line(rows, cause):
             cells.append(f"{100 - level['loss']:.1f}")
         else:
             (row,) = (row for row in rows["changes"] if (row["task"], row["cause"]) == (task, cause))
-            cells.append(finetuned.format_change(row) + "*" * (row["p_holm"] < 0.05))
+            cells.append(format_estimate(row) + "*" * (row["p_holm"] < 0.05))
     return f"| {' | '.join(cells)} |"
 
 
@@ -143,5 +144,5 @@ def test_the_readme_has_the_studys_numbers():
         f"and {second[-1]:+.2f} (p after Holm's correction at least {min(r['p_holm'] for r in judged):.2f})" in words
     )
     reference = {row["task"]: row for row in rows["changes"] if row["cause"] == finetuned.UNTRAINED}
-    assert f"base has {finetuned.format_change(reference['rotten_tomatoes'])}." in words
+    assert f"base has {format_estimate(reference['rotten_tomatoes'])}." in words
     assert f"On TREC it has {reference['trec']['value']:+.2f}." in words
