@@ -7,6 +7,7 @@ import functools
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import orjson
 import yaml
@@ -16,6 +17,7 @@ from isobench.common.files import (
     cache_dir,
     explain_cache_errors,
     read_bounded,
+    read_json,
     refuse_file,
     require_regular_file,
     sha256_file,
@@ -69,7 +71,14 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern) if file.name != EXPORT_FILE}
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
-    return {file.name: sha256_file(file) for file in sorted(files)}
+    digests = {file.name: sha256_file(file) for file in sorted(files)}
+    exported = _read_export(folder).get("sha256", digests)
+    if changed := [name for name, sha256 in digests.items() if exported.get(name, sha256) != sha256]:
+        raise UserError(
+            f"encoder.path: {folder / changed[0]} is damaged or was changed (its sha256 is not that of "
+            f"{EXPORT_FILE}): copy it again, or remove {EXPORT_FILE} to use the folder as it is"
+        )
+    return digests
 
 
 def find_word_vectors(encoder: Encoder) -> Path:
@@ -146,11 +155,19 @@ def describe_unread_parts(encoder: Encoder) -> list[str]:
     """Say which parts of an exported model ``encoder.path`` does not bring: a head of its own, a calibration."""
     if not encoder.path:
         return []
+    lacks = _read_export(find_encoder_folder(encoder)).get("lacks")
+    return [f"encoder.path: not read from the exported model: {', '.join(lacks)}"] if lacks else []
+
+
+def _read_export(folder: Path) -> dict[str, Any]:
+    """Read what an exported model's folder says of itself; nothing of another folder."""
+    file = folder / EXPORT_FILE
     try:
-        lacks = orjson.loads(read_bounded(find_encoder_folder(encoder) / EXPORT_FILE))["lacks"]
-        return [f"encoder.path: not read from the exported model: {', '.join(lacks)}"] if lacks else []
-    except (OSError, ValueError, LookupError, TypeError):
-        return []
+        return read_json(file) if file.exists() else {}
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"encoder.path: {file} is damaged or was changed: copy it again, or remove it to use the folder as it is"
+        ) from error
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:
@@ -187,7 +204,8 @@ def check_tokenizer_files(encoder: Encoder) -> None:
     if find_encoder_source(encoder) != "path":
         return
     folder = find_encoder_folder(encoder)
-    if folder.is_dir() and not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
+    has_model = (folder / "config.json").is_file()  # else its absence is the first thing to mend
+    if has_model and not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
         raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 

@@ -185,6 +185,14 @@ def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, t
     shutil.copytree(folder, export / f".{folder.name}.new")  # of an export that was killed
     code, _, err = cli(*fine_tuning, "seed=2", "dry_run=true")
     assert code == 0, err
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-100] ^= 1
+    weights.write_bytes(content)
+    code, _, err = cli(*fine_tuning, "seed=2")
+    assert (code, err.count("\n"), f"{weights} is damaged" in err) == (2, 1, True), err
+    content[-100] ^= 1
+    weights.write_bytes(content)
     again = [*overrides, f"encoder.path={export}"]  # an encoder from nothing would read the tokenizer alone
     same = [*fine_tuning, f"checkpoint.export={export}"]
     for settings, message in ((same, "is encoder.path too"), (again, "encoder=local trains on with it")):
