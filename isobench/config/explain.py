@@ -2,6 +2,7 @@
 
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,14 @@ from isobench.config.command_line import split_config_dirs, write_setting
 from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups
 
-ABSENT_PART_ERROR = "Unexpected type for root: NoneType"  # OmegaConf's assertion: a setting of a part that is null
+ABSENT_PART_ERROR = "Unexpected type"  # OmegaConf's assertion: a setting of a part that is null
+OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
+    "task.generation": "a task of translation or summarisation (task=captions)",
+    "task.language": "a task of language modelling (task=wikitext2)",
+    "encoder.scratch": "an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)",
+    "optimization.optimizer": "another optimiser (optimizer=sgd): "
+    "optimizer=adamw has optimization.eps and optimization.weight_decay alone",
+}
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
 # What Hydra says of the commonest mistakes -> what to do.
 RULES = (
@@ -31,11 +39,6 @@ RULES = (
     (r"Missing mandatory value: (\S+)", "{0} must be set: add {0}=..."),
     (r"Could not find '([^']+)/'", "{0} is empty: choose one of its options"),
     ("Config group override must be a string", "a group such as task or encoder can't be null: choose an option"),
-    (
-        ABSENT_PART_ERROR,
-        "task.generation.* needs a task of translation or summarisation (task=captions), encoder.scratch.* an "
-        "encoder that starts from nothing (encoder=bart-scratch)",
-    ),
 )
 
 
@@ -62,6 +65,10 @@ def explain_config_error(error: BaseException) -> str:
     text = f"{error.__cause__ or error.__context__ or ''}\n{text}"
     if match := re.search(r"full_key: (\S+)", text):
         return _explain_key_error(match[1], text)
+    if ABSENT_PART_ERROR in text:
+        frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+        key = next(names["override"].key_or_group for names in frames if "override" in names)  # the text lacks it
+        return f"{key} needs {OPTIONAL_PARTS['.'.join(key.split('.')[:2])]}"
     for pattern, advice in RULES:
         if match := re.search(pattern, text):
             return advice.format(*match.groups())
@@ -142,6 +149,8 @@ def _explain_unknown_key(key: str) -> str:
         choices = _list_experiment_settings(parents)
         if not choices:
             return f"there is no setting {key}: add it with +{key}=..."
+    elif ".".join(parents) in OPTIONAL_PARTS and not section:  # its settings are those of a library's class
+        return f"{key} is not in the YAML of the chosen option: write +{key}=... if it is a setting of its class"
     elif section:
         choices = [*read_hints(section), *([] if parents else list_config_groups())]
     else:

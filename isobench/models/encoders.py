@@ -199,27 +199,11 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
 
         auto = getattr(transformers, class_name)
         if cfg.scratch:
-            _check_scratch_settings(cfg.scratch, kind)
-            settings = {**_make_token_settings(tokenizer), **cfg.scratch}
-            config, missing = transformers.AutoConfig.for_model(**settings), set()
+            config, missing = _make_config(cfg.scratch, kind, _make_token_settings(tokenizer)), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
             config = transformers.AutoConfig.from_pretrained(folder, **options)
-        if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
-            raise UserError(
-                f"encoder={cfg.name} is a {config.model_type}, and the task needs "
-                f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
-                f"encoder={others} or another"
-            )
-        if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
-            raise UserError(
-                f"encoder.attention={cfg.attention} has no effect on a {config.model_type}: choose "
-                f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
-            )
-        if cfg.normformer and not (config.model_type == "opt" and config.do_layer_norm_before):
-            raise UserError(
-                "encoder.normformer=true needs encoder.scratch.model_type=opt with its norms before each part"
-            )
+        _check_architecture(cfg, kind, config)
         if kind == "causal":
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
         if cfg.scratch:
@@ -256,15 +240,39 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
     return LoadedGenerator(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
-def check_scratch(cfg: Encoder) -> None:
+def check_scratch(cfg: Encoder, kind: str) -> None:
     """Raise UserError if no model has the settings of ``cfg.scratch``; one is made without memory for its tensors."""
     with handle_loading_errors(cfg), torch.device("meta"):
-        from transformers import AutoConfig, AutoModel
+        import transformers
 
-        AutoModel.from_config(AutoConfig.for_model(**(cfg.scratch or {})))
+        config = _make_config(cfg.scratch or {}, kind, {})
+        _check_architecture(cfg, kind, config)
+        getattr(transformers, GENERATORS[kind][0]).from_config(config)
 
 
-def _check_scratch_settings(scratch: dict[str, Any], kind: str) -> None:
+def _check_architecture(cfg: Encoder, kind: str, config: Any) -> None:
+    """Raise UserError if a model of this config does not fit the task, or has no place for the encoder's settings."""
+    import transformers
+
+    auto = getattr(transformers, GENERATORS[kind][0])
+    if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
+        raise UserError(
+            f"encoder={cfg.name} is a {config.model_type}, and the task needs "
+            f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
+            f"encoder={GENERATORS[kind][1]} or another"
+        )
+    if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
+        raise UserError(
+            f"encoder.attention={cfg.attention} has no effect on a {config.model_type}: choose "
+            f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
+        )
+    if cfg.normformer and not (config.model_type == "opt" and config.do_layer_norm_before):
+        raise UserError(
+            "encoder.normformer=true needs encoder.scratch.model_type=opt encoder.scratch.do_layer_norm_before=true"
+        )
+
+
+def _make_config(scratch: dict[str, Any], kind: str, token_settings: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     instead = {"seq2seq": "bart, t5, marian", "causal": "gpt2, opt, llama", "masked": "bert, roberta"}[kind]
@@ -278,6 +286,7 @@ def _check_scratch_settings(scratch: dict[str, Any], kind: str) -> None:
     for name in scratch:
         if not hasattr(defaults, name):
             raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, defaults.to_dict())}")
+    return AutoConfig.for_model(**token_settings | scratch)
 
 
 def _make_token_settings(tokenizer: Any) -> dict[str, Any]:

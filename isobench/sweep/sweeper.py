@@ -214,11 +214,12 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         for cfg in configs:
             check_optimizer(cfg.optimization)
             check_monitors(cfg)
-        if scratch := {repr(cfg.encoder.scratch): cfg.encoder for cfg in configs if cfg.encoder.scratch}:
+        scratch = ((cfg.encoder, cfg.task.language) for cfg in configs if cfg.encoder.scratch)
+        if kinds := {repr(pair): (pair[0], pair[1].objective if pair[1] else "seq2seq") for pair in scratch}:
             from isobench.models.encoders import check_scratch
 
-            for encoder in scratch.values():
-                check_scratch(encoder)
+            for encoder, kind in kinds.values():
+                check_scratch(encoder, kind)
         for generates in (False, True):
             similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
             check_method_settings((cfg.calibration for cfg in similar_configs), generates)

@@ -124,8 +124,7 @@ def make_optimizer(
     """
     if o.optimizer is None:
         return torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
-    check_optimizer(o)
-    kind = OPTIMIZERS[o.optimizer["name"]]
+    kind = _find_optimizer(o.optimizer)
     settings = {key: value for key, value in o.optimizer.items() if key != "name"}
     if kind is Muon and not hidden:
         raise UserError("optimizer=muon: no matrix inside the model is trained: choose optimizer=adamw")
@@ -139,14 +138,19 @@ def make_optimizer(
 
 def check_optimizer(o: Optimization) -> None:
     """Raise UserError for an optimiser that does not exist, or a setting that it does not take."""
-    if o.optimizer is None:
-        return
-    name = str(o.optimizer.get("name"))
+    matrix = torch.nn.Parameter(torch.zeros(1, 1))
+    make_optimizer(o, [{"params": [matrix]}], [matrix], [matrix], fused=False)
+
+
+def _find_optimizer(settings: dict[str, Any]) -> Callable[..., torch.optim.Optimizer]:
+    """Return the class of ``optimization.optimizer``; UserError if it is not known or lacks one of the settings."""
+    name = str(settings.get("name"))
     if name not in OPTIMIZERS:
         raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")
     kind = OPTIMIZERS[name]
     parameters = inspect.signature(kind).parameters.values()
     known = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} - set(NOT_SET)
     known |= set(OF_ADAMW) if kind in (CoupledAdam, Muon) else set()
-    for key in o.optimizer.keys() - {"name"} - known:
+    for key in settings.keys() - {"name"} - known:
         raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, sorted(known))}")
+    return kind

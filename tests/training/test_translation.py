@@ -98,7 +98,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["encoder=minilm"], "encoder.scratch.* an encoder that starts from nothing (encoder=bart-scratch)"),
+        (["encoder=minilm"], "d_model needs an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)"),
         (["task.held_out=0.1"], "task.held_out is for sentence classification"),
         (["task.labels=[a,b]"], "task.labels be unset"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
