@@ -25,7 +25,8 @@ from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.papers.folders import find_papers
 from isobench.papers.published import count_numbers
-from isobench.runs.folder import ABOUT_FILE, report_folder, report_folder_of, reports_folder
+from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
+from isobench.runs.grouping import find_report_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
@@ -81,13 +82,13 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
     cfg = runs[0].cfg
-    folder = report_folder_of(cfg)
     if cfg.analysis and not needs_training(cfg.analysis):
+        folder = report_folder(cfg.output_dir, cfg.experiment.name)
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
     runs = _require_records(runs, f"{cfg.output_dir}: run it first, or see by isobench status how far it is")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
-    _show_report(runs, folder, shown, notes, appendix)
+    _show_report(runs, find_report_folder(runs), shown, notes, appendix)
 
 
 def _report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:

@@ -28,12 +28,10 @@ from isobench.common.files import (
     read_file_time,
     replace_non_finite,
     sha256_file,
-    sha256_json,
     shorten_digest,
     write_text,
     write_whole,
 )
-from isobench.config.schema import Config
 from isobench.runs.record import Predictions, RunRecord, format_record, name_remedy, read_record_file
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
@@ -74,12 +72,6 @@ def reports_folder(output_dir: str | Path) -> Path:
 def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
     """Return the folder with the report or the analysis of an experiment; ``runs`` for runs of none."""
     return reports_folder(output_dir) / (experiment or "runs")
-
-
-def report_folder_of(cfg: Config) -> Path:
-    """Return the folder with the report of a run's sweep; each set of the user's own files has its own."""
-    own = f"{cfg.task.name}-{shorten_digest(sha256_json(cfg.data.files))[:8]}" if cfg.data.files else None
-    return report_folder(cfg.output_dir, cfg.experiment.name or own)
 
 
 def jobs_folder(output_dir: str | Path) -> Path:

@@ -6,12 +6,14 @@ their fingerprints. So runs on other data or weights are never taken for seeds o
 
 from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name, split_chain
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
+from isobench.runs.folder import report_folder
 from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
 from isobench.runs.run import Run
 
@@ -74,6 +76,20 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
         settings |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
     settings.pop("calibration.then", None)  # its settings are listed one by one
     return settings
+
+
+def find_report_folder(runs: Sequence[Run]) -> Path:
+    """Return the folder with a sweep's report: its experiment's, else one named by the settings that all runs share.
+
+    So more seeds, or more values of what varies, keep the folder, and another sweep does not write over it.
+    """
+    cfg = runs[0].cfg
+    if cfg.experiment.name:
+        return report_folder(cfg.output_dir, cfg.experiment.name)
+    settings = [flatten_settings(run.cfg) | {"data.files": run.cfg.data.files} for run in runs]
+    shared = [(name, value) for name, value in settings[0].items() if all(s.get(name) == value for s in settings)]
+    names = [value for name, value in shared if name in ("task.name", "encoder.name")]
+    return report_folder(cfg.output_dir, "-".join([*(names or ["runs"]), sha256_json(shared)[:8]]))
 
 
 def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:

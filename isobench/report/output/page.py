@@ -38,8 +38,8 @@ from isobench.report.tables import (
     set_types,
 )
 from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_share, format_signed
-from isobench.runs.folder import REPORT_TABLES, report_folder_of
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.folder import REPORT_TABLES
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, find_report_folder
 from isobench.runs.run import Run
 
 PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
@@ -62,7 +62,7 @@ def write_report(
         outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
         appendix: write the section for a paper's appendix too.
     """
-    folder = folder or report_folder_of(runs[0].cfg)
+    folder = folder or find_report_folder(runs)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
     texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
     with require_writable(folder):
