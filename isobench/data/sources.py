@@ -143,10 +143,8 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     folder = root / name
     if not folder.is_dir():
         siblings = [entry.name for entry in folder.parent.glob("*/")]
-        hint = f"it has no {name.rpartition('/')[0] or name}/ folders"
-        if siblings:
-            hint = suggest_nearest(folder.name, siblings)
-        raise UserError(f"data.root has no folder {name}: {hint}")
+        hint = f"; {suggest_nearest(folder.name, siblings)}" if siblings else ""
+        raise UserError(f"data.root: {root} has no folder {name} with the files of task={task.name}{hint}")
     path = folder / f"{split}.parquet"
     require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []

@@ -89,11 +89,15 @@ def describe_training(runs: Sequence[Run]) -> str:
     """Say what the runs were trained with: the settings that papers state, with the values that took effect."""
     settings = [run.cfg.optimization for run in runs]
     values = {
-        "lr": [f"{o.lr:g}" for o in settings],
+        "lr": [f"{lr:g}" for lr in sorted({o.lr for o in settings})],
         "batch": [_describe_batch(run) for run in runs],
         "epochs": [str(o.epochs) for o in settings],
         "length": [_describe_length(run) for run in runs],
     }
+    if any(o.optimizer for o in settings):
+        values["optimizer"] = [(o.optimizer or {"name": "adamw"})["name"] for o in settings]
+    if objectives := [language.objective for run in runs if (language := run.cfg.task.language)]:
+        values["objective"] = objectives
     settings_in_words = [f"{name} {' or '.join(dict.fromkeys(texts))}" for name, texts in values.items()]
     return f"Trained with {', '.join(settings_in_words)}."
 
