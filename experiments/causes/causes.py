@@ -181,7 +181,7 @@ def show(rows: Rows) -> Shown:
             lowers = "lowers" if PREDICTED[row["cause"], row["measure"]] < 0 else "raises"
             statement = f"{row['cause']} {lowers} the {MEASURES[row['measure']]}"
             verdicts.add_row(
-                statement, row["verdict"], format_estimate(row, "+.3f"), format_number(row["p_holm"], ".4f")
+                statement, row["verdict"], format_estimate(row, "+.3f"), format_number(row["p_holm"], ".2g")
             )
     for rate in rows["rates"]:
         own = select_rows(rows["models"], {"cause": rate["cause"], "lr": rate["lr"]})

@@ -92,7 +92,7 @@ def show(rows: Rows) -> Shown:
         if row["verdict"]:
             statement = f"the model of {row['cause']}, whose vocabulary is more isotropic, is more accurate"
             judged.add_row(
-                statement, row["task"], row["verdict"], format_estimate(row), format_number(row["p_holm"], ".4f")
+                statement, row["task"], row["verdict"], format_estimate(row), format_number(row["p_holm"], ".2g")
             )
     notes = [
         "Changes are in points of accuracy, paired by seed; intervals and tests are Student's t over seeds. cosine: "
