@@ -23,7 +23,7 @@ OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
     "task.language": "a task of language modelling (task=wikitext2)",
     "encoder.scratch": "an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)",
     "optimization.optimizer": "another optimiser (optimizer=sgd): "
-    "optimizer=adamw has optimization.eps and optimization.weight_decay alone",
+    "optimizer=adamw has only optimization.eps and optimization.weight_decay",
 }
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
 # What Hydra says of the commonest mistakes -> what to do.
@@ -150,7 +150,7 @@ def _explain_unknown_key(key: str) -> str:
         if not choices:
             return f"there is no setting {key}: add it with +{key}=..."
     elif ".".join(parents) in OPTIONAL_PARTS and not section:  # its settings are those of a library's class
-        return f"{key} is not in the YAML of the chosen option: write +{key}=... if it is a setting of its class"
+        return f"{key} is not in the YAML of the chosen option: write +{key}=... if the model or optimiser has it"
     elif section:
         choices = [*read_hints(section), *([] if parents else list_config_groups())]
     else:

@@ -75,7 +75,7 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     exported = _read_export(folder).get("sha256", digests)
     if changed := [name for name, sha256 in digests.items() if exported.get(name, sha256) != sha256]:
         raise UserError(
-            f"encoder.path: {folder / changed[0]} is damaged or was changed (its sha256 is not that of "
+            f"encoder.path: {folder / changed[0]} is damaged or was changed (its sha256 is not the one in "
             f"{EXPORT_FILE}): copy it again, or remove {EXPORT_FILE} to use the folder as it is"
         )
     return digests
@@ -160,7 +160,7 @@ def describe_unread_parts(encoder: Encoder) -> list[str]:
 
 
 def _read_export(folder: Path) -> dict[str, Any]:
-    """Read what an exported model's folder says of itself; nothing of another folder."""
+    """Read ``isobench.json`` of an exported model's folder; empty if there is none."""
     file = folder / EXPORT_FILE
     try:
         return read_json(file) if file.exists() else {}

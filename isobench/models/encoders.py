@@ -241,7 +241,7 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
 
 
 def check_scratch(cfg: Encoder, kind: str) -> None:
-    """Raise UserError if no model has the settings of ``cfg.scratch``; one is made without memory for its tensors."""
+    """Raise UserError if no model can be made of ``cfg.scratch``; one is tried without memory for its tensors."""
     with handle_loading_errors(cfg), torch.device("meta"):
         import transformers
 

@@ -72,7 +72,7 @@ def _list_tested(methods: pd.DataFrame) -> list[Any]:
 def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
     others = _list_others(methods)
     if not others:
-        yield "There are no runs." if methods.empty else "No method was run beside plain training: nothing is tested."
+        yield "There are no runs." if methods.empty else "Only plain training was run: there is no method to test."
     bases = methods[methods["method"] == BASE_METHOD]
     scored_groups = {row.group for row in bases.itertuples() if max(row.seeds, default=0)}
     if alone := [row for row in others if row.group not in scored_groups]:

@@ -81,7 +81,7 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
 def find_report_folder(runs: Sequence[Run]) -> Path:
     """Return the folder with a sweep's report: its experiment's, else one named by the settings that all runs share.
 
-    So more seeds, or more values of what varies, keep the folder, and another sweep does not write over it.
+    So more seeds keep the folder, and a sweep with other settings does not write over it.
     """
     cfg = runs[0].cfg
     if cfg.experiment.name:

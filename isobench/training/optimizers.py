@@ -137,13 +137,13 @@ def make_optimizer(
 
 
 def check_optimizer(o: Optimization) -> None:
-    """Raise UserError for an optimiser that does not exist, or a setting that it does not take."""
+    """Raise UserError for an unknown optimiser, or a setting or value that it does not take."""
     matrix = torch.nn.Parameter(torch.zeros(1, 1))
     make_optimizer(o, [{"params": [matrix]}], [matrix], [matrix], fused=False)
 
 
 def _find_optimizer(settings: dict[str, Any]) -> Callable[..., torch.optim.Optimizer]:
-    """Return the class of ``optimization.optimizer``; UserError if it is not known or lacks one of the settings."""
+    """Return the class of ``optimization.optimizer``; UserError if it is not known or has no such setting."""
     name = str(settings.get("name"))
     if name not in OPTIMIZERS:
         raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")

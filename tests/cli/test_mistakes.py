@@ -76,7 +76,10 @@ COMPOSED = [
     (["optimization.lr=fast"], "optimization.lr=fast must be a number"),
     (["task=null"], "a group such as task or encoder can't be null"),
     (["encoder.scratch.d_model=64"], "encoder.scratch.d_model needs an encoder that starts from nothing"),
-    (["+optimization.optimizer.momentum=0.9"], "optimizer=adamw has optimization.eps and optimization.weight_decay"),
+    (
+        ["+optimization.optimizer.momentum=0.9"],
+        "optimizer=adamw has only optimization.eps and optimization.weight_decay",
+    ),
     (["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"], "write +optimization.optimizer.betas=..."),
     (["calibration=[none,[cosine,flow]]"], "a chain is a list of methods' names"),
     (["calibration.rescale=printed"], "calibration=isobn_paper, calibration=isobn_released has the setting"),

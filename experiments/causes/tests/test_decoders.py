@@ -117,4 +117,4 @@ def test_the_readme_has_the_bundles_numbers():
     assert f"by at most {most[0]} and {most[1]} of their value" in text
     kinds = [left_out for _, left_out in cells if left_out != "nothing"]
     near = Counter(kind for kind, change in zip(kinds, changes["isoscore"], strict=True) if change < 0.1)
-    assert f"in {min(near.values())} to {max(near.values())} of 31" in text
+    assert f"in {min(near.values())} to {max(near.values())} layers of 31" in text

@@ -136,13 +136,7 @@ def test_the_readme_has_the_studys_numbers():
     words = " ".join(text.split())
     judged = [row for row in rows["changes"] if row["verdict"]]
     assert [row["verdict"] for row in judged] == ["can't tell"] * 6
-    first, second = (
-        sorted(row["value"] for row in judged if row["task"] == task) for task in ("rotten_tomatoes", "trec")
-    )
-    assert f"between {first[0]:+.2f} and {first[-1]:+.2f}, on TREC between {second[0]:+.2f}" in words
-    assert (
-        f"and {second[-1]:+.2f} (p after Holm's correction at least {min(r['p_holm'] for r in judged):.2f})" in words
-    )
+    assert f"(p after Holm's correction at least {min(row['p_holm'] for row in judged):.3f})" in words
     reference = {row["task"]: row for row in rows["changes"] if row["cause"] == finetuned.UNTRAINED}
-    assert f"base has {format_estimate(reference['rotten_tomatoes'])}." in words
-    assert f"On TREC it has {reference['trec']['value']:+.2f}." in words
+    assert f"base has {format_estimate(reference['rotten_tomatoes'])}," in words
+    assert f"On TREC this base has {reference['trec']['value']:+.2f}." in words
