@@ -12,12 +12,11 @@ from typing import Any
 
 import pandas
 from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
-from isobench.config.explain import explain_config_error
+from isobench.config.explain import CONFIG_ERRORS, explain_config_error
 from isobench.config.schema import Experiment, to_config
 from isobench.frozen.diagnosis import Diagnosis
 from isobench.papers.folders import take_paper_flags
@@ -54,7 +53,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     try:
         with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
             first, *others = (planned.run for planned in plan_runs(*composed).values())
-    except (HydraException, OmegaConfBaseException) as error:
+    except CONFIG_ERRORS as error:
         raise UserError(explain_config_error(error)) from error
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
@@ -106,7 +105,7 @@ def diagnose(
         try:
             with keep_global_hydra():
                 own = compose_methods(methods)[1]
-        except (HydraException, OmegaConfBaseException) as error:
+        except CONFIG_ERRORS as error:
             raise UserError(explain_config_error(error)) from error
     return diagnose_vectors(
         vectors,

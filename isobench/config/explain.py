@@ -17,7 +17,8 @@ from isobench.config.command_line import split_config_dirs, write_setting
 from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups
 
-ABSENT_PART_ERROR = "Unexpected type"  # OmegaConf's assertion: a setting of a part that is null
+# What Hydra and OmegaConf raise; the last two for a setting of a part that is null.
+CONFIG_ERRORS = (HydraException, OmegaConfBaseException, AssertionError, AttributeError)
 OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
     "task.generation": "a task of translation or summarisation (task=captions)",
     "task.language": "a task of language modelling (task=wikitext2)",
@@ -65,10 +66,11 @@ def explain_config_error(error: BaseException) -> str:
     text = f"{error.__cause__ or error.__context__ or ''}\n{text}"
     if match := re.search(r"full_key: (\S+)", text):
         return _explain_key_error(match[1], text)
-    if ABSENT_PART_ERROR in text:
+    if "Unexpected type" in text:  # a setting of a part that is null; the text does not say which
         frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-        key = next(names["override"].key_or_group for names in frames if "override" in names)  # the text lacks it
-        return f"{key} needs {OPTIONAL_PARTS['.'.join(key.split('.')[:2])]}"
+        for key in (names["override"].key_or_group for names in frames if "override" in names):
+            if need := OPTIONAL_PARTS.get(".".join(key.split(".")[:2])):
+                return f"{key} needs {need}"
     for pattern, advice in RULES:
         if match := re.search(pattern, text):
             return advice.format(*match.groups())
@@ -120,6 +122,8 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
 
 
 def _explain_key_error(key: str, text: str) -> str:
+    if key in OPTIONAL_PARTS and "'NoneType' object has no attribute" in text:
+        return f"{key} needs {OPTIONAL_PARTS[key]}"
     if "is not in struct" in text or "not in '" in text:
         return _explain_unknown_key(key)
     if "missing mandatory value" in text.lower():

@@ -72,13 +72,21 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     if encoder.missing_from:
         files.add(require_missing_from_file(encoder))
     digests = {file.name: sha256_file(file) for file in sorted(files)}
-    exported = _read_export(folder).get("sha256", digests)
-    if changed := [name for name, sha256 in digests.items() if exported.get(name, sha256) != sha256]:
-        raise UserError(
-            f"encoder.path: {folder / changed[0]} is damaged or was changed (its sha256 is not the one in "
-            f"{EXPORT_FILE}): copy it again, or remove {EXPORT_FILE} to use the folder as it is"
-        )
+    if about := _read_export(folder):
+        _require_exported_files(folder, digests, about["sha256"])
     return digests
+
+
+def _require_exported_files(folder: Path, digests: dict[str, str], exported: dict[str, str]) -> None:
+    """Raise UserError if an exported model's folder lacks a file, or has another or a changed one that is read."""
+    for name in sorted(digests.keys() | exported.keys()):
+        found = digests.get(name) or (sha256_file(folder / name) if (folder / name).is_file() else None)
+        if found != exported.get(name):
+            fault = "is missing" if found is None else "was changed, or came after the export"
+            raise UserError(
+                f"encoder.path: {folder / name} {fault} (by the sha256 in {EXPORT_FILE}): copy the exported folder "
+                f"again, or remove {EXPORT_FILE} to use it as it is"
+            )
 
 
 def find_word_vectors(encoder: Encoder) -> Path:

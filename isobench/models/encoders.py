@@ -257,13 +257,13 @@ def _check_architecture(cfg: Encoder, kind: str, config: Any) -> None:
     auto = getattr(transformers, GENERATORS[kind][0])
     if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
         raise UserError(
-            f"encoder={cfg.name} is a {config.model_type}, and the task needs "
+            f"encoder={cfg.name} is of the type {config.model_type}, and the task needs "
             f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
             f"encoder={GENERATORS[kind][1]} or another"
         )
     if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
         raise UserError(
-            f"encoder.attention={cfg.attention} has no effect on a {config.model_type}: choose "
+            f"encoder.attention={cfg.attention} has no effect on the type {config.model_type}: choose "
             f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
         )
     if cfg.normformer and not (config.model_type == "opt" and config.do_layer_norm_before):
@@ -284,7 +284,7 @@ def _make_config(scratch: dict[str, Any], kind: str, token_settings: dict[str, A
             f"encoder.scratch.model_type={defaults.model_type} is no encoder-decoder: choose {instead}, ..."
         )
     for name in scratch:
-        if not hasattr(defaults, name):
+        if not hasattr(defaults, name) or callable(getattr(defaults, name)):
             raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, defaults.to_dict())}")
     return AutoConfig.for_model(**token_settings | scratch)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config, format_method_name, split_chain
+from isobench.config.schema import Config, Seeds, format_method_name, split_chain
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.folder import report_folder
-from isobench.runs.identity import NOT_IN_KEY, Identity, to_plain
+from isobench.runs.identity import NOT_IN_KEY, Identity, compute_key, to_plain
 from isobench.runs.run import Run
 
 # Settings that are null or have settings of their own.
@@ -79,17 +79,17 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
 
 
 def find_report_folder(runs: Sequence[Run]) -> Path:
-    """Return the folder with a sweep's report: its experiment's, else one named by the settings that all runs share.
+    """Return the folder with a sweep's report: its experiment's, else one named by all that its runs have but seeds.
 
-    So more seeds keep the folder, and a sweep with other settings does not write over it.
+    So more seeds keep the folder, and a sweep with other settings, data or weights does not write over it.
     """
-    cfg = runs[0].cfg
-    if cfg.experiment.name:
-        return report_folder(cfg.output_dir, cfg.experiment.name)
-    settings = [flatten_settings(run.cfg) | {"data.files": run.cfg.data.files} for run in runs]
-    shared = [(name, value) for name, value in settings[0].items() if all(s.get(name) == value for s in settings)]
-    names = [value for name, value in shared if name in ("task.name", "encoder.name")]
-    return report_folder(cfg.output_dir, "-".join([*(names or ["runs"]), sha256_json(shared)[:8]]))
+    first = runs[0].cfg
+    if first.experiment.name:
+        return report_folder(first.output_dir, first.experiment.name)
+    keys = {compute_key(replace(run.cfg, seed=0, seeds=Seeds()), *read_fingerprints(run)) for run in runs}
+    tasks, encoders = {run.cfg.task.name for run in runs}, {run.cfg.encoder.name for run in runs}
+    names = [name for (name, *others) in (tasks, encoders) if not others]
+    return report_folder(first.output_dir, "-".join([*(names or ["runs"]), sha256_json(sorted(keys))[:8]]))
 
 
 def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """Optimisers other than AdamW: torch's, and two that treat some matrices in another way than AdamW does."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import UserError, suggest_nearest
+from isobench.config.bounds import convert_value, read_hints
 from isobench.config.schema import Optimization
 
 
@@ -100,14 +100,15 @@ class Muon(_AdamWBut):
             self.state[matrix].setdefault("step", torch.tensor(0.0))  # AdamW looks for it when it is loaded
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adafactor": torch.optim.Adafactor,
     "coupled_adam": CoupledAdam,
     "muon": Muon,
     "sgd": torch.optim.SGD,
 }
-NOT_SET = ("params", "lr", "weight_decay", "taken", "fused")  # parameters that other settings, or none, decide
-OF_ADAMW = ("betas", "amsgrad")  # what a kind of AdamW takes besides its own
+# Parameters that other settings, or none, decide.
+NOT_SET = ("params", "lr", "weight_decay", "taken", "fused", "differentiable", "settings", "return")
+OF_ADAMW = {"betas": tuple[float, float], "amsgrad": bool}  # what a kind of AdamW takes besides its own
 
 
 def make_optimizer(
@@ -131,7 +132,7 @@ def make_optimizer(
     if kind in (CoupledAdam, Muon):
         settings |= {"taken": vocabulary if kind is CoupledAdam else hidden, "eps": o.eps}
     try:
-        return kind(groups, lr=o.lr, **settings)
+        return kind(groups, lr=o.lr, **settings)  # type: ignore[call-arg]
     except (TypeError, ValueError) as error:
         raise UserError(f"optimizer={o.optimizer['name']}: {error}") from error
 
@@ -142,15 +143,17 @@ def check_optimizer(o: Optimization) -> None:
     make_optimizer(o, [{"params": [matrix]}], [matrix], [matrix], fused=False)
 
 
-def _find_optimizer(settings: dict[str, Any]) -> Callable[..., torch.optim.Optimizer]:
-    """Return the class of ``optimization.optimizer``; UserError if it is not known or has no such setting."""
+def _find_optimizer(settings: dict[str, Any]) -> type[torch.optim.Optimizer]:
+    """Return the class of ``optimization.optimizer``; UserError if it is not known or can't have these settings."""
     name = str(settings.get("name"))
     if name not in OPTIMIZERS:
         raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")
     kind = OPTIMIZERS[name]
-    parameters = inspect.signature(kind).parameters.values()
-    known = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD} - set(NOT_SET)
-    known |= set(OF_ADAMW) if kind in (CoupledAdam, Muon) else set()
-    for key in settings.keys() - {"name"} - known:
-        raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, sorted(known))}")
+    hints = read_hints(kind.__init__) | (OF_ADAMW if issubclass(kind, _AdamWBut) else {})
+    for key, value in settings.items():
+        if key in NOT_SET or key not in ("name", *hints):
+            known = sorted(hints.keys() - set(NOT_SET))
+            raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, known)}")
+        if key != "name":
+            convert_value(f"optimization.optimizer.{key}", value, hints[key])
     return kind

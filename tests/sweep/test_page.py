@@ -20,7 +20,7 @@ def test_a_sweep_ends_with_the_path_of_its_page(cli, small, outputs):
     before = page.read_text()
     assert cli(*sweep, "seed=1,2")[1] == out
     assert page.read_text() == before
-    assert cli(*sweep, "seed=1,2", "encoder.pooling=mean")[0] == 0
+    assert cli(*sweep, "seed=1,2", "calibration=none,cosine")[0] == 0
     assert page.read_text() == before  # another sweep has another page
     page.unlink()
     _, silent, _ = cli(*sweep, "seed=1,2", "report=false")

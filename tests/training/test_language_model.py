@@ -190,9 +190,13 @@ def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, t
     content[-100] ^= 1
     weights.write_bytes(content)
     code, _, err = cli(*fine_tuning, "seed=2")
-    assert (code, err.count("\n"), f"{weights} is damaged" in err) == (2, 1, True), err
+    assert (code, err.count("\n"), f"{weights} was changed" in err) == (2, 1, True), err
     content[-100] ^= 1
     weights.write_bytes(content)
+    tokens = (folder / "tokenizer_config.json").rename(folder / "vocab.json")
+    code, _, err = cli(*fine_tuning, "seed=2")
+    assert (code, err.count("\n"), "tokenizer_config.json is missing" in err) == (2, 1, True), err
+    tokens.rename(folder / "tokenizer_config.json")
     again = [*overrides, f"encoder.path={export}"]  # an encoder from nothing would read the tokenizer alone
     same = [*fine_tuning, f"checkpoint.export={export}"]
     for settings, message in ((same, "is encoder.path too"), (again, "encoder=local trains on with it")):
@@ -256,7 +260,7 @@ def test_mistakes_are_one_line(language, cli, outputs, overrides, named):
 
 def test_an_encoder_decoder_is_no_language_model(language):
     kept = [text for text in language if not text.startswith("encoder")]
-    with pytest.raises(UserError, match="encoder=bart-scratch is a bart, and the task needs a causal language model"):
+    with pytest.raises(UserError, match="is of the type bart, and the task needs a causal language model"):
         build_parts(*kept, "encoder=bart-scratch", "encoder.vocabulary_size=300")
 
 

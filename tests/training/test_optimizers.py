@@ -158,6 +158,9 @@ def test_only_the_vocabulary_is_coupled(tiny):
         (["optimizer=sgd", "+optimization.optimizer.betas=[0.9,0.9]"], "optimizer=sgd has no setting betas"),
         (["optimizer=coupled_adam", "+optimization.optimizer.eps=1"], "optimizer=coupled_adam has no setting eps"),
         (["optimizer=sgd", "optimization.optimizer.name=lion"], "there is no optimizer=lion"),
+        (["optimizer=sgd", "optimization.optimizer.nesterov=abc"], "nesterov=abc must be true or false"),
+        (["optimizer=coupled_adam", "optimization.optimizer.betas=[0.9]"], r"betas\[1\] must be set"),
+        (["optimizer=muon", "+optimization.optimizer.settings=1"], "optimizer=muon has no setting settings"),
     ],
 )
 def test_what_an_optimiser_does_not_take_is_named(overrides, named):
