@@ -228,7 +228,7 @@ def write_sts(root, count=24, **changed):
     """The sets of sentence pairs, of words that the tiny encoder knows; ``changed``: a set's columns."""
     import numpy as np
 
-    from isobench.data import scored_pairs as sts
+    from isobench_papers.mteb import sts_sets as sts
 
     rng = np.random.default_rng(0)
     for name, own in sts.SETS.items():

@@ -11,8 +11,8 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
-from isobench.data.probe_sets import find_probe_folder, read_split
-from isobench.data.scored_pairs import read_parquet_sets
+from isobench_papers.mteb.sts_sets import read_parquet_sets
+from isobench_papers.probe.sets import find_probe_folder, read_split
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -139,7 +139,7 @@ def classify(
     cfg: "Config", folder: Path, task: Classification, split: str, recipe: str, controls: bool
 ) -> Iterable[tuple[str, dict[str, float]]]:
     """Score MTEB's ten draws of training examples, and yield the means; only texts that are drawn are embedded."""
-    from isobench.frozen.probe import draw_examples, score_few_shot
+    from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
     training, evaluated_on = (read_split(folder, part) for part in (task.train, split))
     classes, labels = np.unique(training.labels, return_inverse=True)

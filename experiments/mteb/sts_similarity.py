@@ -16,10 +16,10 @@ from isobench.common.files import sha256_json
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, one_of
-from isobench.data.scored_pairs import SETS, load_sentence_pairs
 from isobench.data.weights import format_encoder_name
 from isobench.papers import published
 from isobench.runs.identity import drop_targets_of_chain
+from isobench_papers.mteb.sts_sets import SETS, load_sentence_pairs
 from isobench_papers.probe.probe import group_by_encoder
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # importing them takes seconds
 
 PAPER = "mteb"
 PLAIN = "none"  # the method of vectors without calibration
-# Of the similarities, by their names in `isobench.metrics.correlation.SIMILARITIES`.
+# Of the similarities, by their names in `similarities.SIMILARITIES`.
 HEADINGS = {"cosine": "cosine", "inner": "inner", "spearman": "ranks", "l1": "-L1", "l2": "-L2"}
 USUAL = ["cosine", "inner", "spearman", "l1"]
 SetName = Annotated[str, one_of(*SETS)]
@@ -221,8 +221,8 @@ def compute_correlations(
         Spearman's and Pearson's correlation x 100 of each similarity, [similarities, 2]; NaN where one is undefined.
         With ``parts`` [N], the mean of the correlations within the parts, weighted by their pairs.
     """
-    from isobench.metrics.correlation import SIMILARITIES
     from isobench.metrics.task import METRIC_FUNCTIONS
+    from isobench_papers.mteb.similarities import SIMILARITIES
 
     left, right = vectors.chunk(2)
     groups = [np.arange(len(scores))]

@@ -16,11 +16,11 @@ from isobench.common.files import sha256_json
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.probe_sets import LabelledTexts, read_probe_set
 from isobench.data.sources import describe_source, read_examples
 from isobench.data.weights import format_encoder_name
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.statistics.seeds import Arm, compare_runs, holm
+from isobench_papers.probe.sets import LabelledTexts, read_probe_set
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -302,7 +302,8 @@ def plan_draws(own: LabelledSet, budget: int | None, draws: int, classifier: str
     A set with one split is tested on a part of it, the same in every draw, that is chosen at random with the
     classes' shares. Trained on all labels it is tested whole: each of ``FOLDS`` parts in turn, as in SentEval.
     """
-    from isobench.frozen.probe import DRAWS, draw_budget, draw_examples, split_folds
+    from isobench.frozen.probe import split_folds
+    from isobench_papers.probe.recipes import DRAWS, draw_budget, draw_examples
 
     everything = np.arange(len(own.labels))
     parts = [(everything[: own.trained], everything[own.trained :])]
@@ -339,7 +340,8 @@ def probe(
 
     ``transform`` makes a set's features by a pool of texts; ``calibrated`` keeps the newest, for the next plan.
     """
-    from isobench.frozen.probe import predict_as_mteb, predict_draws, predict_nearest
+    from isobench.frozen.probe import predict_draws
+    from isobench_papers.probe.recipes import predict_as_mteb, predict_nearest
 
     outcomes: dict[int, tuple[np.ndarray, float]] = {}
     groups: dict[bytes, list[Draw]] = {}

@@ -204,7 +204,7 @@ def summarise_counts(
     counts: np.ndarray, heads: list[FrequentTypes], coverage: Coverage, ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Summarise counts, descending, [types], in a tidy row; ``compute`` describes the settings."""
-    from isobench.metrics.weighted import zipf_exponents
+    from isobench_papers.too_much_in_common.zipf import zipf_exponents
 
     if not len(counts):
         raise UserError("the corpus has no words; choose another analysis.corpus, or raise analysis.texts")

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from isobench.analyses.rows import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
-from isobench.calibration.chain import prepare_chain
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
@@ -97,8 +96,9 @@ class Subject:
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)
-        positions = [i for i, method in enumerate(chain) if overrides_hook(method, "prepare")]
-        prepare_chain(chain, positions, vectors.split(1024), self.loaded.pooler)
+        for position, method in enumerate(chain):
+            if overrides_hook(method, "prepare"):
+                chain.prepare(position, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):
             return self.embeddings().double()
         pooler = self.loaded.pooler.double()

@@ -166,7 +166,10 @@ class Centering(Calibration):
         self.batches += 1
         if self.top.numel():
             self.covariance.lerp_(batch_covariance(centred).to(self.covariance.dtype), weight)
-            self.top.copy_(_top_eigenvectors(self.covariance, self.top.shape[1]))
+            values, vectors = eigh(self.covariance.double())
+            values, vectors = values[-self.top.shape[1] :], vectors[:, -self.top.shape[1] :]
+            noise = self.dim * torch.finfo(self.covariance.dtype).eps * values.abs().amax()
+            self.top.copy_(vectors * (values > noise))
 
 
 def _remove_projection(rows: Tensor, projected: Tensor, directions: Tensor) -> Tensor:
@@ -184,15 +187,6 @@ def _unit_rows(matrix: Tensor) -> Tensor:
     """Divide each row by its length: [V, d] -> [V, d]; a zero row stays zero."""
     lengths = _lengths(matrix)
     return matrix / torch.where(lengths == 0, 1.0, lengths)
-
-
-def _top_eigenvectors(covariance: Tensor, count: int) -> Tensor:
-    """Return the ``count`` top eigenvectors of a covariance, [d, count]; zeros where the variance is only noise."""
-    values, vectors = eigh(covariance.double())
-    values, vectors = values[len(values) - count :], vectors[:, len(vectors) - count :]
-    noise = covariance.shape[0] * torch.finfo(covariance.dtype).eps * values.abs().amax() if count else 0.0
-    top: Tensor = vectors * (values > noise)
-    return top.to(covariance.dtype)
 
 
 def _check_direction_count(count: int, dim: int) -> None:

@@ -84,7 +84,8 @@ class Chain(nn.Module):
             if overrides_hook(calibration, "penalty"):
                 losses.append(_check_loss(calibration, "penalty", calibration.penalty(matrices[target]())))
             if overrides_hook(calibration, "regularize"):
-                points = _select_points(calibration, h, token_states)
+                points = token_states if calibration.reads_token_states else h
+                assert points is not None, f"{type(calibration).__name__} reads token states: give them to losses"
                 losses.append(_check_loss(calibration, "regularize", calibration.regularize(points)))
             if overrides_hook(calibration, "objective"):
                 losses.append(_check_loss(calibration, "objective", calibration.objective(h.detach())))
@@ -139,22 +140,6 @@ def find_prepared_once(chain: Chain) -> list[int]:
         for position, calibration in enumerate(chain)
         if overrides_hook(calibration, "prepare") and calibration.epoch_sample is None
     ]
-
-
-def prepare_chain(chain: Chain, positions: Iterable[int], vectors: Iterable[Tensor], pooler: nn.Module) -> None:
-    """Call ``prepare`` of the methods at these positions, in the chain's order.
-
-    ``vectors``: the training set's pretrained vectors before the pooler, batches [B, d]; read once a method.
-    """
-    for position in positions:
-        chain.prepare(position, vectors, pooler)
-
-
-def _select_points(calibration: Calibration, h: Tensor, token_states: Tensor | None) -> Tensor:
-    if not calibration.reads_token_states:
-        return h
-    assert token_states is not None, f"{type(calibration).__name__} reads token states: give them to Chain.losses"
-    return token_states
 
 
 def _check_output(calibration: Calibration, h: Tensor, output: Any) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isobench.calibration.base import Calibration
-from isobench.calibration.chain import find_prepared_once, prepare_chain
+from isobench.calibration.chain import find_prepared_once
 from isobench.common.errors import UserError
 from isobench.config.schema import split_chain
 from isobench.runs.identity import seed_everything
@@ -44,7 +44,8 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
     vectors, pooler = fitted_on.double(), torch.nn.Identity()
     seed_everything(seed)
     chain = instantiate_chain(take_batch_whole(calibration), vectors.shape[1]).double()
-    prepare_chain(chain, find_prepared_once(chain), vectors.split(ROWS), pooler)
+    for position in find_prepared_once(chain):
+        chain.prepare(position, vectors.split(ROWS), pooler)
     chain.train()(vectors, pooler)
     chain.eval()
 

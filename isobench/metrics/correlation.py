@@ -1,7 +1,5 @@
 """Correlation between dimensions, clusters of dimensions that vary together, and similarities of pairs of vectors."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -67,40 +65,3 @@ def _check_square(x: Array) -> Tensor:
     if x.shape[0] != x.shape[1]:
         raise ValueError(f"a square matrix [d, d] is needed, not {tuple(x.shape)}")
     return x
-
-
-def rank_correlation(left: Tensor, right: Tensor) -> Tensor:
-    """Compute Spearman's correlation of two vectors' coordinates: [N, d] and [N, d] -> [N].
-
-    It reads only the order of a vector's coordinates, so that one large coordinate can't decide it (Zhelezniak et
-    al. 2019). Equal coordinates share their mean rank. A vector whose coordinates are all equal has correlation 0.
-    """
-    return torch.cosine_similarity(_center_ranks(left), _center_ranks(right))
-
-
-# Each takes N pairs of vectors, [N, d] and [N, d], and returns their similarities, [N].
-SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cosine": torch.cosine_similarity,  # 0 if one of two vectors is zero
-    "inner": lambda left, right: (left * right).sum(1),
-    "spearman": rank_correlation,
-    "l1": lambda left, right: -(left - right).abs().sum(1),
-    "l2": lambda left, right: -torch.linalg.vector_norm(left - right, dim=1),
-}
-
-
-def _center_ranks(rows: Tensor) -> Tensor:
-    """Rank each row's coordinates, and subtract the mean rank: [N, d] -> [N, d] float64.
-
-    NumPy sorts, because that takes less than half of torch's time on a CPU.
-    """
-    values = rows.detach().cpu().numpy()
-    order = values.argsort(1)
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float64)[None], 1)
-    ordered = np.take_along_axis(values, order, 1)
-    tied = (ordered[:, 1:] == ordered[:, :-1]).any(1)
-    if tied.any():
-        from scipy.stats import rankdata  # slow to import
-
-        ranks[tied] = rankdata(values[tied], axis=1) - 1
-    return torch.from_numpy(ranks - (values.shape[1] - 1) / 2)

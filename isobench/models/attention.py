@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor, nn
 
 from isobench.data.batches.tokens import Packing, plan_packing
@@ -159,7 +160,7 @@ def _reads_packed(model: Any, first_position: int, lengths: tuple[int, ...]) -> 
     numbers = itertools.cycle(i for i in range(min(total + 1, len(words))) if i != padding)
     ids = torch.tensor(list(itertools.islice(numbers, total)), device=words.device)
     positions = torch.cat([torch.arange(n) for n in ordered]).to(words.device) + first_position
-    packing = plan_packing(np.array(ordered), [0, len(ordered)]).to(words.device)
+    packing = move_data_to_device(plan_packing(np.array(ordered), [0, len(ordered)]), words.device)
     try:
         alone = torch.cat([model(input_ids=s[None]).last_hidden_state[0] for s in ids.split(ordered)])
         packed = model(**make_row_arguments(ids[None], positions[None], packing)).last_hidden_state[0]

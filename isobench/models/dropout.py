@@ -9,28 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 NUMBERS = 1 << 16  # of different values that 16 bits can hold
 
 
 class DropoutNumbers:
-    """The random numbers of all dropout layers of a run, by numpy's generator SFC64.
-
-    Processes that share a batch under DDP draw different numbers from the same seed.
-    """
+    """The random numbers of all dropout layers of a run, by numpy's generator SFC64."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._generator: np.random.SFC64 | None = None  # made at the first draw, when the process knows its rank
-
-    @property
-    def generator(self) -> np.random.SFC64:
-        """The generator of this process."""
-        if self._generator is None:
-            rank = distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
-            self._generator = np.random.SFC64(np.random.SeedSequence([self.seed, rank]))
-        return self._generator
+        self.generator = np.random.SFC64(np.random.SeedSequence([seed, 0]))
 
     def draw(self, count: int) -> np.ndarray:
         """Draw independent numbers, uniform over 0 to 65,535; returns uint16, [count]."""

@@ -48,18 +48,14 @@ class SentenceEncoder(nn.Module):
     def encode_with_tokens(self, token_places: Tensor | None = None, **inputs: Any) -> tuple[Tensor, list[Tensor]]:
         """Compute the sentences' vectors, [b, d], and the states of their n tokens in each layer, [n, d].
 
-        ``token_places`` [n], those of tokens that are not padding in ``input_ids`` flattened, are found from the mask
-        if None, for which a GPU waits.
+        ``token_places`` [n]: those of tokens that are not padding, in ``input_ids`` flattened; None in a packed row.
         """
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
         output = self._run_model(True, **inputs)
-        attention_mask, packing = inputs.get("attention_mask"), inputs.get("packing")
         states = [hidden.flatten(0, 1) for hidden in output.hidden_states[1:]]
-        if attention_mask is not None and packing is None:
-            places = attention_mask.flatten().nonzero()[:, 0] if token_places is None else token_places
-            if len(places) < attention_mask.numel():
-                states = [hidden.index_select(0, places) for hidden in states]
-        return self._pool(output, attention_mask, packing), states
+        if token_places is not None and len(token_places) < len(states[0]):
+            states = [hidden.index_select(0, token_places) for hidden in states]
+        return self._pool(output, inputs.get("attention_mask"), inputs.get("packing")), states
 
     def compute_all_tokens(self) -> None:
         """Let the last layer compute all tokens, for ``encode_with_tokens``, where it computes the first only."""

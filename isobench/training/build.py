@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from isobench.calibration.chain import Chain, find_prepared_once, prepare_chain
+from isobench.calibration.chain import Chain, find_prepared_once
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, format_method_name
@@ -20,7 +20,7 @@ from isobench.runs.record import RecordedGeneration
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain, refuse_what_generation_lacks
 from isobench.training.language_model import LanguageModel
-from isobench.training.preparation import DecoderStates, load_pretrained_embeddings
+from isobench.training.preparation import iterate_decoder_states, load_pretrained_embeddings
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
 
@@ -57,7 +57,8 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
     if positions := find_prepared_once(chain):
         vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded)
         module.eval()
-        prepare_chain(chain, positions, vectors.split(1024), module.pooler)
+        for position in positions:
+            chain.prepare(position, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
 
@@ -98,7 +99,8 @@ def _build_seq2seq(cfg: Config, identity: Identity) -> RunParts:
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
-        prepare_chain(chain, positions, DecoderStates(module, loaders), IDENTITY_POOLER)
+        for position in positions:
+            chain.prepare(position, iterate_decoder_states(module, loaders), IDENTITY_POOLER)
     module.train()
     signatures = build_metric_signatures(list(cfg.task.metrics))
     generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)

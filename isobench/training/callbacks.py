@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from pytorch_lightning.callbacks import Callback, EarlyStopping
-from torch.utils.data import DataLoader
 
 from isobench.common.environment import read_peak_memory_mib
 from isobench.common.progress import ProgressBar
@@ -49,18 +48,14 @@ class Stopwatch(Callback):
     """Measure the seconds spent in training steps and in evaluation, over all attempts at a run.
 
     At every validation, log ``train/examples_per_second`` and ``train/tokens_per_second`` since the one before.
+    ``mean_tokens``: of a training example; to be set before the training.
     """
 
     def __init__(self) -> None:
-        self.training_seconds, self.evaluation_seconds, self.examples = 0.0, 0.0, 0
+        self.training_seconds, self.evaluation_seconds, self.examples, self.mean_tokens = 0.0, 0.0, 0, 0.0
         self.seconds_before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
         self.started = self._mark = time.perf_counter()
         self._logged = (0.0, 0)  # training seconds and examples up to the last validation
-
-    @property
-    def timed_examples(self) -> int:
-        """The examples that ``training_seconds`` were spent on: those up to the last validation or checkpoint."""
-        return self._logged[1]
 
     @property
     def seconds(self) -> float:
@@ -97,28 +92,24 @@ class Stopwatch(Callback):
         seconds, examples = self.training_seconds - self._logged[0], self.examples - self._logged[1]
         self._logged = (self.training_seconds, self.examples)
         if seconds > 0 and examples:
-            length = float(trainer.train_dataloader.dataset.lengths.mean())
             self.log("train/examples_per_second", examples / seconds)
-            self.log("train/tokens_per_second", length * examples / seconds)
+            self.log("train/tokens_per_second", self.mean_tokens * examples / seconds)
 
     def on_validation_end(self, *_: Any) -> None:
         now = time.perf_counter()
         self.evaluation_seconds, self._mark = self.evaluation_seconds + now - self._mark, now
 
-
-def measure_run_cost(stopwatch: Stopwatch, train_loader: DataLoader | None, checkpoint_seconds: float) -> Cost:
-    """Build the record's cost; ``train_loader`` counts the tokens, and is None if the run failed before."""
-    lengths = train_loader.dataset.lengths.mean() if train_loader is not None else 0.0  # type: ignore[attr-defined]
-    tokens = stopwatch.timed_examples * float(lengths)
-    return Cost(
-        seconds=round(stopwatch.seconds, 3),
-        training_seconds=round(stopwatch.training_seconds, 3),
-        evaluation_seconds=round(stopwatch.evaluation_seconds, 3),
-        checkpoint_seconds=round(checkpoint_seconds, 3),
-        examples=stopwatch.examples,
-        tokens_per_second=round(tokens / stopwatch.training_seconds, 1) if stopwatch.training_seconds else None,
-        peak_memory_mib=PeakMemory.model_validate(read_peak_memory_mib()),
-    )
+    def measure_cost(self, checkpoint_seconds: float) -> Cost:
+        tokens = self._logged[1] * self.mean_tokens  # ``training_seconds`` were spent on these
+        return Cost(
+            seconds=round(self.seconds, 3),
+            training_seconds=round(self.training_seconds, 3),
+            evaluation_seconds=round(self.evaluation_seconds, 3),
+            checkpoint_seconds=round(checkpoint_seconds, 3),
+            examples=self.examples,
+            tokens_per_second=round(tokens / self.training_seconds, 1) if self.training_seconds else None,
+            peak_memory_mib=PeakMemory.model_validate(read_peak_memory_mib()),
+        )
 
 
 class ProgressReporter(Callback):

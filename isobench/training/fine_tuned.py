@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,28 +175,22 @@ class FineTuningModule(pl.LightningModule):
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = make_optimizer(o, groups, self.list_vocabularies(), self.list_hidden_matrices(), fused)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, self.total_steps))
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
 
-class LearningRateSchedule:
-    """Factor of every learning rate at a step: linear warm-up, then ``optimization.schedule``.
+def scale_learning_rate(o: Optimization, total_steps: int, step: int) -> float:
+    """Return the factor of every learning rate at a step: linear warm-up, then ``optimization.schedule``.
 
     ``linear`` falls to 0, ``constant`` stays at 1, ``polynomial`` falls to 1e-7 / ``lr`` and stays there.
     Linear and constant give the same bits as the schedules of transformers. Polynomial differs from transformers' by
     rounding, less than 1e-12 of the rate. It keeps its own formula, so that recorded runs can be repeated to the bit.
     """
-
-    def __init__(self, o: Optimization, total_steps: int) -> None:
-        self.constant, self.total = o.schedule == "constant", total_steps
-        self.warmup_steps = min(math.ceil(o.warmup * total_steps), total_steps - 1)
-        polynomial = o.schedule == "polynomial"
-        self.end = END_LR / o.lr if polynomial else 0.0
-
-    def __call__(self, step: int) -> float:
-        if step < self.warmup_steps:
-            return step / self.warmup_steps
-        if self.constant:
-            return 1.0
-        left = max(0.0, (self.total - step) / max(1, self.total - self.warmup_steps))
-        return self.end + (1.0 - self.end) * left
+    warmup_steps = min(math.ceil(o.warmup * total_steps), total_steps - 1)
+    if step < warmup_steps:
+        return step / warmup_steps
+    if o.schedule == "constant":
+        return 1.0
+    end = END_LR / o.lr if o.schedule == "polynomial" else 0.0
+    left = max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))
+    return end + (1.0 - end) * left

@@ -84,28 +84,19 @@ def _write_embeddings(
         start = stream.tell()
         for batch in track_progress(batches, "pretrained embeddings, once"):
             (chunk,) = batch["chunks"]
-            vectors = encoder(**{name: tensor.to(device) for name, tensor in chunk.items()})  # (b, d)
+            vectors = encoder(**move_data_to_device(chunk, device))  # (b, d)
             rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
             for index, row in zip(batch["index"].tolist(), rows, strict=True):
                 stream.seek(start + row.nbytes * index)
                 stream.write(row.astype("<f4").tobytes())
 
 
-class DecoderStates:
-    """Iterate over the decoder states of the training set's targets, in batches [n, d].
-
-    Each iteration computes them again, because all of them may not fit in memory.
-    """
-
-    def __init__(self, module: Seq2Seq, loaders: PairLoaders) -> None:
-        self.module, self.loaders = module, loaders
-
-    @torch.no_grad()
-    def __iter__(self) -> Iterator[Tensor]:
-        batch_size = self.module.cfg.trainer.eval_batch_size
-        batches = self.loaders.make_length_sorted_loader(self.loaders.train_tokens, batch_size)
-        for batch in track_progress(batches, "decoder states"):
-            yield self.module.compute_decoder_states(move_data_to_device(batch, self.module.device))[0]
+@torch.no_grad()
+def iterate_decoder_states(module: Seq2Seq, loaders: PairLoaders) -> Iterator[Tensor]:
+    """Yield the decoder states of the training set's targets, in batches [n, d]."""
+    batches = loaders.make_length_sorted_loader(loaders.train_tokens, module.cfg.trainer.eval_batch_size)
+    for batch in track_progress(batches, "decoder states"):
+        yield module.compute_decoder_states(move_data_to_device(batch, module.device))[0]
 
 
 class EpochSamples(Callback):

@@ -44,7 +44,6 @@ from isobench.training.callbacks import (
     ProgressReporter,
     Stopwatch,
     make_early_stopping,
-    measure_run_cost,
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
@@ -98,6 +97,7 @@ def _build_and_fit(
         configure_process(cfg)
         built = build_run_parts(cfg, identity)
         loaders = built.loaders
+        stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
         evaluations = EvaluationSchedule(cfg.evaluation.every, cfg.optimization.epochs)
         checkpointer = Checkpointer(
             cfg.checkpoint,
@@ -143,7 +143,7 @@ def _build_and_fit(
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
         warnings=[*built.warnings, *built.module.warnings] if built else [],
-        cost=measure_run_cost(stopwatch, built.loaders.train if built else None, saving),
+        cost=stopwatch.measure_cost(saving),
         attempts=heartbeat.beat.attempt,
         where=describe_process(),
         data=RecordedData.model_validate(data),

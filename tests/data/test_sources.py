@@ -5,7 +5,7 @@ import pytest
 from helpers import make_config, write_parquet
 
 from isobench.common.errors import UserError
-from isobench.data import probe_sets, sources
+from isobench.data import sources
 from isobench.data.own_task import check_files
 from isobench.data.packaged import movie_reviews
 from isobench.runs.validate import validate_config
@@ -49,17 +49,6 @@ def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
     write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
     with pytest.raises(UserError, match="validation has the same texts as train"):
         check_files([make_config("task=sst2", f"data.root={tmp_path}")], ["parquet"])
-
-
-def test_the_test_set_of_a_probe_may_repeat_texts_but_not_misspell_classes(tmp_path, capsys):
-    write_parquet(tmp_path / "probe/own/train.parquet", {"text": ["a", "b", "c"], "label": ["neg", "pos", "pos"]})
-    test = {"text": ["a ", "d"], "label": ["neg", "pos"]}
-    write_parquet(tmp_path / "probe/own/test.parquet", test)
-    probe_sets.read_probe_set(str(tmp_path), "own")
-    assert "1 of 2 rows in test are in train too" in capsys.readouterr().err
-    write_parquet(tmp_path / "probe/own/test.parquet", test | {"label": ["Neg", "pos"]})
-    with pytest.raises(UserError, match="own has the classes Neg, neg, which differ"):
-        probe_sets.read_probe_set(str(tmp_path), "own")
 
 
 def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):

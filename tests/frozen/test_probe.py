@@ -138,24 +138,3 @@ def test_vectors_without_variance_and_classes_of_one_example(x, y, strength):
     assert chosen == strength
     expected = ["a"] * 6 if len(x) == 6 else ["a", "a", "b"]
     assert predicted.tolist() == expected
-
-
-def test_budgets_are_drawn_by_class_and_nested():
-    labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
-    small, large = (set(probe.draw_budget(labels, size, seed=4)) for size in (2, 5))
-    assert small < large
-    assert np.bincount(labels[sorted(large)]).tolist() == [5, 5, 5]
-    assert set(probe.draw_budget(labels, 5, seed=5)) != large
-    with pytest.raises(ValueError, match=r"class 1 has 6 examples, fewer than 7"):
-        probe.draw_budget(labels, 7, seed=0)
-
-
-def test_neighbours_vote_by_cosine():
-    rng = np.random.default_rng(0)
-    train, test, labels = rng.normal(size=(30, 3)), rng.normal(size=(20, 3)), rng.integers(0, 2, 30)
-    cosine = (test / np.linalg.norm(test, axis=1, keepdims=True)) @ (
-        train / np.linalg.norm(train, axis=1, keepdims=True)
-    ).T
-    votes = labels[np.argsort(-cosine, axis=1)[:, :5]]
-    assert (probe.predict_nearest(train, labels, test) == (votes.mean(1) > 0.5)).all()
-    assert (probe.predict_nearest(train[:3], np.array([1, 1, 0]), test) == 1).all()  # all three are asked

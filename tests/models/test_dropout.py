@@ -82,7 +82,7 @@ def test_another_device_gets_torch_s_dropout(monkeypatch):
     assert source.get_state() == DropoutNumbers(1).get_state()
 
 
-def test_seeds_ranks_and_states(monkeypatch):
+def test_seeds_and_states():
     source = DropoutNumbers(1)
     first = source.draw(1001)
     assert np.array_equal(DropoutNumbers(1).draw(1001), first)
@@ -92,9 +92,6 @@ def test_seeds_ranks_and_states(monkeypatch):
     resumed = DropoutNumbers(1)
     resumed.set_state(state)
     assert np.array_equal(resumed.draw(77), rest)
-    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
-    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
-    assert not np.array_equal(DropoutNumbers(1).draw(1001), first)
 
 
 FAMILIES = {

@@ -1,6 +1,7 @@
 """The learning-rate schedule beside those of transformers."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import transformers
 from torch import nn
 
 from isobench.config.schema import Optimization
-from isobench.training.fine_tuned import LearningRateSchedule
+from isobench.training.fine_tuned import scale_learning_rate
 
 TOTAL_STEPS = 40
 
@@ -18,7 +19,7 @@ def make_optimizer(o):
 
 
 def make_scheduler(o, optimizer):
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, LearningRateSchedule(o, TOTAL_STEPS))
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, TOTAL_STEPS))
 
 
 def make_transformers_scheduler(o, optimizer):

@@ -7,9 +7,9 @@ from helpers import check_refused, make_config
 from scipy import stats
 
 from isobench.analyses.rows import select_rows
-from isobench.frozen.probe import draw_examples, score_few_shot
 from isobench.papers.published import count_numbers
 from isobench_papers.mteb import ledger
+from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
 
 def test_draws_go_on_from_the_order_of_the_draw_before():

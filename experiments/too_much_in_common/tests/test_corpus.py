@@ -8,13 +8,13 @@ from helpers import write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
-from isobench.metrics.weighted import zipf_exponents
 from isobench_papers.too_much_in_common.corpus import (
     CORPUS_SOURCES,
     TEXTS_PER_BATCH,
     find_corpus_differences,
     open_corpus,
 )
+from isobench_papers.too_much_in_common.zipf import zipf_exponents
 
 
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])

@@ -14,8 +14,9 @@ from scipy import stats
 from isobench.analyses.rows import group_rows, read_stored_rows
 from isobench.frozen.diagnose import WHITENED
 from isobench.frozen.posthoc import fit_method
-from isobench.frozen.probe import draw_budget, predict_draws, predict_nearest
+from isobench.frozen.probe import predict_draws
 from isobench_papers.probe.probe import Draw, LabelledSet, Plan, name_outcomes
+from isobench_papers.probe.recipes import draw_budget, predict_nearest
 from isobench_papers.whitening_map import analysis, finetuned, show, verdicts
 
 LABELS = (4, 8, 16, 1000)

@@ -85,30 +85,6 @@ class PairTokens(Dataset):
         return cls(get_side("sources"), get_side("targets"))
 
 
-class TokenBatches(Dataset):
-    """Batches of at most ``limit`` padded tokens, as lists of example indices.
-
-    One random order of the examples, decided by ``seed``, is cut into batches (see ``batch_by_tokens``). Every epoch
-    has the same batches; their order is the sampler's.
-    """
-
-    def __init__(self, tokens: PairTokens, limit: int, seed: int) -> None:
-        self.tokens = tokens
-        order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed)).tolist()
-        self.batches = batch_by_tokens(order, tokens.sources.lengths, tokens.targets.lengths, limit)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: int) -> list[int]:
-        return self.batches[index]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of tokens of each example, source and target together, [N]."""
-        return self.tokens.lengths
-
-
 def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
     """Cut ``order`` into batches of at most ``limit`` padded tokens; a longer example is a batch by itself.
 
@@ -233,11 +209,13 @@ class PairLoaders:
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
         self.references = [read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
         check_drop_last(cfg, len(train))
-        dataset: Dataset = train
+        dataset: Any = train
         self.batch_size = cfg.optimization.batch_size
-        if batch_tokens is not None:
-            dataset, self.batch_size = TokenBatches(train, batch_tokens, order_seed), 1
-        self.sampler = EpochSampler(len(dataset), order_seed)  # type: ignore[arg-type]
+        if batch_tokens is not None:  # every epoch has the same batches; their order is the sampler's
+            order = torch.randperm(len(train), generator=torch.Generator().manual_seed(order_seed)).tolist()
+            dataset = batch_by_tokens(order, train.sources.lengths, train.targets.lengths, batch_tokens)
+            self.batch_size = 1
+        self.sampler = EpochSampler(len(dataset), order_seed)
         collator = PairCollator(train, self.tokenizer.pad_token_id, resolve_chunk_overhead(cfg, inputs.dim))
         loader_batch_size = self.batch_size if batch_tokens is None else None
         self.train = make_training_loader(cfg, dataset, loader_batch_size, self.sampler, collator)

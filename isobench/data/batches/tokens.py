@@ -1,9 +1,9 @@
 """Tokenise examples once, and build batches with as little padding as pays off: chunks of like length, or one row."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +12,8 @@ from torch.utils.data import Dataset, Sampler
 
 from isobench.data.sources import Examples
 
-BLOCKING_DEVICES = ("cpu", "mps")  # copies to these must have ended before they are read, as in Lightning
 
-
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Sentences of like length that stand next to each other in the row; attention sees them padded to the longest.
 
     ``start``, ``end``: the group's n tokens in the row. ``sentences``: their number b. ``length``: of the longest, T.
@@ -45,14 +42,8 @@ class Group:
         flat = padded.flatten(0, 1)
         return flat if self.places is None else flat.index_select(0, self.places)
 
-    def convert(self, change: Callable[[Tensor], Tensor]) -> "Group":
-        """Change all tensors."""
-        changed = [x if x is None else change(x) for x in (self.tokens, self.places, self.mask)]
-        return Group(self.start, self.end, self.sentences, self.length, *changed)
 
-
-@dataclass(frozen=True)
-class Packing:
+class Packing(NamedTuple):
     """Tell where the B sentences of a batch are in its row of N tokens: in ``groups``, one after the other.
 
     ``first`` [B]: each sentence's first token. ``last`` [B]: its last token.
@@ -61,19 +52,6 @@ class Packing:
     groups: tuple[Group, ...]
     first: Tensor
     last: Tensor
-
-    def to(self, device: torch.device | str) -> "Packing":
-        """Copy the packing to a device; the program does not wait for the copies to a GPU, as for other tensors."""
-        non_blocking = torch.device(device).type not in BLOCKING_DEVICES
-        return self._convert(lambda x: x.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "Packing":
-        """Copy the packing to memory from which a GPU reads without delay."""
-        return self._convert(Tensor.pin_memory)
-
-    def _convert(self, change: Callable[[Tensor], Tensor]) -> "Packing":
-        groups = tuple(group.convert(change) for group in self.groups)
-        return Packing(groups, change(self.first), change(self.last))
 
     def average(self, row: Tensor) -> Tensor:
         """Return the mean over the tokens of each sentence, [N, d] -> [B, d]."""

@@ -8,7 +8,7 @@ from helpers import write_parquet, write_sts
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import hub
-from isobench.data import scored_pairs as sts
+from isobench_papers.mteb import sts_sets as sts
 
 
 def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from isobench.metrics.correlation import SIMILARITIES
+from isobench_papers.mteb.similarities import SIMILARITIES
 
 
 @pytest.fixture

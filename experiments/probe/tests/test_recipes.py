@@ -1,0 +1,40 @@
+"""Sets of labelled texts, budgets of training examples, and the vote of neighbours."""
+
+import numpy as np
+import pytest
+from helpers import write_parquet
+
+from isobench.common.errors import UserError
+from isobench_papers.probe import recipes, sets
+
+
+def test_the_test_set_of_a_probe_may_repeat_texts_but_not_misspell_classes(tmp_path, capsys):
+    write_parquet(tmp_path / "probe/own/train.parquet", {"text": ["a", "b", "c"], "label": ["neg", "pos", "pos"]})
+    test = {"text": ["a ", "d"], "label": ["neg", "pos"]}
+    write_parquet(tmp_path / "probe/own/test.parquet", test)
+    sets.read_probe_set(str(tmp_path), "own")
+    assert "1 of 2 rows in test are in train too" in capsys.readouterr().err
+    write_parquet(tmp_path / "probe/own/test.parquet", test | {"label": ["Neg", "pos"]})
+    with pytest.raises(UserError, match="own has the classes Neg, neg, which differ"):
+        sets.read_probe_set(str(tmp_path), "own")
+
+
+def test_budgets_are_drawn_by_class_and_nested():
+    labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
+    small, large = (set(recipes.draw_budget(labels, size, seed=4)) for size in (2, 5))
+    assert small < large
+    assert np.bincount(labels[sorted(large)]).tolist() == [5, 5, 5]
+    assert set(recipes.draw_budget(labels, 5, seed=5)) != large
+    with pytest.raises(ValueError, match=r"class 1 has 6 examples, fewer than 7"):
+        recipes.draw_budget(labels, 7, seed=0)
+
+
+def test_neighbours_vote_by_cosine():
+    rng = np.random.default_rng(0)
+    train, test, labels = rng.normal(size=(30, 3)), rng.normal(size=(20, 3)), rng.integers(0, 2, 30)
+    cosine = (test / np.linalg.norm(test, axis=1, keepdims=True)) @ (
+        train / np.linalg.norm(train, axis=1, keepdims=True)
+    ).T
+    votes = labels[np.argsort(-cosine, axis=1)[:, :5]]
+    assert (recipes.predict_nearest(train, labels, test) == (votes.mean(1) > 0.5)).all()
+    assert (recipes.predict_nearest(train[:3], np.array([1, 1, 0]), test) == 1).all()  # all three are asked
