@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
-from isobench.config.explain import CONFIG_ERRORS, explain_config_error
 from isobench.config.schema import Experiment, to_config
 from isobench.frozen.diagnosis import Diagnosis
-from isobench.papers.folders import take_paper_flags
+from isobench.papers.folders import list_configs, take_paper_flags
 from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
 from isobench.runs.folder import runs_folder
@@ -50,11 +48,8 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
             is recorded then.
     """
     _check_overrides(overrides)
-    try:
-        with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
-            first, *others = (planned.run for planned in plan_runs(*composed).values())
-    except CONFIG_ERRORS as error:
-        raise UserError(explain_config_error(error)) from error
+    with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
+        first, *others = (planned.run for planned in plan_runs(*composed).values())
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
     with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
@@ -102,11 +97,8 @@ def diagnose(
         pairs = matrix.read_pairs(Path(pairs).expanduser())
     own = {}
     if methods:
-        try:
-            with keep_global_hydra():
-                own = compose_methods(methods)[1]
-        except CONFIG_ERRORS as error:
-            raise UserError(explain_config_error(error)) from error
+        with keep_global_hydra():
+            own = compose_methods(methods)[1]
     return diagnose_vectors(
         vectors,
         None if labels is None else matrix.make_classes(labels, len(vectors)),
@@ -214,10 +206,9 @@ def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
     elif name in known:
         settings = known[name]
     else:
-        try:
-            with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
-                settings = replace(to_config(base).experiment, name=name)
-        except HydraException as error:
-            raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it") from error
+        if name not in list_configs("experiment"):
+            raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it")
+        with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
+            settings = replace(to_config(base).experiment, name=name)
     check_value("experiment", settings, Experiment)
     return settings

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from rich.table import Table
 
 from isobench.analyses.rows import (
     SubjectNames,
@@ -26,14 +25,14 @@ from isobench.analyses.rows import (
 from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
-    make_storage_error,
+    explain_output_errors,
     replace_non_finite,
     require_writable,
     sha256_file,
     write_json,
     write_whole,
 )
-from isobench.common.terminal import make_console, print_note
+from isobench.common.terminal import make_console, make_table, print_note
 from isobench.config.bounds import check_value
 from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
@@ -75,10 +74,8 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
             "ended": [run.folder.key for run in runs if run.record is not None],
         }
         shown = show_rows(about, rows)
-        try:
+        with explain_output_errors(folder):
             _write_files(folder, about, tables, shown)
-        except OSError as error:
-            raise make_storage_error(error, folder) from error
     out = make_console()
     shown.print_to(out)
     stems = ", ".join(sorted({*rows, *shown.figures}))
@@ -114,13 +111,10 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         shown = show_rows(about, read_stored_rows(source))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
-    with require_writable(folder):
-        try:
-            for name, content in shown.draw().items():
-                with write_whole(folder / f"{name}.svg") as file:
-                    file.write_bytes(content)
-        except OSError as error:
-            raise make_storage_error(error, folder) from error
+    with require_writable(folder), explain_output_errors(folder):
+        for name, content in shown.draw().items():
+            with write_whole(folder / f"{name}.svg") as file:
+                file.write_bytes(content)
     return shown
 
 
@@ -205,9 +199,7 @@ def _list_earlier_files(folder: Path) -> set[str]:
 
 def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
     """Print the subjects of an analysis without training, and whether its outcome exists; starts nothing."""
-    table = Table(title=f"{title}: nothing is started", title_justify="left", header_style="bold")
-    for name in SubjectNames._fields:
-        table.add_column(name, overflow="fold")
+    table = make_table(f"{title}: nothing is started", SubjectNames._fields, ())
     for names in name_subjects(runs):
         table.add_row(*names)
     folder = report_folder(runs[0].cfg.output_dir, runs[0].cfg.experiment.name)

@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from isobench.common.files import sha256_file
-from isobench.common.terminal import PlainConsole
+from isobench.common.terminal import PlainConsole, make_table
 from isobench.papers import published
 
 if TYPE_CHECKING:
@@ -104,19 +104,6 @@ def format_estimate(row: Mapping[str, Any], form: str = "+.2f") -> str:
     """Write a row's ``value`` with its interval from ``low`` to ``high``; dashes where they are undefined."""
     value, low, high = (format_number(row[name], form) for name in ("value", "low", "high"))
     return f"{value} [{low}, {high}]"
-
-
-def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:
-    """Make an empty table: headings of left-aligned columns, which fold, then of right-aligned ones.
-
-    ``wrap_numbers`` lets the right-aligned columns wrap too.
-    """
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for heading in labels:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=not wrap_numbers)
-    return table
 
 
 def build_comparison_tables(

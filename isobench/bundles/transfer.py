@@ -29,7 +29,7 @@ from isobench.common.errors import StorageError, UserError
 from isobench.common.files import (
     RECORD_LIMIT,
     add_json_checksum,
-    make_storage_error,
+    explain_output_errors,
     make_temporary_folder,
     name_system_error,
     read_bounded,
@@ -247,16 +247,13 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
     bundle = bundle.expanduser()
     refuse_bundle(Path(output_dir))
     manifest = verify(bundle)
-    with require_writable(Path(output_dir)):
-        try:
-            with make_temporary_folder(Path(output_dir) / "import") as copy:
-                _copy_bundle(bundle, manifest, copy)
-                sources = _map_targets(manifest, copy, output_dir)
-                _require_no_conflict(manifest, sources, output_dir)
-                _flush_files(copy)
-                return _move_files(manifest, sources, copy, output_dir)
-        except OSError as error:
-            raise make_storage_error(error, Path(output_dir)) from error
+    root = Path(output_dir)
+    with require_writable(root), explain_output_errors(root), make_temporary_folder(root / "import") as copy:
+        _copy_bundle(bundle, manifest, copy)
+        sources = _map_targets(manifest, copy, output_dir)
+        _require_no_conflict(manifest, sources, output_dir)
+        _flush_files(copy)
+        return _move_files(manifest, sources, copy, output_dir)
 
 
 def _copy_bundle(bundle: Path, manifest: Manifest, copy: Path) -> None:

@@ -17,7 +17,7 @@ from isobench.common.packages import conf_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.papers.description import read_paper, write_map
-from isobench.papers.folders import find_config_folders, find_papers, list_config_groups
+from isobench.papers.folders import find_config_folders, find_papers, list_config_groups, list_configs
 from isobench.papers.published import list_misspellings, load_tables
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
@@ -60,9 +60,8 @@ def print_help() -> None:
     config = yaml.safe_load((Path(conf_dir()) / "config.yaml").read_text(encoding="utf-8"))
     lines = []
     for group in sorted(list_config_groups()):
-        files = {file.stem for folder in find_config_folders() for file in (folder / group).glob("*.yaml")}
-        if files:
-            lines.append(f"{group}: {', '.join(sorted(files))}\n")
+        if names := list_configs(group):
+            lines.append(f"{group}: {', '.join(names)}\n")
     print(config["hydra"]["help"]["template"].replace("$APP_CONFIG_GROUPS", "".join(lines)), end="")
 
 
@@ -72,18 +71,12 @@ def print_choices(group: str, folder: Path | None = None) -> None:
     if folder is not None:
         check_typed_settings([f"--config-dir={folder}"])
         folders = [*folders, folder]
-    choices: dict[str, str] = {}
-    for config_folder in folders:
-        choices |= list_choices(config_folder, group)
+    files = [file for place in folders for file in place.glob(f"{group}/*.yaml") if file.is_file()]
+    choices = {file.stem: describe_choice(file) for file in files}
     indent = max(map(len, choices)) + 2
     width = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 1000
     for name, text in sorted(choices.items()):
         print(f"{name:{indent}}{textwrap.shorten(text, max(width, 20), placeholder=' ...')}")
-
-
-def list_choices(folder: Path, group: str) -> dict[str, str]:
-    """List the YAML files of a group in a config folder: name -> description."""
-    return {file.stem: describe_choice(file) for file in sorted((folder / group).glob("*.yaml")) if file.is_file()}
 
 
 def describe_choice(file: Path) -> str:

@@ -21,7 +21,6 @@ from isobench.common.terminal import make_console, name_some, print_plainly
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench compare``."""
     parser = CommandParser("isobench compare", __doc__, page="compare")
     parser.add_argument("results", nargs="*", type=Path, metavar="BASE OTHER", help="result files or folders of them")
     parser.add_argument("--metric", metavar="NAME", help="compare this metric instead of the main score")

@@ -28,7 +28,6 @@ MAX_LINES = 100  # lines a panel shows; W&B's default is 10
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench dashboard``."""
     parser = CommandParser("isobench dashboard", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="tracking")
     parser.add_argument("--report", action="store_true", help="also make a W&B report, task by task")
     options, arguments = parser.parse_sweep_arguments()

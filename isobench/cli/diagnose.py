@@ -32,7 +32,6 @@ TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench diagnose``."""
     parser = CommandParser("isobench diagnose", __doc__, "[X] [SETTING=VALUE ...]", page="diagnose")
     parser.add_argument("--labels", metavar="FILE", help="classes: a .npy or .txt file, or a column of X")
     parser.add_argument(

@@ -34,7 +34,6 @@ from isobench.sweep.planning import convert_to_overrides
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench export``."""
     parser = CommandParser("isobench export", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="bundles")
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
     text = "take names of machines, users and folders out of the records, which get new checksums"

@@ -20,7 +20,6 @@ from isobench.config.schema import Config
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench import``."""
     parser = CommandParser("isobench import", __doc__, "[output_dir=FOLDER]", page="bundles")
     parser.add_argument("arguments", metavar="FOLDER", nargs="+", help="a bundle; ./a=b if its name has a =")
     arguments = parser.parse_args().arguments

@@ -23,7 +23,6 @@ from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_hear
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench prune``."""
     parser = CommandParser("isobench prune", __doc__, "[output_dir=FOLDER]", page="sweeps")
     parser.add_argument("--yes", action="store_true", help="remove them without asking")
     options, settings = parser.parse_sweep_arguments()

@@ -20,7 +20,7 @@ from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, make_storage_error, read_bounded, require_writable, write_text
+from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, require_writable, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.papers.folders import find_papers
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench report``."""
     settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
     text = "also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, cost"
@@ -169,13 +168,10 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
     print_claims(claims)
     name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)
-    with require_writable(folder):
-        try:
-            write_table(folder, name, make_table(claims))
-            write_text(folder / f"{name}.md", format_claims_markdown(claims))
-            write_text(folder / f"{name}.html", render_claims(claims))
-        except OSError as error:
-            raise make_storage_error(error, folder) from error
+    with require_writable(folder), explain_output_errors(folder):
+        write_table(folder, name, make_table(claims))
+        write_text(folder / f"{name}.md", format_claims_markdown(claims))
+        write_text(folder / f"{name}.html", render_claims(claims))
     print(f"Written to {folder}/: {name} (Parquet, CSV, Markdown, HTML)")
 
 

@@ -22,7 +22,6 @@ from isobench.sweep.overview import print_details, print_overview
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench status``."""
     parser = CommandParser("isobench status", __doc__, "[+experiment=NAME] [SETTING=VALUE ...]", page="usage")
     text = "show it again every SECONDS (10)"
     parser.add_argument("--watch", nargs="?", const=10.0, type=read_seconds, metavar="SECONDS", help=text)

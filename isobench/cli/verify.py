@@ -13,12 +13,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.terminal import make_console, print_plainly
+from isobench.common.terminal import make_console, make_table, print_plainly
 from isobench.config.bounds import PositiveInt, check_value
 from isobench.verification.folder import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
@@ -26,7 +24,6 @@ SETTINGS = ("data.root", "data.cache", "encoder.path")
 
 
 def main() -> None:
-    """Parse the command line and carry out ``isobench verify``."""
     settings = "[data.root=FOLDER] [data.cache=FOLDER] [encoder.path=FOLDER ...]"
     parser = CommandParser("isobench verify", __doc__, settings, page="verify")
     add = parser.add_argument
@@ -110,11 +107,7 @@ def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
         for (check, text), names in subjects.items():
             where = f"{len(names)} times" if len(names) > 1 else names[0]
             print_plainly(f"{outcome}: {check}: {text} ({where})".replace("\n", "?"))
-    table = Table(title=f"Verified: {folder}", title_justify="left", header_style="bold")
-    table.add_column("check")
-    table.add_column("what was checked", overflow="fold")
-    for outcome in OUTCOMES:
-        table.add_column(outcome, justify="right")
+    table = make_table(f"Verified: {folder}", ("check", "what was checked"), OUTCOMES)
     for check, counts in outcomes.count().items():
         table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))
     make_console().print(table)

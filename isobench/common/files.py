@@ -227,6 +227,15 @@ def make_storage_error(error: OSError, path: Path) -> StorageError:
 
 
 @contextmanager
+def explain_output_errors(path: Path) -> Iterator[None]:
+    """A context for code that writes results: an OSError becomes a StorageError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise make_storage_error(error, path) from error
+
+
+@contextmanager
 def explain_cache_errors(folder: Path) -> Iterator[None]:
     """A context for code that writes the cache: an OSError becomes a StorageError that names the folder."""
     try:
@@ -246,12 +255,10 @@ def require_writable(folder: Path) -> Iterator[None]:
     """
     refuse_bundle(folder)
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
+    with explain_output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise make_storage_error(error, folder) from error
     try:
         yield
     except BaseException:

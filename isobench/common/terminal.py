@@ -6,12 +6,13 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 # Characters that a terminal obeys instead of showing them, such as those that erase what it shows or turn the
@@ -36,6 +37,19 @@ class PlainConsole(Console):
 def make_console() -> PlainConsole:
     console = PlainConsole()
     return console if console.is_terminal else PlainConsole(width=140)
+
+
+def make_table(title: str, labels: Iterable[str], numbers: Iterable[str], wrap_numbers: bool = False) -> Table:
+    """Make an empty table: headings of left-aligned columns, which fold, then of right-aligned ones.
+
+    ``wrap_numbers`` lets the right-aligned columns wrap too.
+    """
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for heading in labels:
+        table.add_column(heading, overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=not wrap_numbers)
+    return table
 
 
 def replace_control_characters(text: str) -> str:

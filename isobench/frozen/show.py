@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from isobench.common.terminal import PlainConsole, format_count, make_console, replace_control_characters
 from isobench.report.output.templating import make_environment
-from isobench.report.wording import DASH, MINUS, format_number, format_share, format_signed
+from isobench.report.wording import DASH, MINUS, format_number, format_signed
 
 TIMES, NO_BREAK = "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
 ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a terminal may have nothing else
@@ -73,7 +73,7 @@ def _describe_best_method(diagnosis: Any) -> list[str]:
         whole = [effect for effect in (*plain, *methods) if effect.components >= diagnosis.dim]
         known = [effect for effect in whole if _is_number(effect.isoscore)]
         best = max(known, key=lambda effect: effect.isoscore, default=plain[0])
-        ends = f"from {format_share(plain[0].isoscore)} to {format_share(best.isoscore)}"
+        ends = "from " + " to ".join(format_number(effect.isoscore, ".3f") for effect in (plain[0], best))
         found = "No method raises IsoScore" if best is plain[0] else f"{best.method} raises IsoScore most, {ends}"
         return [f"{found}; without labels or scored pairs, nothing says what helps."]
     score = _name_score(diagnosis)
@@ -105,7 +105,7 @@ def _format_range(finding: Any) -> str:
 
 
 def _format_score(effect: Any) -> str:
-    return DASH if effect.score is None else format_share(100 * effect.score, 2)
+    return DASH if effect.score is None else format_number(100 * effect.score, ".2f")
 
 
 def _format_change(effect: Any) -> str:
@@ -127,7 +127,7 @@ def _lay_out(diagnosis: Any) -> dict[str, Any]:
         ],
         "columns": ["method", "IsoScore", "EV1", "average cosine", *score],
         "effects": [
-            [effect.method, *map(format_share, (effect.isoscore, effect.ev1, effect.average_cosine))]
+            [effect.method, *(format_number(x, ".3f") for x in (effect.isoscore, effect.ev1, effect.average_cosine))]
             + ([_format_score(effect), _format_change(effect)] if score else [])
             for effect in diagnosis.effects
         ],

@@ -207,12 +207,18 @@ def build_cells(
 
 def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
     """Make the table of all cells of a report: correct their p-values together, and fill in what a cell lacks."""
+    tests: dict[tuple[Any, ...], list[dict[str, Any]]] = {}  # a comparison that two tables show is one test
     for cell in cells:
         cell["group"] = name_group(cell["encoder"], cell["part"])
-    _apply_holm(cells)
-    for cell in cells:
-        if cell.get("p_holm", math.nan) < ALPHA:
-            cell["mark"] = "*" if cell["difference"] > 0 else "†"
+        if not math.isnan(cell.get("p", math.nan)):
+            key = (cell["group"], cell["method"], cell["column"], tuple(cell["values"]))
+            tests.setdefault(key, []).append(cell)
+    p_values = [copies[0]["p"] * copies[0].get("trials", 1) for copies in tests.values()]
+    for copies, p in zip(tests.values(), holm(p_values), strict=True):
+        for cell in copies:
+            cell["p_holm"] = p
+            if p < ALPHA:
+                cell["mark"] = "*" if cell["difference"] > 0 else "†"
     table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS), dtype=object)
     table = table.where(table.notna(), None)
     whole = dict.fromkeys(("n", "trials", "test_seeds"), int)
@@ -290,19 +296,6 @@ def compare(ours: Arm, base: Arm) -> dict[str, Any]:
         "test_seeds": test.seeds,
         "effect": effect.value, "effect_low": effect.low, "effect_high": effect.high,
     }  # fmt: skip
-
-
-def _apply_holm(cells: list[dict[str, Any]]) -> None:
-    """Set ``p_holm`` of each comparison; one that two tables show is one test."""
-    family: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for cell in cells:
-        if not math.isnan(cell.get("p", math.nan)):
-            key = (cell["group"], cell["method"], cell["column"], tuple(cell["values"]))
-            family.setdefault(key, []).append(cell)
-    p_values = [copies[0]["p"] * copies[0].get("trials", 1) for copies in family.values()]
-    for copies, p in zip(family.values(), holm(p_values), strict=True):
-        for cell in copies:
-            cell["p_holm"] = p
 
 
 def _summarize(form: list[str], values: list[float]) -> list[float | None]:

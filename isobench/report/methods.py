@@ -102,13 +102,9 @@ def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
     Of a column that several tables show, the cell that is compared with plain fine-tuning is taken.
     """
     scores = cells[cells["kind"] == "score"]
-    scores = scores.assign(order=range(len(scores)))
-    once = scores.sort_values("compared", ascending=False, kind="stable").drop_duplicates(
-        ["group", "method", "column"]
-    )
-    first = scores.drop_duplicates(["group", "task"]).set_index(["group", "task"])["column"]
-    shown = [first[group, task] == column for group, task, column in once[["group", "task", "column"]].to_numpy()]
-    return once[np.array(shown, bool)].sort_values("order").drop(columns="order")
+    first = scores.groupby(["group", "task"], sort=False)["column"].transform("first")
+    compared_first = scores[scores["column"] == first].sort_values("compared", ascending=False, kind="stable")
+    return compared_first.drop_duplicates(["group", "method", "column"]).sort_index()
 
 
 def _is_usable(cell: Any) -> bool:
@@ -166,15 +162,11 @@ def count_seeds(pair: Arms) -> int:
     return min(len(arm.values) for arm in pair)
 
 
-def _measure_isotropy(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Average EV_1 and IsoScore over a method's selected runs: task -> measure -> mean over its seeds."""
+def _measure_isotropy(runs: pd.DataFrame) -> pd.DataFrame:
+    """Average EV_1 and IsoScore over a method's selected runs: a row for each task, the mean over its seeds."""
     usable = runs[runs["failure"].isna()]
-    found: dict[str, dict[str, float]] = {}
-    for name in ("ev1", "isoscore"):
-        values = pd.Series(read_numbers(usable, f"embedding/{name}"), usable.index)
-        for task, mean in values[np.isfinite(values)].groupby(usable["task"], sort=False).mean().items():
-            found.setdefault(str(task), {})[name] = float(mean)
-    return found
+    values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
+    return values[np.isfinite(values)].groupby(usable["task"].to_numpy(), sort=False).mean().dropna(how="all")
 
 
 def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
@@ -183,13 +175,9 @@ def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
     These are the tasks on which all methods of the group were measured. If there is none, it is the one task on which
     most were, and rows without it have no isotropy.
     """
-    measured = [row["isotropy"] for row in rows if row["isotropy"]]
+    measured = [row["isotropy"].index for row in rows if len(row["isotropy"])]
     counts = Counter(chain.from_iterable(measured))
     tasks = [task for task, count in counts.items() if count == len(measured)]
     tasks = tasks or [task for task, _ in counts.most_common(1)]
     for row in rows:
-        found = row["isotropy"]
-        row["isotropy_tasks"] = tasks
-        for name in ("ev1", "isoscore"):
-            values = [found.get(task, {}).get(name, math.nan) for task in tasks]
-            row[name] = statistics.fmean(values) if values else math.nan
+        row |= {"isotropy_tasks": tasks, **row["isotropy"].reindex(tasks).mean(skipna=False)}

@@ -16,12 +16,7 @@ from isobench.common.errors import extract_first_line
 from isobench.report.cells import Column
 from isobench.report.tables import is_scored
 from isobench.runs.folder import PREDICTIONS_FILE
-from isobench.statistics.paired_bootstrap import (
-    RESAMPLED_METRICS,
-    PairedComparison,
-    compare_predictions,
-    draw_multiplicities,
-)
+from isobench.statistics.paired_bootstrap import RESAMPLED_METRICS, PairedComparison, compare_predictions
 
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
 
@@ -42,7 +37,7 @@ class SplitPredictions:
 class ExamplePairs:
     """Compare methods with plain fine-tuning over shared seeds and dev examples.
 
-    Each file is read once, and the bootstrap samples of a number of examples are drawn once.
+    Each file is read once.
 
     Args:
         folders: key of a run, as in ``runs`` -> the run's folder.
@@ -51,7 +46,6 @@ class ExamplePairs:
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self.folders = folders
         self.predictions: dict[tuple[str, str], SplitPredictions] = {}
-        self.multiplicities: dict[int, np.ndarray] = {}
 
     def __call__(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
         """Compare a method's runs with plain fine-tuning's in a column of scores: the values of ``paired_*``.
@@ -81,13 +75,7 @@ class ExamplePairs:
         if not all(np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run):
             raise NotPairedError("the labels of the dev examples differ")
         predictions = np.stack([of_run.predictions for of_run in by_run])
-        examples = len(first.labels)
-        if metric != "accuracy" and examples not in self.multiplicities:
-            self.multiplicities[examples] = draw_multiplicities(examples)
-        multiplicities = self.multiplicities.get(examples)
-        result = compare_predictions(
-            metric, first.labels, predictions[: len(ours)], predictions[len(ours) :], multiplicities
-        )
+        result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
         recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
         if not result.reason and not abs(result.difference.value - recorded) < SCORE_TOLERANCE:
             raise NotPairedError("the predictions do not give the recorded scores")

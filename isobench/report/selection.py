@@ -291,7 +291,7 @@ def _summarize_configurations(
                 "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
                 "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
                 "base": values[base[scored[base]]].tolist() if has_base else [],
-                "ev1": _find_mean(ev1[usable]), "isoscore": _find_mean(isoscore[usable]),
+                "ev1": pd.Series(ev1[usable]).mean(), "isoscore": pd.Series(isoscore[usable]).mean(),
                 "seconds": find_fastest(seconds[found]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
                 "is_chosen": bool(is_selected[found].any()),
@@ -315,8 +315,3 @@ def _read_primary_metrics(runs: pd.DataFrame) -> np.ndarray:
     for name in set(columns):
         values[columns == name] = read_numbers(runs, name)[columns == name]
     return values
-
-
-def _find_mean(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan

@@ -47,14 +47,9 @@ def format_seconds(value: float) -> str:
     return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f} s"
 
 
-def format_share(value: float | None, digits: int = 3) -> str:
-    """Write a number of about 0 to 1, such as IsoScore, with ``digits`` decimals; a dash for none."""
-    return DASH if value is None or math.isnan(value) else f"{value:.{digits}f}".replace("-", MINUS)
-
-
-def format_number(value: float | None) -> str:
-    """Write a number with at most four digits; a dash for none."""
-    return DASH if value is None or math.isnan(value) else f"{value:.4g}".replace("-", MINUS)
+def format_number(value: float | None, form: str = ".4g") -> str:
+    """Write a number, with at most four digits unless ``form`` says otherwise; a dash for none."""
+    return DASH if value is None or math.isnan(value) else format(value, form).replace("-", MINUS)
 
 
 def describe_epoch_rule(runs: Sequence[Run]) -> str:

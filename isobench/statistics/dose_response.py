@@ -81,11 +81,11 @@ def correlate_partially(x: np.ndarray, y: np.ndarray, given: np.ndarray | None =
         y: their scores. [..., n]
         given: what is held fixed, such as a column of 0 and 1 for each method; the same for all seeds. [n, k]
     """
-    from scipy import stats  # imported here because it takes 0.7 s, and planning a sweep does not need it
+    from scipy import linalg, stats  # imported here because it takes 0.7 s, and planning a sweep does not need it
 
     n = x.shape[-1]
     constant = np.ones((n, 1))
-    basis = span(constant if given is None else np.hstack([constant, given]))
+    basis = linalg.orth(constant if given is None else np.hstack([constant, given]), rcond=1e-10)
     if n - basis.shape[1] < 3:
         return np.full(x.shape[:-1], math.nan)
     ranks_x, ranks_y = stats.rankdata(x, axis=-1), stats.rankdata(y, axis=-1)
@@ -94,13 +94,6 @@ def correlate_partially(x: np.ndarray, y: np.ndarray, given: np.ndarray | None =
     is_defined = np.minimum(length_x, length_y) > 1e-9 * n  # below it only rounding is left
     product = np.where(is_defined, length_x * length_y, math.nan)
     return np.clip((rest_x * rest_y).sum(-1) / product, -1, 1)
-
-
-def span(columns: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the space that columns span: [n, k] -> [n, rank]."""
-    left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    basis: np.ndarray = left[:, values > values[0] * 1e-10]
-    return basis
 
 
 def judge_equivalence(values: np.ndarray, margin: float) -> tuple[float, float, float]:

@@ -20,6 +20,7 @@ benchmarks/power_pairs.py shows how often the intervals hold the true value and 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -99,6 +100,7 @@ def average_covariance(samples: np.ndarray) -> np.ndarray:
     return (columns * of_mean - samples.var(-2, ddof=1).mean(-1)) / (columns - 1)
 
 
+@lru_cache(maxsize=16)  # all cells of a column have the same examples
 def draw_multiplicities(examples: int, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Draw bootstrap samples of examples: how often each sample has each example, [resamples, examples] of uint8.
 

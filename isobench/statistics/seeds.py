@@ -41,14 +41,10 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
-def _sample_sd(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else math.nan
-
-
 # The statistics that a paper's cell may print, by their names in published.yaml; ``sd`` divides by n - 1.
 CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
-    "sd": _sample_sd,
+    "sd": lambda values: statistics.stdev(values) if len(values) > 1 else math.nan,
     "median": statistics.median,
     "max": max,
     "population_sd": statistics.pstdev,

@@ -4,9 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from rich.table import Table
-
-from isobench.common.terminal import format_count, make_console
+from isobench.common.terminal import format_count, make_console, make_table
 from isobench.config.schema import format_method_name
 from isobench.runs.grouping import (
     find_varying_settings,
@@ -31,12 +29,9 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
     names = {id(run): state.name for run, state in zip(runs, states, strict=True)}
     forecast = Forecast(runs)
     varying = find_varying_settings(runs)
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds"):
-        table.add_column(name, overflow="fold")
+    labels = ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds")
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
-    for name in (*shown, "forecast"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = make_table(title, labels, (*shown, "forecast"))
     groups = group_over_seeds(runs, varying)
     if len(groups) > MOST_GROUPS:  # a line for all values of the settings that vary
         groups = group_over_seeds(runs, [])

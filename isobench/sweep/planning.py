@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import NoGridError, UserError, extract_first_line
-from isobench.common.files import make_storage_error, refuse_file
+from isobench.common.files import explain_output_errors, refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import Seed, check_value, read_hints
 from isobench.config.command_line import (
@@ -28,6 +28,7 @@ from isobench.config.command_line import (
     quote_for_hydra,
     split_config_dirs,
 )
+from isobench.config.explain import CONFIG_ERRORS, explain_config_error
 from isobench.config.schema import Config, format_method_name, register_schema
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
@@ -175,10 +176,8 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
     """A context that starts the runs of a plan: it is written, and removed again if it is new and no run began."""
     file = locate_plan(output_dir, plan)
     is_new = not file.exists()
-    try:
+    with explain_output_errors(Path(output_dir)):
         write_plan(output_dir, plan)
-    except OSError as error:
-        raise make_storage_error(error, Path(output_dir)) from error
     try:
         yield
     finally:
@@ -267,11 +266,13 @@ def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, Dict
 
 @contextmanager
 def keep_global_hydra() -> Iterator[None]:
-    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back afterwards."""
+    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back; explain its errors."""
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = None
     try:
         yield
+    except CONFIG_ERRORS as error:
+        raise UserError(explain_config_error(error)) from error
     finally:
         GlobalHydra.instance().hydra = before  # the instance may be another one by now
 

@@ -8,7 +8,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.files import make_storage_error, require_writable, write_text
+from isobench.common.files import explain_output_errors, require_writable, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
@@ -37,7 +36,7 @@ from isobench.report.tables import (
     read_numbers,
     set_types,
 )
-from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_share, format_signed
+from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_signed
 from isobench.runs.folder import REPORT_TABLES
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, find_report_folder
 from isobench.runs.run import Run
@@ -65,15 +64,12 @@ def write_report(
     folder = folder or find_report_folder(runs)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
     texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
-    with require_writable(folder):
-        try:
-            for name in REPORT_TABLES:
-                table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
-                write_table(folder, name, table.replace_schema_metadata())
-            for name, text in (texts | {PAGE_FILE: render_report(report, outcome)}).items():
-                write_text(folder / name, text)
-        except OSError as error:
-            raise make_storage_error(error, folder) from error
+    with require_writable(folder), explain_output_errors(folder):
+        for name in REPORT_TABLES:
+            table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
+            write_table(folder, name, table.replace_schema_metadata())
+        for name, text in (texts | {PAGE_FILE: render_report(report, outcome)}).items():
+            write_text(folder / name, text)
     return folder / PAGE_FILE
 
 
@@ -119,7 +115,7 @@ def _load_template(name: str) -> Template:
     environment.filters |= {
         "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
         "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
-        "signed": format_signed, "number": format_number, "seconds": format_seconds, "share": format_share,
+        "signed": format_signed, "number": format_number, "seconds": format_seconds,
         "interval": format_interval, "mean_sd": _format_mean_and_sd, "counted": Counter,
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
@@ -160,31 +156,22 @@ def span(values: Iterable[float | None]) -> Axis | None:
     return Axis(min(finite), max(finite)) if finite else None
 
 
-@dataclass(frozen=True)
-class Strip:
-    """One cell's seeds on its column's axis.
+def _draw_strip(
+    values: Sequence[float], seeds: Sequence[int], axis: Axis, published: float | None = None
+) -> dict[str, Any]:
+    """Place the values of a cell's seeds on its column's axis.
 
-    Attributes:
-        dots: positions of the seeds' values, from 0 (low end of the axis) to 100.
-        published: position of the published value; None if ours can't be compared with it.
-        words: the same in words, for readers who can't see it.
-        undefined: how many seeds have a value that is not a finite number.
+    Returns:
+        ``dots``: their positions, from 0 (low end of the axis) to 100; ``published``: that of the published value,
+        None if ours can't be compared with it; ``words``: the same in words, for readers who can't see it;
+        ``undefined``: how many seeds have a value that is not a finite number.
     """
-
-    dots: list[float]
-    published: float | None
-    words: str
-    undefined: int
-
-
-def _draw_strip(values: Sequence[float], seeds: Sequence[int], axis: Axis, published: float | None = None) -> Strip:
-    """Place seeds' values, and a published one, on an axis."""
     pairs = zip(seeds, values, strict=True)
     words = [f"seed {seed}: {f'{value:.4g}' if math.isfinite(value) else 'undefined'}" for seed, value in pairs]
     words += [] if published is None else [f"published: {published:.4g}"]
     dots = [axis.place(value) for value in values if math.isfinite(value)]
     position = None if published is None else axis.place(published)
-    return Strip(dots, position, ", ".join(words), len(values) - len(dots))
+    return {"dots": dots, "published": position, "words": ", ".join(words), "undefined": len(values) - len(dots)}
 
 
 def _read_published(cell: Any) -> float | None:

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from isobench.common.terminal import format_count, make_console
+from isobench.common.terminal import format_count, make_console, make_table
 from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
 from isobench.report.claims import describe_multiplicity
@@ -54,9 +54,8 @@ def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
     ``by_print``: the outcomes are those of the papers' own printed numbers.
     """
     basis = "what their own printed numbers say" if by_print else "what was found here"
-    table = Table(title=f"What the papers claim, and {basis}", title_justify="left", header_style="bold")
-    for name in ("paper", "claim", "in print" if by_print else "here", "numbers"):
-        table.add_column(name, overflow="fold")
+    labels = ("paper", "claim", "in print" if by_print else "here", "numbers")
+    table = make_table(f"What the papers claim, and {basis}", labels, ())
     for claim in claims:
         text = f"{claim['claim']}\nHolds if: {claim['criterion']}"
         table.add_row(claim["paper"], text, claim["outcome"], claim["numbers"], end_section=True)
@@ -147,6 +146,7 @@ def _format_configuration(line: Any) -> dict[str, Any]:
     time = NOTHING if math.isnan(line.seconds) else f"{line.seconds:,.{1 if line.seconds < 100 else 0}f} s"
     if line.base_seconds > 0 and line.seconds > 0:
         time = f"{line.seconds / line.base_seconds:.2f}x"
+    mean = f"{statistics.fmean(line.values):.2f}".replace("nan", "NaN") if line.values else NOTHING
     texts: dict[int, list[str]] = {}
     for seed, value in zip(line.seeds, line.values, strict=True):
         texts.setdefault(seed, []).append(f"{value:.2f}".replace("nan", "NaN"))
@@ -157,7 +157,7 @@ def _format_configuration(line: Any) -> dict[str, Any]:
         "section": f"{line.task} ({line.metric}), {line.group}",
         "name": " ".join(filter(None, (label_method(line.method), line.settings))),
         "n": str(len(line.values)) if len(line.values) == line.runs else f"{len(line.values)}/{line.runs}",
-        "mean": "constant" if is_constant else _format_mean(line.values),
+        "mean": "constant" if is_constant else mean,
         "SD": f"{statistics.stdev(line.values):.2f}" if has_spread else NOTHING,
         "change": format_points(change) if math.isfinite(change) else NOTHING,
         "time": time,
@@ -168,11 +168,6 @@ def _format_configuration(line: Any) -> dict[str, Any]:
         name: NOTHING if math.isnan(getattr(line, column)) else f"{getattr(line, column):.{digits}f}"
         for name, (column, digits) in ISOTROPY.items()
     }
-
-
-def _format_mean(values: Sequence[float]) -> str:
-    """Write the mean; ``NaN`` if one of the values is undefined, a dash if there are none."""
-    return f"{statistics.fmean(values):.2f}".replace("nan", "NaN") if values else NOTHING
 
 
 def _describe_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
