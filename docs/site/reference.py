@@ -80,7 +80,7 @@ def write_choices() -> str:
         sign = "+" if group == "experiment" else ""
         rows = [
             f"| [`{name}`](../../conf/{group}/{name}.yaml.md) | {escape(text)} |"
-            for name, text in choices.list_choices(Path(conf_dir()), group).items()
+            for name, text in choices.list_choices([Path(conf_dir())], group).items()
         ]
         parts.append(
             "\n".join([f"## {title}: `{sign}{group}=NAME`", "", "| name | what it is |", "|---|---|", *rows])

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -71,12 +72,17 @@ def print_choices(group: str, folder: Path | None = None) -> None:
     if folder is not None:
         check_typed_settings([f"--config-dir={folder}"])
         folders = [*folders, folder]
-    files = [file for place in folders for file in place.glob(f"{group}/*.yaml") if file.is_file()]
-    choices = {file.stem: describe_choice(file) for file in files}
+    choices = list_choices(folders, group)
     indent = max(map(len, choices)) + 2
     width = shutil.get_terminal_size().columns - indent if sys.stdout.isatty() else 1000
     for name, text in sorted(choices.items()):
         print(f"{name:{indent}}{textwrap.shorten(text, max(width, 20), placeholder=' ...')}")
+
+
+def list_choices(folders: Sequence[Path], group: str) -> dict[str, str]:
+    """List the YAML files of a group in folders of configs: name -> description; a later folder's is taken."""
+    files = [file for place in folders for file in sorted(place.glob(f"{group}/*.yaml")) if file.is_file()]
+    return {file.stem: describe_choice(file) for file in files}
 
 
 def describe_choice(file: Path) -> str:
