@@ -11,7 +11,7 @@ from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_ro
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import LINE_STYLES, PALETTE, make_panels
-from isobench.config.bounds import NOT_EMPTY, PositiveInt, between
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, above, below
 from isobench_papers.too_much_in_common.corpus import Corpus, open_corpus
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -35,7 +35,7 @@ def compute(
     corpus: str,
     passages: PositiveInt,
     words: PositiveInt,
-    farthest: Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY],
+    farthest: Annotated[list[Annotated[float, above(0), below(1)]], NOT_EMPTY],
 ) -> Rows:
     """Measure the states of tokens at each layer: of all, and of all but a few.
 

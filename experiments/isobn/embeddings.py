@@ -12,7 +12,7 @@ from rich.table import Table
 from isobench.analyses.rows import TidyRow, name_panel, select_subject
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.plots import add_finding, make_panel_grid, make_panels
-from isobench.config.bounds import NOT_EMPTY, PositiveInt, at_least, at_most, between
+from isobench.config.bounds import NOT_EMPTY, PositiveInt, above, at_least, at_most, below
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -31,7 +31,7 @@ READING_NOTE = (
 def compute(
     subjects: list["Subject"],
     bins: PositiveInt,
-    strong: Annotated[list[Annotated[float, between(0, 1)]], NOT_EMPTY],
+    strong: Annotated[list[Annotated[float, above(0), below(1)]], NOT_EMPTY],
     threshold: Annotated[float, at_least(0), at_most(1)],
 ) -> Rows:
     """Measure standard deviations, correlations and clusters of the dimensions, by encoder and task.

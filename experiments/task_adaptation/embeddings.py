@@ -13,13 +13,13 @@ from isobench.analyses.rows import TidyRow, group_rows, list_distinct, name_pane
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, add_finding, cut_outliers, make_panel_grid
-from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, at_least, between
+from isobench.config.bounds import NonNegativeFloat, PositiveFloat, Seed, above, at_least, below
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
 
 PointCount = Annotated[int, at_least(2)]
-Share = Annotated[float, between(0, 1)]
+Share = Annotated[float, above(0), below(1)]
 TYPES_NOTE = (
     "The paper sees three types of task. MRPC has few dimensions that vary much. On CoLA and SST-2, std is unrelated "
     "to importance. On RTE, MNLI, QNLI and WNLI, std rises with importance. Rank is by Fisher score, 1 the highest. "

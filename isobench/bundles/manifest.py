@@ -30,7 +30,6 @@ BUNDLE_FORMAT: Final = 2  # raise it when the shape of bundle.json or the layout
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, BUNDLE_PLAN, "analysis"
 FORMER_CONFIG_FILE = "config.yaml"  # in bundles of an earlier version; nothing reads it: the record has the config
 RUN_FILES = (FORMER_CONFIG_FILE, PREDICTIONS_FILE, RECORD_FILE)  # the record last: it makes the run ended
-MANIFEST_LIMIT = 64 * MEBIBYTE  # room for a hundred thousand runs
 TABLE_LIMIT = 1024 * MEBIBYTE  # bytes of a Parquet file
 BUNDLE_PATH = re.compile(
     rf"{re.escape(PLAN_FILE)}|runs/[0-9a-f]{{16}}/({'|'.join(map(re.escape, RUN_FILES))})"
@@ -77,7 +76,7 @@ def read_manifest(bundle: Path) -> Manifest:
     if not os.path.lexists(bundle / MANIFEST_FILE):
         raise UserError(f"{bundle} is no bundle: it has no {MANIFEST_FILE}")
     try:
-        content = orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT))
+        content = orjson.loads(read_bounded(bundle / MANIFEST_FILE, 64 * MEBIBYTE))  # a hundred thousand runs
         version = content.get("format") if isinstance(content, dict) else None
         if type(version) is int and version > BUNDLE_FORMAT:
             raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")

@@ -75,22 +75,15 @@ def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
             raise UserError(f"{path} names {name} where it can't be taken out: export without --anonymous")
 
 
-def hide_paths(text: str, also: re.Pattern[str] | None = None) -> str:
-    """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user.
-
-    Paths that the pattern ``also`` finds are replaced too.
-    """
-    hidden = PATH.sub(_hide_match, text)
-    return also.sub(_hide_match, hidden) if also else hidden
+def hide_paths(text: str, pattern: re.Pattern[str] = PATH) -> str:
+    """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user."""
+    return pattern.sub(lambda match: _hide_path(match[0]), text)
 
 
-def _hide_match(match: re.Match[str]) -> str:
-    return f"{HIDDEN}/{_name_last_part(match[0])}"
-
-
-def _name_last_part(path: str) -> str:
-    """Return the last part of a path; ``home`` for a home folder, whose last part is a user's name."""
-    return "home" if HOME_FOLDER.search(path) else re.split(r"[/\\]", path.rstrip("/\\"))[-1] or "home"
+def _hide_path(path: str) -> str:
+    """Keep the last part of a path; of a home folder, whose last part is a user's name, write ``home``."""
+    last = "home" if HOME_FOLDER.search(path) else re.split(r"[/\\]", path.rstrip("/\\"))[-1] or "home"
+    return f"{HIDDEN}/{last}"
 
 
 def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
@@ -114,11 +107,12 @@ def _hide_paths_in_argument(name: str, equals: str, value: str) -> str:
     found = PATH.search(name + equals + value) or (is_path and RELATIVE_PATH.search(value))
     if found and re.search(r"\s", name + value):
         return f"{name}={HIDDEN}"
-    return name + equals + hide_paths(value, RELATIVE_PATH) if is_path else hide_paths(name + equals + value)
+    if is_path:
+        return name + equals + hide_paths(hide_paths(value), RELATIVE_PATH)
+    return hide_paths(name + equals + value)
 
 
 def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    """Copy a value with every text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -127,7 +121,7 @@ def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
 
 
 def _hide_whole_path(text: str) -> str:
-    return f"{HIDDEN}/{_name_last_part(text)}" if re.search(r"[/\\]", text) else text
+    return _hide_path(text) if re.search(r"[/\\]", text) else text
 
 
 def anonymise_record(content: Mapping[str, Any]) -> bytes:

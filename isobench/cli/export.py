@@ -63,7 +63,7 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     cfg, experiment = runs[0].cfg, runs[0].cfg.experiment
     trains = not cfg.analysis or needs_training(cfg.analysis)
     ended = _select_ended(runs) if trains else []
-    planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
+    planned = [(run.cfg, run.identity) for run in runs]
     plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), planned)
     manifest = export_bundle(target, plan, ended, _find_analysis(runs, trains), anonymous, licence)
     _print_summary(target, manifest, len(planned) if trains else 0)

@@ -31,7 +31,6 @@ PAPERS = "ISOBENCH_PAPER_FOLDERS"  # the folders that --paper named, with : betw
 
 # What a process sets for itself
 SPIN_COUNT = "GOMP_SPINCOUNT"  # GNU OpenMP's: how often a thread looks for work before it sleeps
-OBJECTS_BETWEEN_COLLECTIONS = 3_000_000
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # options of the GNU C library's mallopt
 SPIN_SETTINGS = (SPIN_COUNT, "OMP_WAIT_POLICY")  # a user who sets one of these has chosen
 
@@ -110,7 +109,7 @@ def collect_garbage_rarely() -> Iterator[None]:
     out of later searches. Later ones don't, because such cycles would add up where a command repeats itself.
     """
     thresholds = gc.get_threshold()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *thresholds[1:])
+    gc.set_threshold(3_000_000, *thresholds[1:])
     try:
         yield
     finally:

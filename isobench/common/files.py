@@ -275,7 +275,6 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def write_json(path: Path, content: dict[str, Any], owner: str = "", flush: bool = True) -> None:
-    """Write a JSON object with its checksum."""
     write_text(path, json.dumps(add_json_checksum(content, owner), indent=1, allow_nan=False) + "\n", flush)
 
 

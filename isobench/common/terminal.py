@@ -89,7 +89,6 @@ class OutlivingFile(io.FileIO):
     has_reader = True
 
     def write(self, data: Any) -> int:
-        """Write the data, or drop it if the other end is closed or the disk is full."""
         try:
             return super().write(data) or 0
         except OSError as error:

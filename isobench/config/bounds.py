@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Annotated, Any, get_args, get_type_hints
 
-from annotated_types import Ge, Gt, Interval, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import OmegaConf
 from pydantic import AllowInfNan, ConfigDict, GetCoreSchemaHandler, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
@@ -34,8 +34,6 @@ class Bound:
     message: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Called by pydantic."""
-
         def check(value: Any) -> Any:
             if not self.is_met(value):
                 raise PydanticCustomError("bound", "{message}", {"message": self.message})
@@ -51,13 +49,7 @@ class Choices:
     names: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Called by pydantic."""
         return core_schema.literal_schema(list(self.names))
-
-
-def between(low: float, high: float) -> Interval:
-    """Bound a number on both sides, both excluded."""
-    return Interval(gt=low, lt=high)
 
 
 def one_of(*names: str) -> Choices:

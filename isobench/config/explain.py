@@ -104,12 +104,9 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
     key, equals, value = setting.partition("=")
     if not equals:
         return f"{setting or 'an empty word'} is no setting: settings are written key=value (isobench --help)"
-    lines = [
-        line.split(" expecting ")[0]
-        for line in text.splitlines()
-        if not line.startswith(("Error parsing override", "LexerNoViable"))
-    ]
-    reason = f" ({lines[0]})" if lines and set(lines[0]) - set("^ ") and "See https" not in lines[0] else ""
+    told = (line for line in text.splitlines() if not line.startswith(("Error parsing override", "LexerNoViable")))
+    line = next(told, "").split(" expecting ")[0]
+    reason = f" ({line})" if set(line) - set("^ ") and "See https" not in line else ""
     if value.endswith(":"):
         example = f"'{key}={{train: FILE, validation: 0.2}}'"
         return f"{setting} can't be read: the shell split it at a blank: quote the whole setting, such as {example}"

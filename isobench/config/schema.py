@@ -7,6 +7,7 @@ A key that is neither here nor in the YAML of a calibration, monitor or analysis
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -468,6 +469,12 @@ def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
         methods.append({key: value for key, value in rest.items() if key != "then"})
         rest = rest.get("then") or {}
     return methods
+
+
+def map_chain(change: Callable[[dict[str, Any]], dict[str, Any]], calibration: dict[str, Any]) -> dict[str, Any]:
+    """Copy a ``calibration`` with each of its methods, without its ``then``, changed by a function."""
+    changed = change({key: value for key, value in calibration.items() if key != "then"})
+    return changed | ({"then": map_chain(change, calibration["then"])} if calibration.get("then") else {})
 
 
 def format_method_name(calibration: dict[str, Any]) -> str:

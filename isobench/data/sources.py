@@ -52,7 +52,7 @@ class Examples:
 
 def find_data_source(task: Task, data: Data) -> str:
     """Return where the task's examples come from: ``embedded``, ``files``, ``parquet`` or ``hub``."""
-    if task.embedded:
+    if task.embedded or (task.generation and task.generation.grammar):
         return "embedded"
     if data.files:
         return "files"
@@ -76,7 +76,7 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision."""
     source, splits = find_data_source(task, data), task.read_splits
     grammar = task.generation.grammar if task.generation else None
-    for split in splits if grammar or source == "embedded" else ():
+    for split in splits if source == "embedded" else ():
         if split not in movie_reviews.SPLIT_BOUNDS:
             known = suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)
             raise UserError(f"task={task.name} has no split {split}: {known}")

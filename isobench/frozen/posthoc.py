@@ -10,7 +10,7 @@ from torch import Tensor
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import find_prepared_once
 from isobench.common.errors import UserError
-from isobench.config.schema import split_chain
+from isobench.config.schema import map_chain, split_chain
 from isobench.runs.identity import seed_everything
 from isobench.training.instantiate import check_method_settings, instantiate_chain
 
@@ -58,10 +58,7 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
 
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
-    settings = {**calibration, **({"momentum": 1.0} if "momentum" in calibration else {})}
-    if settings.get("then"):
-        settings["then"] = take_batch_whole(settings["then"])
-    return settings
+    return map_chain(lambda method: method | ({"momentum": 1.0} if "momentum" in method else {}), calibration)
 
 
 def divide_by_length(vectors: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
     format_value,
-    read_fingerprints,
     read_run_names,
     read_settings,
 )
@@ -223,7 +222,7 @@ def _read_origin(run: Run) -> dict[str, Any]:
     record = run.record
     provenance = record.provenance if record else None
     git = provenance.git if provenance else None
-    data, weights = read_fingerprints(run)
+    data, weights = run.identity.data, run.identity.encoder
     return {
         "scale": "; ".join(find_scale_differences(run.cfg, record.scale.differs if record else None)),
         "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),

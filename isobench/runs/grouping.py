@@ -14,7 +14,7 @@ from isobench.config.schema import Config, Seeds, format_method_name, split_chai
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.folder import report_folder
-from isobench.runs.identity import NOT_IN_KEY, Identity, compute_key, to_plain
+from isobench.runs.identity import NOT_IN_KEY, compute_key, to_plain
 from isobench.runs.run import Run
 
 # Settings that are null or have settings of their own.
@@ -26,7 +26,6 @@ SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs
 NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
 # Tables don't show these as settings that vary, but runs that differ in them need different names.
 MORE_SETTINGS = ("seeds.init", "seeds.order", "seeds.dropout")
-NOT_IDENTIFIED = Identity("", {}, {})  # stands for the identity of a row that has none
 VARYING_SECTIONS = (  # sections whose settings may vary among runs
     "task", "encoder", "calibration", "head", "optimization", "evaluation", "trainer", "monitors",
 )  # fmt: skip
@@ -44,12 +43,13 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
     """
     by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
     for run in runs:
-        shared_objects = (*(getattr(run.cfg, name) for name in VARYING_SECTIONS), *read_fingerprints(run))
+        shared_objects = [getattr(run.cfg, name) for name in VARYING_SECTIONS]
+        shared_objects += [run.identity.data, run.identity.encoder]
         by_sections.setdefault(tuple(map(id, shared_objects)), run)
     settings_by_names: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for run in by_sections.values():
         task, encoder, method = read_run_names(run.cfg)
-        sources = dict(zip(SOURCE_SETTINGS, read_fingerprints(run), strict=True))  # equal in copies elsewhere
+        sources = {"task.data": run.identity.data, "encoder.weights": run.identity.encoder}  # equal in copies
         settings = {
             setting: value for setting, value in flatten_settings(run.cfg).items() if setting not in NOT_COMPARED
         } | sources
@@ -86,7 +86,9 @@ def find_report_folder(runs: Sequence[Run]) -> Path:
     first = runs[0].cfg
     if first.experiment.name:
         return report_folder(first.output_dir, first.experiment.name)
-    keys = {compute_key(replace(run.cfg, seed=0, seeds=Seeds()), *read_fingerprints(run)) for run in runs}
+    keys = {
+        compute_key(replace(run.cfg, seed=0, seeds=Seeds()), run.identity.data, run.identity.encoder) for run in runs
+    }
     tasks, encoders = {run.cfg.task.name for run in runs}, {run.cfg.encoder.name for run in runs}
     names = [name for (name, *others) in (tasks, encoders) if not others]
     return report_folder(first.output_dir, "-".join([*(names or ["runs"]), sha256_json(sorted(keys))[:8]]))
@@ -116,12 +118,6 @@ def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def read_fingerprints(run: Run) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the fingerprints of a run's data and weights; empty if its identity was not computed."""
-    identity = run.identity or NOT_IDENTIFIED
-    return identity.data, identity.encoder
-
-
 def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, Any]]:
     """Return each run's values of the named settings, a dash for one that it lacks.
 
@@ -132,7 +128,7 @@ def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, A
     values_by_run = []
     for run in runs:
         shared_objects = [getattr(run.cfg, section) for section in sections]
-        shared_objects += [*read_fingerprints(run), run.cfg.data]
+        shared_objects += [run.identity.data, run.identity.encoder, run.cfg.data]
         ids = tuple(map(id, shared_objects))
         if ids not in values_by_sections:
             values_by_sections[ids] = {
@@ -150,7 +146,7 @@ def list_setting_values(run: Run, names: Sequence[str]) -> list[str]:
 
 def _read_source(run: Run, name: str) -> str:
     position = SOURCE_SETTINGS.index(name)
-    fingerprint = read_fingerprints(run)[position]
+    fingerprint = (run.identity.data, run.identity.encoder)[position]
     source = (describe_source(run.cfg.task, run.cfg.data), describe_weights(run.cfg.encoder))[position]
     return f"{source} ({sha256_json(fingerprint)[:8]})" if fingerprint else "-"
 

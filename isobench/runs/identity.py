@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config, restore_removed
+from isobench.config.schema import Config, map_chain, restore_removed
 from isobench.data import sources, weights
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
@@ -97,10 +97,7 @@ def select_decisive(name: str, section: Any) -> Any:
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy a ``calibration`` without the ``_target_`` of any of its methods."""
-    method: dict[str, Any] = _drop_target(calibration)
-    if method.get("then"):
-        method["then"] = drop_targets_of_chain(method["then"])
-    return method
+    return map_chain(_drop_target, calibration)
 
 
 def _drop_target(settings: Any) -> Any:

@@ -16,7 +16,7 @@ checksum    of all this
 
 import contextlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -92,17 +92,14 @@ class _Values:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.places: dict[bytes, int] = {}
-        self.known: dict[int, int] = {}  # by the id of an object, which many runs share
 
     def find_place(self, value: Any) -> int:
-        if id(value) not in self.known:
-            plain = to_plain(value)
-            text = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
-            if text not in self.places:
-                self.places[text] = len(self.values)
-                self.values.append(plain)
-            self.known[id(value)] = self.places[text]
-        return self.known[id(value)]
+        plain = to_plain(value)
+        text = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+        if text not in self.places:
+            self.places[text] = len(self.values)
+            self.values.append(plain)
+        return self.places[text]
 
 
 def write_plan(output_dir: str | Path, plan: Plan, is_imported: bool = False) -> Path:
@@ -278,18 +275,14 @@ def read_ended_run(output_dir: str, folder: Path) -> Run:
     if run_folder_name(record.key) != folder.name:
         raise UserError(f"{file} is not this run's record; {name_remedy(file)}")
     try:
-        cfg = replace(_read_config(record.config), output_dir=output_dir)
+        sections = {name: _read_section(name, orjson.dumps(value)) for name, value in record.config.items()}
+        cfg = Config(**sections | {"output_dir": output_dir})
     except (UserError, TypeError) as error:  # orjson's TypeError: nested too deeply
         raise UserError(f"{file} is damaged; {name_remedy(file)} ({error})") from error
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
     return Run(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)
 
 
-def _read_config(settings: dict[str, Any]) -> Config:
-    """Return the typed config of a record; equal sections of several records are one object: don't change it."""
-    return Config(**{name: _read_section(name, orjson.dumps(value)) for name, value in settings.items()})
-
-
-@cache
+@cache  # equal sections of several records are one object: don't change it
 def _read_section(name: str, text: bytes) -> Any:
     return read_section(name, orjson.loads(text))

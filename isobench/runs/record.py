@@ -223,7 +223,6 @@ class Beat(Where):
     attempt: int = Field(description="processes that worked on the run, this one included")
 
 
-METRIC_TYPES = (bool, int, float, type(None))
 CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text begins
 
 
@@ -327,7 +326,7 @@ def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
         metrics = epoch.metrics(split)
         if primary not in metrics or not isinstance(metrics.get("constant_predictor"), bool):
             raise ValueError(f"epoch {epoch.epoch} lacks its metrics on {split}")
-        if not all(isinstance(value, METRIC_TYPES) for value in metrics.values()):
+        if not all(isinstance(value, bool | int | float | None) for value in metrics.values()):
             raise ValueError(f"a metric of epoch {epoch.epoch} on {split} is not a number")
         scores[split] = float(metrics[primary] or 0)
     deciding = HELD_OUT if HELD_OUT in splits else splits[0]

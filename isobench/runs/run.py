@@ -14,6 +14,7 @@ from isobench.runs.identity import Identity
 from isobench.runs.record import RunRecord, name_remedy
 
 MAX_NAMED_TROUBLES = 20
+NOT_IDENTIFIED = Identity("", {}, {})  # of a run that is compared with no other
 
 
 @dataclass
@@ -28,10 +29,10 @@ class Run:
     record: RunRecord | None
     state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
-    identity: Identity | None = None  # tells apart runs on other data, and with other weights; None if not computed
+    identity: Identity = NOT_IDENTIFIED  # tells apart runs on other data, and with other weights
 
     @classmethod
-    def of(cls, cfg: Config, key: str, identity: Identity | None = None) -> Self:
+    def of(cls, cfg: Config, key: str, identity: Identity = NOT_IDENTIFIED) -> Self:
         run = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         run.read_record()
         return run
@@ -45,28 +46,24 @@ class Run:
         except UserError as error:
             self.record, self.trouble = None, str(error)
 
-    def check_predictions(self) -> None:
-        """Compare the file of predictions with its sum in the record; if they differ, the run counts as damaged.
 
-        A file that was removed is no damage: the scores are in the record.
-        """
-        file = self.folder.path / PREDICTIONS_FILE
-        if self.record is None or self.record.predictions is None or not file.is_file():
-            return
+def check_predictions(runs: Iterable[Run]) -> None:
+    """Compare each run's file of predictions with its sum in the record; a run whose file differs counts as damaged.
+
+    A file that was removed is no damage: the scores are in the record.
+    """
+    for run in runs:
+        file = run.folder.path / PREDICTIONS_FILE
+        if run.record is None or run.record.predictions is None or not file.is_file():
+            continue
         try:
-            is_intact, reason = sha256_file(file) == self.record.predictions.sha256, "its sha256 is not the record's"
+            is_intact, reason = sha256_file(file) == run.record.predictions.sha256, "its sha256 is not the record's"
         except OSError as error:
             is_intact, reason = False, extract_first_line(error)
         if not is_intact:
-            self.record = None
-            remedy = name_remedy(file, remove=str(self.folder.result_file))
-            self.trouble = f"{file} is damaged; {remedy} ({reason})"
-
-
-def check_predictions(runs: Iterable[Run]) -> None:
-    """Check the predictions of every run that a table is made of; it takes longer than reading the records."""
-    for run in runs:
-        run.check_predictions()
+            run.record = None
+            remedy = name_remedy(file, remove=str(run.folder.result_file))
+            run.trouble = f"{file} is damaged; {remedy} ({reason})"
 
 
 def print_troubles(runs: Iterable[Run]) -> None:

@@ -172,20 +172,12 @@ class Submission:
         write_json(folder / f"slurm-{self.job}.json", asdict(self))
 
 
-@dataclass(frozen=True)
-class QueuedJob:
-    """The job that is to carry out a run, and when it was submitted, in seconds since 1970."""
-
-    job: str
-    since: float
-
-
-def find_queued_jobs(output_dir: str | Path) -> Mapping[str, QueuedJob]:
-    """Find the jobs that are still waiting or running, by the names of their runs' folders."""
+def find_queued_jobs(output_dir: str | Path) -> Mapping[str, Submission]:
+    """Find the submissions whose jobs are still waiting or running, by the names of their runs' folders."""
     submissions = read_submissions(output_dir)
     in_slurm = _list_slurm_jobs() if submissions else set()
     return {
-        name: QueuedJob(job, submission.submitted)
+        name: submission
         for submission in submissions
         for job, names in submission.runs.items()
         if job in in_slurm
@@ -222,11 +214,10 @@ OPEN_STATES = ("interrupted", "missing")  # a sweep starts runs in these states,
 
 @dataclass(frozen=True)
 class RunState:
-    """A run's state, one of RUN_STATES; its last heartbeat, if there is one; the job that carries it out."""
+    """A run's state, one of RUN_STATES, and its last heartbeat, if there is one."""
 
     name: str
     beat: Beat | None = None
-    job: str | None = None
 
     @property
     def was_killed(self) -> bool:
@@ -234,8 +225,8 @@ class RunState:
         return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
 
-def find_run_state(run: Run, queue: Mapping[str, QueuedJob]) -> RunState:
-    """Tell a run's state; ``queue`` has the queued jobs by the names of their runs' folders.
+def find_run_state(run: Run, queue: Mapping[str, Submission]) -> RunState:
+    """Tell a run's state; ``queue`` is what `find_queued_jobs` finds.
 
     A failed run that a process is trying again is running; one for which a job was submitted after the failure is
     queued.
@@ -246,10 +237,10 @@ def find_run_state(run: Run, queue: Mapping[str, QueuedJob]) -> RunState:
         return RunState("done")
     beat = read_heartbeat(run.folder.path)
     if beat is not None and is_alive(beat, run.folder.path):
-        return RunState("running", beat, beat.job)
-    queued_job = queue.get(run.folder.path.name)
-    if queued_job and queued_job.since > run.folder.read_end_time():
-        return RunState("queued", beat, queued_job.job)
+        return RunState("running", beat)
+    submission = queue.get(run.folder.path.name)
+    if submission and submission.submitted > run.folder.read_end_time():
+        return RunState("queued", beat)
     if run.record is not None:
         return RunState("failed")
     return RunState("missing" if beat is None else "interrupted", beat)

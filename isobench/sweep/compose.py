@@ -52,7 +52,6 @@ class Composer:
         self.compose_structure = cache(self._compose_structure)
         self.set_values = cache(self._set_values)
         self.parse_choice = cache(self._parse_choice)
-        self.has_only_settings = cache(self._has_only_settings)
 
     def compose(self, overrides: Sequence[str]) -> Config:
         """Return the config of one run, its task completed from the user's own files if it reads any."""
@@ -137,7 +136,7 @@ class Composer:
         group, option = override.key_or_group, override.value()
         if override.type != OverrideType.CHANGE or override.package or group not in SECTIONS:
             return None
-        return (group, option) if isinstance(option, str) and self.has_only_settings(group, option) else None
+        return (group, option) if isinstance(option, str) and self._has_only_settings(group, option) else None
 
     def _has_only_settings(self, group: str, option: str) -> bool:
         """True if an option's YAML has settings of its group alone: no package, no other files, no references."""

@@ -7,14 +7,12 @@ are not in it.
 """
 
 import contextlib
-import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_json
 from isobench.config.schema import Config, Encoder
 from isobench.runs.plan import list_run_folders, read_ended_run
 from isobench.runs.record import RunRecord
@@ -123,18 +121,13 @@ class MemoryForecast:
 
 def describe_memory(configs: Sequence[Config]) -> list[str]:
     """Describe the memory of the largest of these runs, after a line for each encoder whose config is not known."""
-    lines, sizes = [], []
-    models: dict[str, Any] = {}
-    for cfg in configs:
-        encoder = sha256_json(dataclasses.asdict(cfg.encoder))
-        if encoder not in models:
-            try:
-                models[encoder] = _read_encoder_config(cfg.encoder)
-            except UserError as error:
-                models[encoder] = None
-                lines.append(f"Memory: unknown, because {error}")
-        if models[encoder] is not None:
-            sizes.append((estimate_bytes(cfg, models[encoder]), cfg))
+    lines, models = [], {}
+    for name, encoder in {repr(cfg.encoder): cfg.encoder for cfg in configs}.items():
+        try:
+            models[name] = _read_encoder_config(encoder)
+        except UserError as error:
+            lines.append(f"Memory: unknown, because {error}")
+    sizes = [(estimate_bytes(cfg, models[name]), cfg) for cfg in configs if (name := repr(cfg.encoder)) in models]
     if sizes:
         size, cfg = max(sizes, key=lambda pair: pair[0])
         lines.append(
@@ -166,6 +159,7 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
 
 def _read_encoder_config(cfg: Encoder) -> Any:
     """Read an encoder's transformers config: from its settings, folder or package, the hub's cache or the hub."""
+    from huggingface_hub import try_to_load_from_cache
     from transformers import AutoConfig
 
     from isobench.data import hub, weights
@@ -173,7 +167,8 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     from isobench.models.loading import silence_transformers
 
     source = weights.find_encoder_source(cfg)
-    is_cached = source == "hub" and _is_config_cached(cfg)
+    cached = try_to_load_from_cache(str(cfg.hub), "config.json", revision=cfg.revision) if source == "hub" else None
+    is_cached = isinstance(cached, str)
     if source == "hub" and not is_cached and not hub.is_reachable():
         raise UserError(f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache")
     silence_transformers()
@@ -191,13 +186,6 @@ def _read_encoder_config(cfg: Encoder) -> Any:
         return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)
     except Exception as error:  # transformers raises many kinds
         raise UserError(f"encoder={cfg.name} has no config that can be read: {extract_first_line(error)}") from error
-
-
-def _is_config_cached(cfg: Encoder) -> bool:
-    import huggingface_hub
-
-    file = huggingface_hub.try_to_load_from_cache(str(cfg.hub), "config.json", revision=cfg.revision)
-    return isinstance(file, str)
 
 
 def _format_gib(size: float) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from hydra.utils import instantiate
@@ -17,32 +16,26 @@ from isobench.sweep.pool import Division, Pool
 from isobench.training.execute import execute_run
 
 
-class Launcher(ABC):
-    """Carries out the runs of a sweep."""
+class Launcher:
+    """Carries out one run after another in this process (``hydra/launcher=sequential``); other launchers inherit."""
 
+    is_local = True  # runs are carried out on this machine
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def describe(self, todo: Sequence[Run], runs: Sequence[Run]) -> str:
         """Describe for a dry run how the runs ``todo`` of a sweep's ``runs`` would be launched."""
         return ""
 
-    @abstractmethod
     def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         """Carry out the runs ``todo`` of a sweep's ``runs``; return their exit codes, none if it does not wait.
 
         A run that fails does not stop the others; a disk that can't be written to does.
         """
-
-
-class InProcessLauncher(Launcher):
-    """Carries out one run after another in this process (``hydra/launcher=sequential``)."""
-
-    def launch(self, todo: list[Run], runs: Sequence[Run]) -> list[int]:
         positions = [f"[{position}/{len(todo)}] " if len(runs) > 1 else "" for position in range(1, len(todo) + 1)]
         return [execute_run(run.cfg, position)[0] for run, position in zip(todo, positions, strict=True)]
 
 
-class AutomaticLauncher(InProcessLauncher):
+class AutomaticLauncher(Launcher):
     """Carries out as many runs at the same time as the machine has room for (``hydra/launcher=auto``).
 
     With GPUs that is one run for each GPU; without, one run of one thread for each core, unless memory allows fewer.
@@ -137,7 +130,6 @@ def has_apple_gpu() -> bool:
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:
-    """Make the launcher that ``hydra/launcher`` chooses."""
     if not str(hydra.launcher._target_).startswith("isobench.sweep."):
         name = hydra.runtime.choices.get("hydra/launcher")
         raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")

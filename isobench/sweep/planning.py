@@ -46,7 +46,6 @@ from isobench.sweep.grid import (
 )
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
-ORDERED_SECTIONS = ("encoder", "task")  # a grid chooses them as a whole, so an order may name them
 MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
@@ -73,7 +72,10 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         run = Run.of(cfg, identity.key, identity)
         planned_run = planned.setdefault(identity.key, PlannedRun(run, overrides, left_out))
         if planned_run.run.cfg != cfg:
-            _raise_for_equal_runs(planned_run.overrides, overrides)
+            values = [f"{a} and {b}" for a, b in zip(planned_run.overrides, overrides, strict=False) if a != b]
+            raise UserError(
+                f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"
+            )
     label_runs([run.run for run in planned.values()], keep_labels=True)
     return planned
 
@@ -160,7 +162,7 @@ def find_places(order: list[str], runs: list[Run]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {run.folder.key: [] for run in runs}
     for name in order:
         values = [read_setting(run.cfg, name) for run in runs]
-        if name not in ORDERED_SECTIONS and any(isinstance(value, dict) for value in values):
+        if name not in ("encoder", "task") and any(isinstance(value, dict) for value in values):
             raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
         texts = list(map(str, values))
         if set(texts) == {"-"}:
@@ -189,7 +191,7 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
 
 
 def make_plan(runs: Sequence[Run], arguments: Sequence[str]) -> Plan:
-    planned = [(run.cfg, run.identity) for run in runs if run.identity is not None]
+    planned = [(run.cfg, run.identity) for run in runs]
     command = shlex.join(["python", "-m", "isobench", *format_paper_flags(), *drop_launch_arguments(list(arguments))])
     return Plan(runs[0].cfg.experiment.name, [command], planned)
 
@@ -203,14 +205,6 @@ def _check_swept_setting(name: str) -> None:
         raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
     if _holds_for_whole_sweep(name) or name.startswith("analysis."):
         raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
-
-
-def _raise_for_equal_runs(first: Sequence[str], second: Sequence[str]) -> None:
-    """Raise UserError for two runs that differ only in settings that change no result: one would be dropped."""
-    values = [f"{a} and {b}" for a, b in zip(first, second, strict=False) if a != b]
-    raise UserError(
-        f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"
-    )
 
 
 def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:

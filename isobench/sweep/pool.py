@@ -112,7 +112,7 @@ class WorkerProcess:
             while True:
                 message = self.pipe.recv()
                 if isinstance(message, Ended):
-                    _print_lines(message)
+                    _print_lines(message.output)
         self.process.join()
 
 
@@ -205,7 +205,7 @@ class Pool:
             reserved += max(0.0, expected - other.measure_memory())
         if need > free - reserved and not self.told_of_memory:
             self.told_of_memory = True
-            _print_line(
+            _print_lines(
                 f"isobench: {len(busy)} at once: one more run needs about {need / GIB:.1f} GiB of memory; "
                 f"{free / GIB:.1f} GiB are free, of which the others may still take {reserved / GIB:.1f} GiB"
             )
@@ -250,7 +250,7 @@ class Pool:
             job, worker.job = cast(_Job, worker.job), None
             if isinstance(message, StorageError):
                 raise message
-            _print_lines(message)
+            _print_lines(message.output)
             self.codes[job.index] = message.code
             if self.memory and message.peak:
                 self.memory.add(job.run.cfg, message.peak)
@@ -280,14 +280,14 @@ class Pool:
         name = f"isobench: {format_run_name(job.run.cfg)}: a process {reason}"
         if job.kills > 1 and not job.had_company:
             self.codes[job.index] = EXIT_FAILED
-            _print_line(f"{name}; the same command goes on with it")
+            _print_lines(f"{name}; the same command goes on with it")
             return
         again = "it is tried again at the end" + (", alone" if job.kills > 1 else "")
         if signum == signal.SIGKILL and job.had_company and self.memory is not None:
             self.limit = max(1, min(self.limit, len(self._find_busy())))
             again += f"; from now on, at most {format_count(self.limit, 'run')} at once"
         (self.waiting_alone if job.kills > 1 else self.waiting).append(job)
-        _print_line(f"{name}; {again}")
+        _print_lines(f"{name}; {again}")
 
     def _stop(self) -> None:
         """Ask the workers to save their runs and to end, and wait until they have. Ctrl-C kills them at once."""
@@ -296,7 +296,7 @@ class Pool:
                 for worker in self.workers:
                     worker.process.terminate()
                 if busy := len(self._find_busy()):
-                    _print_line(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
+                    _print_lines(f"isobench: saving {format_count(busy, 'running run')}; Ctrl-C ends at once")
                 for worker in self.workers:
                     worker.print_until_end()
             except KeyboardInterrupt:
@@ -306,13 +306,9 @@ class Pool:
                 raise
 
 
-def _print_lines(ended: Ended) -> None:
-    for line in ended.output.splitlines():
-        _print_line(line)
-
-
-def _print_line(line: str) -> None:
-    ProgressBar.write(replace_control_characters(line), file=find_terminal())
+def _print_lines(text: str) -> None:
+    for line in text.splitlines():
+        ProgressBar.write(replace_control_characters(line), file=find_terminal())
 
 
 def _start_process(name: str, variables: dict[str, str]) -> tuple[SpawnProcess, Connection]:

@@ -38,11 +38,12 @@ from isobench.training.execute import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, EXIT_US
 SBATCH_OPTION = Bound(lambda option: "=" in option, "must be an sbatch option with its value: NAME=VALUE")
 NO_SRUN = "there is no srun here: submit from a machine of the cluster"
 LOCK_TIMEOUT = 300.0  # seconds for which a file server may keep a dead machine's lock
-WAIT_SECONDS = 2.0  # between two looks at the runs of a submission
 
 
 class SlurmLauncher(Launcher):
     """A SLURM job array (``hydra/launcher=slurm``); conf/hydra/launcher/slurm.yaml explains each setting."""
+
+    is_local = False
 
     def __init__(
         self,
@@ -185,7 +186,6 @@ def _wait_for_runs(output_dir: str, submissions: list[Submission], folders: list
     runs have ended, their number is printed.
     """
     began = submissions[0].submitted
-    job_ids = {job_id for submission in submissions for job_id in submission.runs}
     times_without_jobs, printed_count = 0, 0
     while True:
         raise_if_noted()
@@ -195,10 +195,10 @@ def _wait_for_runs(output_dir: str, submissions: list[Submission], folders: list
             print(f"{printed_count} of {len(folders)} runs have ended", file=sys.stderr, flush=True)
         if all(have_ended) or times_without_jobs == 2:
             return [EXIT_DONE if has_ended else EXIT_FAILED for has_ended in have_ended]
-        time.sleep(WAIT_SECONDS)
+        time.sleep(2)
         with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
-            queued = {queued_job.job for queued_job in find_queued_jobs(output_dir).values()}
-            times_without_jobs = 0 if queued & job_ids else times_without_jobs + 1
+            are_there = any(queued in submissions for queued in find_queued_jobs(output_dir).values())
+            times_without_jobs = 0 if are_there else times_without_jobs + 1
 
 
 def explain_refusal(error: Exception) -> str:
@@ -247,7 +247,6 @@ class Worker:
             os.environ["OMP_NUM_THREADS"] = threads
 
     def _execute_share(self, rank: int, share: int) -> list[int]:
-        """Carry out this process's share of the runs, then those that no other process has begun."""
         first = rank * share
         codes = []
         for position, (cfg, key) in enumerate([*self.runs[first:], *self.runs[:first]]):

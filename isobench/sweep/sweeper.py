@@ -32,7 +32,7 @@ from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states, read_live_heartbeat
 from isobench.sweep.forecast import Forecast
-from isobench.sweep.launchers import InProcessLauncher, make_launcher
+from isobench.sweep.launchers import make_launcher
 from isobench.sweep.overview import format_forecast, print_expectations, print_overview
 from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_runs
 from isobench.training.execute import (
@@ -53,10 +53,8 @@ class GridSweeper(Sweeper):
     """A Hydra sweeper that composes, checks and keys every run before anything is launched."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra."""
         self.loader, self.base = hydra_context.config_loader, config
         self.run_launcher = make_launcher(config.hydra)
-        self.is_local = isinstance(self.run_launcher, InProcessLauncher)  # jobs of other launchers are elsewhere
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the sweep; Hydra calls this with the command line's overrides.
@@ -81,7 +79,7 @@ class GridSweeper(Sweeper):
         states = find_run_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
         to_start = [(run, state) for run, state in zip(runs, states, strict=True) if state.name in starts]
-        if self.is_local and not self.base.dry_run:  # jobs elsewhere may reach the hub
+        if self.run_launcher.is_local and not self.base.dry_run:  # jobs elsewhere may reach the hub
             require_hub_files_of_some(run.cfg for run, _ in to_start)
         _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
@@ -111,7 +109,7 @@ class GridSweeper(Sweeper):
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
-        if not self.is_local:
+        if not self.run_launcher.is_local:
             raise UserError(
                 f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
             )
@@ -130,10 +128,10 @@ class GridSweeper(Sweeper):
         if not todo:
             with suppress(OSError):  # the folder may be one that can only be read
                 write_plan(output_dir, plan)
-            return self._take_over(running, runs) if self.is_local else []
+            return self._take_over(running, runs) if self.run_launcher.is_local else []
         with keep_plan(output_dir, plan):
             codes = self.run_launcher.launch(todo, runs)
-            if self.is_local:
+            if self.run_launcher.is_local:
                 busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
                 codes += self._take_over([*running, *busy], runs)
             return codes

@@ -39,8 +39,6 @@ CHECKS = {
 
 
 MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
-BUNDLE_NAMES = (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER)  # no output folder has any of them
-CHECKED_FOLDERS = ("runs", "reports")  # of an output folder; the others hold plans, jobs and logs
 
 
 class VerifiedFolder:
@@ -57,7 +55,7 @@ class VerifiedFolder:
         self._digests: dict[str, str] = {}
         if not root.is_dir():
             raise UserError(f"{root} is no folder: name a bundle or an output folder")
-        self.is_bundle = any(os.path.lexists(root / name) for name in BUNDLE_NAMES)
+        self.is_bundle = any(os.path.lexists(root / name) for name in (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER))
         if not (self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()):
             raise UserError(
                 f"{root} is neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
@@ -85,7 +83,7 @@ class VerifiedFolder:
     def _is_checked_folder(self, path: Path) -> bool:
         if len(path.parts) > MAX_DEPTH:  # os.walk calls itself, as deep as a stranger's folders are
             return False
-        return self.is_bundle or (path.parts[0] in CHECKED_FOLDERS and path.name != CHECKPOINTS_FOLDER)
+        return self.is_bundle or (path.parts[0] in ("runs", "reports") and path.name != CHECKPOINTS_FOLDER)
 
     def list_runs(self) -> list[str]:
         paths = (Path(name).parts for name in self.sizes)

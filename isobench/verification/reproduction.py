@@ -16,7 +16,7 @@ from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import print_note
-from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
+from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking, map_chain
 from isobench.data import sources, weights
 from isobench.data.seq2seq_pairs import read_pairs
 from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
@@ -68,13 +68,8 @@ def use_own_classes(cfg: Config) -> Config:
     if cfg.encoder.trust_remote_code:
         raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
     monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
-    return replace(cfg, calibration=_use_own_chain(cfg.calibration), monitors=monitors)
-
-
-def _use_own_chain(settings: dict[str, Any]) -> dict[str, Any]:
-    first = {name: value for name, value in settings.items() if name != "then"}
-    method = _use_own_class("calibration", str(settings.get("name")), first)
-    return method | ({"then": _use_own_chain(settings["then"])} if settings.get("then") else {})
+    calibration = map_chain(lambda own: _use_own_class("calibration", str(own.get("name")), own), cfg.calibration)
+    return replace(cfg, calibration=calibration, monitors=monitors)
 
 
 def _use_own_class(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +92,7 @@ def _has_instruction(value: Any) -> bool:
 def _locate_data(cfg: Config, options: Options) -> Data:
     """Return where a run's data are here, unless its config names a path and the user has not said where they are."""
     data = replace(cfg.data, cache=options.cache)
-    source = None if _is_generated(cfg.task) else sources.find_data_source(cfg.task, cfg.data)
+    source = sources.find_data_source(cfg.task, cfg.data)
     if source == "files" and not options.trust:
         raise NotAvailable("its data.files are paths, which are followed with --trust only")
     if source == "parquet":
@@ -105,10 +100,6 @@ def _locate_data(cfg: Config, options: Options) -> Data:
             raise NotAvailable("it read data.root: add data.root=FOLDER with the same files")
         return replace(data, root=options.root or data.root)
     return data
-
-
-def _is_generated(task: Task) -> bool:
-    return bool(task.generation and task.generation.grammar)
 
 
 def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
@@ -150,7 +141,7 @@ def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
 
 
 class _Memo:
-    """Calls a function once for equal arguments, and raises its error again when it is asked again."""
+    """Calls a function once for equal arguments; one that raises an error is called again."""
 
     def __init__(self) -> None:
         self.results: dict[str, Any] = {}
@@ -158,17 +149,12 @@ class _Memo:
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = f"{function.__module__}.{function.__qualname__}{arguments!r}"
         if call not in self.results:
-            try:
-                self.results[call] = function(*arguments)
-            except (UserError, OSError, NotAvailable) as error:
-                self.results[call] = error
-        if isinstance(self.results[call], Exception):
-            raise self.results[call]
+            self.results[call] = function(*arguments)
         return self.results[call]
 
 
 def _fingerprint_data(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
-    if not _is_generated(cfg.task) and sources.find_data_source(cfg.task, cfg.data) == "hub":
+    if sources.find_data_source(cfg.task, cfg.data) == "hub":
         raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
     return [call_once(sources.fingerprint_data, cfg.task, _locate_data(cfg, options))]
 
@@ -280,15 +266,9 @@ def _prepare_training(cfg: Config, record: RunRecord, output_dir: str, options: 
 
 def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
     """Train a run; return its record as a file holds it, and the content of its file of predictions."""
-    import torch
-
     from isobench.training.execute import train_if_needed
 
-    threads = torch.get_num_threads()
-    try:
-        run, _ = train_if_needed(cfg, since=float("inf"))
-    finally:
-        torch.set_num_threads(threads)
+    run, _ = train_if_needed(cfg, since=float("inf"))
     record = run.folder.read_record()
     assert record is not None
     file = run.folder.path / PREDICTIONS_FILE
@@ -309,14 +289,9 @@ def _compare_training(
         return FAILS, f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
     before = parse_predictions(stored, cfg.task, {}) if stored is not None else {}
     after = parse_predictions(content, cfg.task, {})
-    has_same_predictions = all(
-        np.array_equal(predicted.predictions, after[split].predictions) for split, predicted in before.items()
-    )
-    distances = [
-        _measure_distance(predicted.logits, after[split].logits)
-        for split, predicted in before.items()
-        if predicted.logits is not None
-    ]
+    pairs = [(predicted, after[split]) for split, predicted in before.items()]
+    has_same_predictions = all(np.array_equal(one.predictions, other.predictions) for one, other in pairs)
+    distances = [_measure_distance(one.logits, other.logits) for one, other in pairs if one.logits is not None]
     sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
     if old.history == new.history and has_same_predictions and not sizes.get("logits"):
         return HOLDS, "" if before else "no predictions to compare; its history is equal to the bit"

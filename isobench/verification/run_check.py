@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from statistics import multimode
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,6 @@ from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_d
 from isobench.runs.record import Epoch, RunRecord, parse_record
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
 
-CLOCK_ROUNDING = 0.01  # seconds; records round theirs to milliseconds
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
 MAX_ROWS = 5_000_000
 MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for very many values
@@ -191,7 +191,7 @@ def _check_scale(cfg: Config, record: RunRecord) -> Iterator[str]:
 def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     """Yield which numbers of examples, steps, tokens and seconds contradict the config or each other."""
     task, optimization, data, cost = cfg.task, cfg.optimization, record.data, record.cost
-    if cost.training_seconds + cost.evaluation_seconds > cost.seconds + CLOCK_ROUNDING:
+    if cost.training_seconds + cost.evaluation_seconds > cost.seconds + 0.01:  # they are rounded
         yield "its seconds of training and evaluation are more than those of the whole run"
     if not record.history:
         return
@@ -204,11 +204,9 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     if (data.max_length or 0) > task.max_length or (data.limits and data.limits.sources > task.max_length):
         yield f"it kept longer texts than the {task.max_length} tokens of its config"
     if optimization.batch_tokens is None:
-        batches, rest = divmod(trained, optimization.batch_size)
         if optimization.drop_last:
-            trained -= rest
-        elif rest:
-            batches += 1
+            trained -= trained % optimization.batch_size
+        batches = -(-trained // optimization.batch_size)
         steps = -(-batches // optimization.accumulate)
         if any(epoch.step != steps * epoch.epoch for epoch in record.history):
             yield f"its steps are not {steps} in each epoch, which its examples and batches give"
@@ -361,14 +359,12 @@ def _compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
             groups.setdefault(group, {})[run.name] = sha256_json([run.labels, run.record.data.examples])
     for labels_by_name in groups.values():
         counts = Counter(labels_by_name.values())
-        most = max(counts.values())
-        usual = [labels for labels, count in counts.items() if count == most]
+        usual = multimode(labels_by_name.values())
         for name, labels in labels_by_name.items():
             others = len(labels_by_name) - counts[labels]
-            is_right = usual == [labels]
             problem = f"its labels or numbers of examples are not those of {others} other run(s) on the same data"
             if len(labels_by_name) > 1:
-                outcomes.judge(name, "labels", [] if is_right else [problem])
+                outcomes.judge(name, "labels", [] if usual == [labels] else [problem])
 
 
 def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:

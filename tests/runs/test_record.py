@@ -69,7 +69,7 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
     more = content(best=epoch, history=[epoch], cost={"euros": 3}, mood="good")
     record = folder_with(tmp_path, to_text(more)).read_record()
     assert record.best.noted("drift") == {"now": {"l2": 0.5}}
-    assert record.best.noted("nothing") == record.best.metrics("nowhere") == record.best.noted("mine") == {}
+    assert record.best.noted("nothing") == record.best.noted("nowhere") == record.best.noted("mine") == {}
     assert record.model_dump(exclude_unset=True, exclude={"checksum"}) == more
 
 

@@ -13,7 +13,7 @@ from isobench.common.files import write_json
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
-from isobench.runs.state import QueuedJob, describe_process, find_run_state
+from isobench.runs.state import Submission, describe_process, find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
 from isobench.sweep.planning import compose_sweep, plan_runs
@@ -164,7 +164,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     def state(queue=()) -> str:
         return find_run_state(row, dict(queue)).name
 
-    waiting = {"ab" * 8: QueuedJob("12_3", time.time())}
+    waiting = {"ab" * 8: Submission("12", {}, time.time())}
     assert (state(), state(waiting)) == ("missing", "queued")
     beat(folder)
     assert (state(), state(waiting)) == ("running", "running")
@@ -179,9 +179,9 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     folder.result_file.write_text("{}")
     assert state() == "failed"
     assert state(waiting) == "failed"  # it was submitted before the run failed
-    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "queued"  # to be tried again
+    assert state({"ab" * 8: Submission("12", {}, time.time() + 9)}) == "queued"  # to be tried again
     row.record = make_record(row.cfg)
-    assert state({"ab" * 8: QueuedJob("12_4", time.time() + 9)}) == "done"
+    assert state({"ab" * 8: Submission("12", {}, time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
 
@@ -214,7 +214,7 @@ def test_a_failure_from_the_future_is_tried_again(tmp_path):
         assert (folder.read_final_record(True, since=now) is not None) == is_final
         assert folder.read_final_record(False, since=now) is not None
     row = Run(make_config(), folder, folder.read_record())
-    queue = {folder.path.name: QueuedJob("12_3", now)}
+    queue = {folder.path.name: Submission("12", {}, now)}
     assert find_run_state(row, queue).name == "queued"  # to be tried again
 
 
