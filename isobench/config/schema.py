@@ -474,7 +474,9 @@ def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
 def map_chain(change: Callable[[dict[str, Any]], dict[str, Any]], calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy a ``calibration`` with each of its methods, without its ``then``, changed by a function."""
     changed = change({key: value for key, value in calibration.items() if key != "then"})
-    return changed | ({"then": map_chain(change, calibration["then"])} if calibration.get("then") else {})
+    if "then" in calibration:
+        changed = changed | {"then": calibration["then"] and map_chain(change, calibration["then"])}
+    return changed
 
 
 def format_method_name(calibration: dict[str, Any]) -> str:

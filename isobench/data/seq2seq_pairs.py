@@ -1,14 +1,16 @@
 """Read the sources and targets of translation and summarisation, and check them."""
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.packaged import generated_pairs
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
-from isobench.data.tables import read_columns, read_field, require_columns
+from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
 
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
@@ -55,16 +57,11 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
         if limit is not None and limit < len(texts[0]):
             chosen = select_by_hash(len(texts[0]), limit, task.sample_seed)
             texts = [[column[i] for i in chosen] for column in texts]
+    elif find_data_source(task, data) == "parquet":
+        path = find_parquet_file(task, data, split)
+        texts, where = _read_parquet_pairs(path, columns, limit, task.sample_seed), str(path)
     else:
-        if find_data_source(task, data) == "parquet":
-            path = find_parquet_file(task, data, split)
-            table, where = read_columns(path, columns), str(path)
-        else:
-            table, where = load_hub_split(task, split).with_format("arrow")[:], f"{task.hub}/{task.subset} {split}"
-            require_columns(table.schema, columns, f"{task.hub}/{task.subset}")
-        if limit is not None and limit < len(table):
-            table = table.take(select_by_hash(len(table), limit, task.sample_seed))
-        texts = [read_field(table, name) for name in columns]
+        texts, where = _read_hub_pairs(task, split, columns, limit), f"{task.hub}/{task.subset} {split}"
     if not texts[0]:
         raise UserError(f"{where} has no rows")
     for name, column in zip(columns, texts, strict=True):
@@ -73,6 +70,23 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
         if language.startswith("ro"):
             texts[side] = [normalise_diacritics(text, generation.diacritics) for text in texts[side]]
     return TextPairs(*texts)
+
+
+def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
+    table = read_columns(path, columns)
+    with handle_parquet_errors(path):
+        if limit is not None and limit < len(table):
+            table = table.take(select_by_hash(len(table), limit, seed))
+        return [read_field(table, name) for name in columns]
+
+
+def _read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
+    rows = load_hub_split(task, split)
+    if limit is not None and limit < len(rows):
+        rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
+    table = rows.with_format("arrow")[:]
+    require_columns(table.schema, columns, f"{task.hub}/{task.subset}")
+    return [read_field(table, name) for name in columns]
 
 
 def normalise_diacritics(text: str, how: str) -> str:

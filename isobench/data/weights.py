@@ -69,11 +69,11 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
         return {"scratch": "randomly initialised, the tokenizer learned from the training set"}
     folder = _require_encoder_folder(encoder)
     files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern) if file.name != EXPORT_FILE}
-    if encoder.missing_from:
-        files.add(require_missing_from_file(encoder))
     digests = {file.name: sha256_file(file) for file in sorted(files)}
     if about := _read_export(folder):
         _require_exported_files(folder, digests, about["sha256"])
+    if encoder.missing_from:
+        digests[encoder.missing_from] = sha256_file(require_missing_from_file(encoder))
     return digests
 
 
@@ -171,7 +171,10 @@ def _read_export(folder: Path) -> dict[str, Any]:
     """Read ``isobench.json`` of an exported model's folder; empty if there is none."""
     file = folder / EXPORT_FILE
     try:
-        return read_json(file) if file.exists() else {}
+        about = read_json(file) if file.exists() else {}
+        if about and not isinstance(about.get("sha256"), dict):
+            raise ValueError("it lists no files")
+        return about
     except (OSError, ValueError) as error:
         raise UserError(
             f"encoder.path: {file} is damaged or was changed: copy it again, or remove it to use the folder as it is"

@@ -131,6 +131,7 @@ class FrozenEncoder:
         ``without``: the tokens that are left out (`isobench.metrics.mask_tokens`). Outlying norms are judged among
         the tokens of a batch. The sentences come sorted by their length.
         """
+        assert layer in self.layers, f"the encoder was made for the layers {list(self.layers)}"
         _, batches, _ = self._make_batches(sentences)
         special = torch.tensor(sorted(self.tokenizer.all_special_ids))
         for batch in batches:

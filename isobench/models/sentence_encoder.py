@@ -50,6 +50,7 @@ class SentenceEncoder(nn.Module):
 
         ``token_places`` [n]: those of tokens that are not padding, in ``input_ids`` flattened; None in a packed row.
         """
+        assert token_places is not None or "packing" in inputs, "the places of a padded batch's tokens are needed"
         assert not self.first_token_only, "the last layer computes first tokens only: call compute_all_tokens first"
         output = self._run_model(True, **inputs)
         states = [hidden.flatten(0, 1) for hidden in output.hidden_states[1:]]

@@ -100,7 +100,7 @@ def average_covariance(samples: np.ndarray) -> np.ndarray:
     return (columns * of_mean - samples.var(-2, ddof=1).mean(-1)) / (columns - 1)
 
 
-@lru_cache(maxsize=16)  # all cells of a column have the same examples
+@lru_cache(maxsize=4)  # all cells of a column have the same examples
 def draw_multiplicities(examples: int, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
     """Draw bootstrap samples of examples: how often each sample has each example, [resamples, examples] of uint8.
 
@@ -111,6 +111,7 @@ def draw_multiplicities(examples: int, resamples: int = RESAMPLES, seed: int = 0
     multiplicities = np.empty((resamples, examples), np.uint8)
     for row in multiplicities:
         row[:] = np.bincount(rng.integers(examples, size=examples), minlength=examples)
+    multiplicities.flags.writeable = False  # callers share it
     return multiplicities
 
 

@@ -266,7 +266,10 @@ def keep_global_hydra() -> Iterator[None]:
     try:
         yield
     except CONFIG_ERRORS as error:
-        raise UserError(explain_config_error(error)) from error
+        text = explain_config_error(error)
+        if isinstance(error, AssertionError | AttributeError) and text == extract_first_line(error):
+            raise  # no mistake in a setting, which would be explained
+        raise UserError(text) from error
     finally:
         GlobalHydra.instance().hydra = before  # the instance may be another one by now
 

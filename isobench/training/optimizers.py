@@ -125,8 +125,7 @@ def make_optimizer(
     """
     if o.optimizer is None:
         return torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
-    kind = _find_optimizer(o.optimizer)
-    settings = {key: value for key, value in o.optimizer.items() if key != "name"}
+    kind, settings = _read_optimizer(o.optimizer)
     if kind is Muon and not hidden:
         raise UserError("optimizer=muon: no matrix inside the model is trained: choose optimizer=adamw")
     if kind in (CoupledAdam, Muon):
@@ -143,17 +142,17 @@ def check_optimizer(o: Optimization) -> None:
     make_optimizer(o, [{"params": [matrix]}], [matrix], [matrix], fused=False)
 
 
-def _find_optimizer(settings: dict[str, Any]) -> type[torch.optim.Optimizer]:
-    """Return the class of ``optimization.optimizer``; UserError if it is not known or can't have these settings."""
+def _read_optimizer(settings: dict[str, Any]) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
+    """Return the class and the arguments that ``optimization.optimizer`` names; UserError if they don't exist."""
     name = str(settings.get("name"))
     if name not in OPTIMIZERS:
         raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")
     kind = OPTIMIZERS[name]
     hints = read_hints(kind.__init__) | (OF_ADAMW if issubclass(kind, _AdamWBut) else {})
-    for key, value in settings.items():
-        if key in NOT_SET or key not in ("name", *hints):
-            known = sorted(hints.keys() - set(NOT_SET))
+    known = sorted(hints.keys() - set(NOT_SET))
+    given = {}
+    for key in settings.keys() - {"name"}:
+        if key not in known:
             raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, known)}")
-        if key != "name":
-            convert_value(f"optimization.optimizer.{key}", value, hints[key])
-    return kind
+        given[key] = convert_value(f"optimization.optimizer.{key}", settings[key], hints[key])
+    return kind, given

@@ -141,7 +141,7 @@ def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
 
 
 class _Memo:
-    """Calls a function once for equal arguments; one that raises an error is called again."""
+    """Calls a function once for equal arguments, and raises its error again when it is asked again."""
 
     def __init__(self) -> None:
         self.results: dict[str, Any] = {}
@@ -149,7 +149,12 @@ class _Memo:
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
         call = f"{function.__module__}.{function.__qualname__}{arguments!r}"
         if call not in self.results:
-            self.results[call] = function(*arguments)
+            try:
+                self.results[call] = function(*arguments)
+            except (UserError, OSError, NotAvailable) as error:
+                self.results[call] = error
+        if isinstance(self.results[call], Exception):
+            raise self.results[call]
         return self.results[call]
 
 
@@ -266,9 +271,15 @@ def _prepare_training(cfg: Config, record: RunRecord, output_dir: str, options: 
 
 def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
     """Train a run; return its record as a file holds it, and the content of its file of predictions."""
+    import torch
+
     from isobench.training.execute import train_if_needed
 
-    run, _ = train_if_needed(cfg, since=float("inf"))
+    threads = torch.get_num_threads()
+    try:
+        run, _ = train_if_needed(cfg, since=float("inf"))
+    finally:
+        torch.set_num_threads(threads)
     record = run.folder.read_record()
     assert record is not None
     file = run.folder.path / PREDICTIONS_FILE
