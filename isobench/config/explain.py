@@ -17,8 +17,6 @@ from isobench.config.command_line import split_config_dirs, write_setting
 from isobench.config.schema import Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups
 
-# What Hydra and OmegaConf raise; the last two for a setting of a part that is null.
-CONFIG_ERRORS = (HydraException, OmegaConfBaseException, AssertionError, AttributeError)
 OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
     "task.generation": "a task of translation or summarisation (task=captions)",
     "task.language": "a task of language modelling (task=wikitext2)",
@@ -63,20 +61,28 @@ def explain_config_error(error: BaseException) -> str:
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"
+    if absent := explain_absent_part(error):
+        return absent
     text = f"{error.__cause__ or error.__context__ or ''}\n{text}"
     if match := re.search(r"full_key: (\S+)", text):
         return _explain_key_error(match[1], text)
-    if "Unexpected type" in text:  # a setting of a part that is null; the text does not say which
-        frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-        for key in (names["override"].key_or_group for names in frames if "override" in names):
-            if need := OPTIONAL_PARTS.get(".".join(key.split(".")[:2])):
-                return f"{key} needs {need}"
     for pattern, advice in RULES:
         if match := re.search(pattern, text):
             return advice.format(*match.groups())
     if match := re.search(r"Could not (?:override|append to config\S*|find) '?\"?([\w.@/]+)", text):
         return _explain_unknown_key(match[1])
     return extract_first_line(error)
+
+
+def explain_absent_part(error: BaseException) -> str | None:
+    """Explain an override of a part that is null, at which OmegaConf fails by accident; None for other errors."""
+    if not re.search("Unexpected type|'NoneType' object has no attribute", str(error)):
+        return None
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for key in (names["override"].key_or_group for names in frames if "override" in names):  # the text may lack it
+        if need := OPTIONAL_PARTS.get(".".join(key.split(".")[:2])):
+            return f"{key} needs {need}"
+    return None
 
 
 def _explain_yaml(error: BaseException | None) -> str | None:
@@ -119,8 +125,6 @@ def _explain_unreadable_setting(setting: str, text: str) -> str:
 
 
 def _explain_key_error(key: str, text: str) -> str:
-    if key in OPTIONAL_PARTS and "'NoneType' object has no attribute" in text:
-        return f"{key} needs {OPTIONAL_PARTS[key]}"
     if "is not in struct" in text or "not in '" in text:
         return _explain_unknown_key(key)
     if "missing mandatory value" in text.lower():

@@ -130,8 +130,11 @@ class FrozenEncoder:
 
         ``without``: the tokens that are left out (`isobench.metrics.mask_tokens`). Outlying norms are judged among
         the tokens of a batch. The sentences come sorted by their length.
+
+        Raises ValueError for a layer that the encoder was not made for.
         """
-        assert layer in self.layers, f"the encoder was made for the layers {list(self.layers)}"
+        if layer not in self.layers:
+            raise ValueError(f"layer must be one of {list(self.layers)}, for which the encoder was made, not {layer}")
         _, batches, _ = self._make_batches(sentences)
         special = torch.tensor(sorted(self.tokenizer.all_special_ids))
         for batch in batches:

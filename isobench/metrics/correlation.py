@@ -1,4 +1,4 @@
-"""Correlation between dimensions, clusters of dimensions that vary together, and similarities of pairs of vectors."""
+"""Correlation between dimensions, and clusters of dimensions that vary together."""
 
 import numpy as np
 import torch

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.config.schema import Encoder
+from isobench.config.schema import Encoder, Task
 from isobench.data import weights
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.attention import find_first_position, restrict_to_first_token
@@ -185,25 +185,26 @@ GENERATORS = {
     "causal": ("AutoModelForCausalLM", "gpt-scratch, gpt2"),
     "masked": ("AutoModelForMaskedLM", "bert-scratch, bert-base-uncased"),
 }
-
-
 WITH_OTHER_ATTENTION = ("opt", "gpt2", "bert")  # architectures that call the attention of encoder.attention
+
+
+def name_kind(task: Task) -> str:
+    """Name which of ``GENERATORS`` a task of language modelling, translation or summarisation needs."""
+    return task.language.objective if task.language else "seq2seq"
 
 
 def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, kind: str) -> LoadedGenerator:
     """Load a model, or make one from ``cfg.scratch`` with the tokenizer's vocabulary; ``kind``: of ``GENERATORS``."""
     torch.manual_seed(seed)
-    class_name, others = GENERATORS[kind]
-    with handle_loading_errors(cfg, others.partition(",")[0]) as options:
+    with handle_loading_errors(cfg, GENERATORS[kind][1].partition(",")[0]) as options:
         import transformers
 
-        auto = getattr(transformers, class_name)
         if cfg.scratch:
             config, missing = _make_config(cfg.scratch, kind, _make_token_settings(tokenizer)), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
             config = transformers.AutoConfig.from_pretrained(folder, **options)
-        _check_architecture(cfg, kind, config)
+        auto = _find_class(cfg, kind, config)
         if kind == "causal":
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
         if cfg.scratch:
@@ -243,23 +244,21 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
 def check_scratch(cfg: Encoder, kind: str) -> None:
     """Raise UserError if no model can be made of ``cfg.scratch``; one is tried without memory for its tensors."""
     with handle_loading_errors(cfg), torch.device("meta"):
-        import transformers
-
         config = _make_config(cfg.scratch or {}, kind, {})
-        _check_architecture(cfg, kind, config)
-        getattr(transformers, GENERATORS[kind][0]).from_config(config)
+        _find_class(cfg, kind, config).from_config(config)
 
 
-def _check_architecture(cfg: Encoder, kind: str, config: Any) -> None:
-    """Raise UserError if a model of this config does not fit the task, or has no place for the encoder's settings."""
+def _find_class(cfg: Encoder, kind: str, config: Any) -> Any:
+    """Return transformers' class for a kind; UserError if the config's model does not fit it, or the settings."""
     import transformers
 
-    auto = getattr(transformers, GENERATORS[kind][0])
+    class_name, others = GENERATORS[kind]
+    auto = getattr(transformers, class_name)
     if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
         raise UserError(
             f"encoder={cfg.name} is of the type {config.model_type}, and the task needs "
             f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
-            f"encoder={GENERATORS[kind][1]} or another"
+            f"encoder={others} or another"
         )
     if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
         raise UserError(
@@ -270,6 +269,7 @@ def _check_architecture(cfg: Encoder, kind: str, config: Any) -> None:
         raise UserError(
             "encoder.normformer=true needs encoder.scratch.model_type=opt encoder.scratch.do_layer_norm_before=true"
         )
+    return auto
 
 
 def _make_config(scratch: dict[str, Any], kind: str, token_settings: dict[str, Any]) -> Any:

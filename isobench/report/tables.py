@@ -222,7 +222,7 @@ def _read_origin(run: Run) -> dict[str, Any]:
     record = run.record
     provenance = record.provenance if record else None
     git = provenance.git if provenance else None
-    data, weights = run.identity.data, run.identity.encoder
+    data, weights = run.identity.fingerprints
     return {
         "scale": "; ".join(find_scale_differences(run.cfg, record.scale.differs if record else None)),
         "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),

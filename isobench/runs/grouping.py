@@ -43,13 +43,12 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
     """
     by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
     for run in runs:
-        shared_objects = [getattr(run.cfg, name) for name in VARYING_SECTIONS]
-        shared_objects += [run.identity.data, run.identity.encoder]
+        shared_objects = (*(getattr(run.cfg, name) for name in VARYING_SECTIONS), *run.identity.fingerprints)
         by_sections.setdefault(tuple(map(id, shared_objects)), run)
     settings_by_names: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for run in by_sections.values():
         task, encoder, method = read_run_names(run.cfg)
-        sources = {"task.data": run.identity.data, "encoder.weights": run.identity.encoder}  # equal in copies
+        sources = dict(zip(SOURCE_SETTINGS, run.identity.fingerprints, strict=True))  # equal in copies elsewhere
         settings = {
             setting: value for setting, value in flatten_settings(run.cfg).items() if setting not in NOT_COMPARED
         } | sources
@@ -86,9 +85,7 @@ def find_report_folder(runs: Sequence[Run]) -> Path:
     first = runs[0].cfg
     if first.experiment.name:
         return report_folder(first.output_dir, first.experiment.name)
-    keys = {
-        compute_key(replace(run.cfg, seed=0, seeds=Seeds()), run.identity.data, run.identity.encoder) for run in runs
-    }
+    keys = {compute_key(replace(run.cfg, seed=0, seeds=Seeds()), *run.identity.fingerprints) for run in runs}
     tasks, encoders = {run.cfg.task.name for run in runs}, {run.cfg.encoder.name for run in runs}
     names = [name for (name, *others) in (tasks, encoders) if not others]
     return report_folder(first.output_dir, "-".join([*(names or ["runs"]), sha256_json(sorted(keys))[:8]]))
@@ -128,7 +125,7 @@ def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, A
     values_by_run = []
     for run in runs:
         shared_objects = [getattr(run.cfg, section) for section in sections]
-        shared_objects += [run.identity.data, run.identity.encoder, run.cfg.data]
+        shared_objects += [*run.identity.fingerprints, run.cfg.data]
         ids = tuple(map(id, shared_objects))
         if ids not in values_by_sections:
             values_by_sections[ids] = {
@@ -146,7 +143,7 @@ def list_setting_values(run: Run, names: Sequence[str]) -> list[str]:
 
 def _read_source(run: Run, name: str) -> str:
     position = SOURCE_SETTINGS.index(name)
-    fingerprint = (run.identity.data, run.identity.encoder)[position]
+    fingerprint = run.identity.fingerprints[position]
     source = (describe_source(run.cfg.task, run.cfg.data), describe_weights(run.cfg.encoder))[position]
     return f"{source} ({sha256_json(fingerprint)[:8]})" if fingerprint else "-"
 

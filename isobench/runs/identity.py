@@ -37,6 +37,10 @@ class Identity:
     data: dict[str, str]
     encoder: dict[str, str]
 
+    @property
+    def fingerprints(self) -> tuple[dict[str, str], dict[str, str]]:
+        return self.data, self.encoder
+
 
 def identify(cfg: Config) -> Identity:
     """Compute the key of the run that a valid config describes. Reads files' hashes; imports nothing heavy."""

@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import NoGridError, UserError, extract_first_line
@@ -28,7 +29,7 @@ from isobench.config.command_line import (
     quote_for_hydra,
     split_config_dirs,
 )
-from isobench.config.explain import CONFIG_ERRORS, explain_config_error
+from isobench.config.explain import explain_absent_part, explain_config_error
 from isobench.config.schema import Config, format_method_name, register_schema
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
@@ -265,11 +266,12 @@ def keep_global_hydra() -> Iterator[None]:
     GlobalHydra.instance().hydra = None
     try:
         yield
-    except CONFIG_ERRORS as error:
-        text = explain_config_error(error)
-        if isinstance(error, AssertionError | AttributeError) and text == extract_first_line(error):
-            raise  # no mistake in a setting, which would be explained
-        raise UserError(text) from error
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(explain_config_error(error)) from error
+    except (AssertionError, AttributeError) as error:
+        if absent := explain_absent_part(error):
+            raise UserError(absent) from error
+        raise
     finally:
         GlobalHydra.instance().hydra = before  # the instance may be another one by now
 

@@ -212,12 +212,11 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         for cfg in configs:
             check_optimizer(cfg.optimization)
             check_monitors(cfg)
-        scratch = ((cfg.encoder, cfg.task.language) for cfg in configs if cfg.encoder.scratch)
-        if kinds := {repr(pair): (pair[0], pair[1].objective if pair[1] else "seq2seq") for pair in scratch}:
-            from isobench.models.encoders import check_scratch
+        if scratch := {repr((cfg.encoder, cfg.task.language)): cfg for cfg in configs if cfg.encoder.scratch}:
+            from isobench.models.encoders import check_scratch, name_kind
 
-            for encoder, kind in kinds.values():
-                check_scratch(encoder, kind)
+            for cfg in scratch.values():
+                check_scratch(cfg.encoder, name_kind(cfg.task))
         for generates in (False, True):
             similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
             check_method_settings((cfg.calibration for cfg in similar_configs), generates)

@@ -33,7 +33,7 @@ from isobench.common.files import (
 )
 from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
 from isobench.data.weights import EXPORT_FILE
-from isobench.models.encoders import GENERATORS
+from isobench.models.encoders import GENERATORS, name_kind
 from isobench.models.huggingface_head import split_head
 from isobench.runs.folder import find_export_folder
 from isobench.runs.identity import Identity
@@ -103,8 +103,7 @@ def write_export(
     tokenizer.save_pretrained(folder)
     lacks = []
     if not isinstance(module, Classifier):
-        kind = cfg.task.language.objective if cfg.task.language else "seq2seq"
-        about |= {"load_with": GENERATORS[kind][0]}
+        about |= {"load_with": GENERATORS[name_kind(cfg.task)][0]}
         module.model.save_pretrained(folder)
         if isinstance(module, Seq2Seq):
             module.generation_config.save_pretrained(folder)

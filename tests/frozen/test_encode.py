@@ -19,6 +19,8 @@ def test_token_states_are_the_models(tmp_path, architecture, layer):
     save_tiny(tmp_path, architecture)
     cfg = make_config("encoder=local", f"encoder.path={tmp_path}", "encoder.pooling=mean")
     encoder = FrozenEncoder(cfg, [layer])
+    with pytest.raises(ValueError, match="layer must be one of"):
+        next(encoder.iterate_tokens(TEXTS, -1))
     model, tokenizer = AutoModel.from_pretrained(tmp_path).eval(), AutoTokenizer.from_pretrained(tmp_path)
     expected, positions, special = [], [], []
     for text in sorted(TEXTS, key=len):
