@@ -334,7 +334,7 @@ class Config(Section):
     """Everything a run is made of."""
 
     seed: Seed = 1  # of every random stream that seeds leaves open
-    scale: Annotated[str, one_of("embedded", "paper")] = "embedded"  # packaged models and data, or the paper's
+    scale: Annotated[str, one_of("embedded", "laptop", "paper")] = "embedded"  # conf/scale/ says what each is
     seeds: Seeds = field(default_factory=Seeds)
     data: Data = field(default_factory=Data)
     task: Task = field(default_factory=Task)

@@ -4,6 +4,7 @@ A record keeps only what is true without a paper. What the printed tables decide
 a corrected published.yaml counts for runs that have ended too.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable, load_tables
 
 READ_FROM = "read from "
+LAPTOP = "laptop"  # the papers' own protocol without their encoders and with their small tasks alone
 
 
 def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -> list[str]:
@@ -32,7 +34,7 @@ def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -
     if recorded is not None:
         cfg = replace(cfg, data=replace(cfg.data, root=None))
         files = [phrase for phrase in recorded if phrase.startswith(READ_FROM)]
-    differences = find_encoder_differences(cfg) + find_task_differences(cfg) + files
+    differences = find_encoder_differences(cfg) + find_task_differences(cfg) + find_grid_differences(cfg) + files
     return differences if cfg.experiment.paper else drop_paper_remarks(differences)
 
 
@@ -49,7 +51,11 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     is_from_hub = bool(cfg.encoder.hub) and weights.find_encoder_source(cfg.encoder) != "path"
     is_papers = any(name in table.cells for table in named or _load_tables(cfg).values())
     is_papers |= not named and is_from_hub and name == cfg.encoder.name
-    return [] if is_papers else [f"encoder {name} is not the paper's"]
+    if is_papers:
+        return []
+    if theirs := _list_left_out(cfg, "encoder"):
+        return [f"encoder {name} in the place of {', '.join(theirs)}"]
+    return [f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:
@@ -83,6 +89,36 @@ def find_task_differences(cfg: Config) -> list[str]:
     if task.as_classes is not None and (of_paper is None or of_paper.as_classes != task.as_classes):
         notes.append(f"{task.name} as {task.as_classes} classes")
     return notes
+
+
+def find_grid_differences(cfg: Config) -> list[str]:
+    """Return what ``scale=laptop`` leaves out of the experiment's grid at the paper's scale: tasks, configurations."""
+    notes = []
+    if tasks := _list_left_out(cfg, "task"):
+        notes.append(f"tasks left out: {', '.join(tasks)}")
+    ours, theirs = (_count_configurations(cfg, scale) for scale in (LAPTOP, "paper"))
+    if ours and ours < theirs:
+        notes.append(f"{ours} of the grid's {theirs} configurations")
+    return notes
+
+
+def _list_left_out(cfg: Config, setting: str) -> list[str]:
+    """List the values of a setting that the grid at the paper's scale has and that at laptop scale lacks."""
+    ours, theirs = (
+        {value: None for sub_grid in cfg.experiment.grid.get(scale, []) for value in sub_grid.get(setting, [])}
+        for scale in (LAPTOP, "paper")
+    )
+    return [value for value in theirs if value not in ours] if cfg.scale == LAPTOP and theirs else []
+
+
+def _count_configurations(cfg: Config, scale: str) -> int:
+    """Count the configurations in which a scale's grid tries the run's method on a task; 0 at other scales."""
+    counts = [
+        math.prod(len(values) for key, values in sub_grid.items() if key.startswith(("optimization.", "calibration.")))
+        for sub_grid in cfg.experiment.grid.get(scale, [])
+        if cfg.scale == LAPTOP and cfg.calibration["name"] in sub_grid.get("calibration", [])
+    ]
+    return max(counts, default=0)
 
 
 def _list_tables(cfg: Config) -> list[PublishedTable]:
