@@ -157,15 +157,20 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
-    if not Path(output_dir).is_dir():
-        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     from isobench.common.tidy import make_table, write_table
+    from isobench.report.claims import load_claims
     from isobench.report.output.page import render_claims
     from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
 
+    load_claims(paper)  # report an unknown paper before anything else
+    is_missing = not Path(output_dir).is_dir()
+    if is_missing and not paper:
+        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
+    if is_missing:
+        return
     name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)
     with require_writable(folder), explain_output_errors(folder):
@@ -194,24 +199,38 @@ def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict
 
 
 def report_published(arguments: Sequence[str], paper: str | None) -> None:
-    """Print the claims of all papers or of one, judged by printed numbers; exit with 1 if a check rejects them."""
-    from isobench.report.claims import HOLDS, judge_print, load_claims
+    """Print which claims, of all papers or of one, accept print and reject broken numbers; exit with 1 if one doesn't."""
+    from isobench.report.claims import Outcome, find_faults, judge_print, load_claims
     from isobench.report.output.terminal import print_claims
 
     if arguments:
         raise UserError(f"isobench report --published judges printed numbers alone: leave out {arguments[0]}")
-    judged = [(claim, judge_print(claim)) for claim in load_claims(paper)]
-    print_claims([_describe_claim(claim, outcome) for claim, outcome in judged], by_print=True)
-    decidable = [(claim, outcome) for claim, outcome in judged if not isinstance(claim.printed, str)]
-    rejected = [claim.text for claim, outcome in decidable if outcome.word != HOLDS]
-    accepted, undecided = len(decidable) - len(rejected), len(judged) - len(decidable)
-    print(f"{accepted} of {len(decidable)} checks accept the paper's own numbers; ", end="")
-    print(f"{undecided} claims can't be decided from print.")
+    claims = load_claims(paper)
+    faults = [find_faults(claim) for claim in claims]
+    rows = []
+    for claim, found in zip(claims, faults, strict=True):
+        word = "not in print" if isinstance(claim.printed, str) else "accepts print"
+        outcome = Outcome("\n".join(found or [word, "rejects broken"]), judge_print(claim).numbers)
+        rows.append(_describe_claim(claim, outcome))
+    print_claims(rows, by_print=True)
+    decidable = sum(not isinstance(claim.printed, str) for claim in claims)
+    sound = faults.count([])
+    print(
+        f"{sound} of {len(claims)} checks reject broken numbers and, of the {decidable} claims that print can ",
+        end="",
+    )
+    print("decide, accept the paper's own.")
     counts = {name: count_numbers(name) for name in ([paper] if paper else find_papers())}
     listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     print(f"Published numbers that reports show beside ours: {listed or 'none'}.")
-    if rejected:
-        print_note(f"correct the checks of {'; '.join(rejected)}")
+    if sound < len(claims):
+        named = (
+            f"{claim.paper}, {claim.text}: {'; '.join(found)}"
+            for claim, found in zip(claims, faults, strict=True)
+            if found
+        )
+        for line in named:
+            print_note(f"correct {line}")
         raise SystemExit(1)
 
 

@@ -114,7 +114,9 @@ def _list_left_out(cfg: Config, setting: str) -> list[str]:
 def _count_configurations(cfg: Config, scale: str) -> int:
     """Count the configurations in which a scale's grid tries the run's method on a task; 0 at other scales."""
     counts = [
-        math.prod(len(values) for key, values in sub_grid.items() if key.startswith(("optimization.", "calibration.")))
+        math.prod(
+            len(values) for key, values in sub_grid.items() if key.startswith(("optimization.", "calibration."))
+        )
         for sub_grid in cfg.experiment.grid.get(scale, [])
         if cfg.scale == LAPTOP and cfg.calibration["name"] in sub_grid.get("calibration", [])
     ]

@@ -1,26 +1,30 @@
 """What papers claim: a paper's claims.py lists its claims, each with the check that judges it on our own runs.
 
 A claim holds, or does not hold, in the paper's own setting alone. Elsewhere it is seen, or not seen, here. Each check
-must accept the paper's own numbers: `judge_print`. This module reads neither runs nor analyses: whoever judges a
-claim passes it what was found.
+must accept the paper's own numbers (`judge_print`) and reject broken ones, in which what the claim says is not so
+(`judge_broken`). This module reads neither runs nor analyses: whoever judges a claim passes it what was found.
 """
 
 import importlib
+import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pyarrow
+import yaml
 
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.papers.folders import find_papers, list_configs
+from isobench.papers.folders import find_config, find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
-WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN)
+NOT_JUDGED = "not judged"
+WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN, NOT_JUDGED)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
+OUTCOME_SYMBOLS[NOT_JUDGED] = OUTCOME_SYMBOLS[NOT_RUN]
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
 MAX_QUOTED_WORDS = 15
 Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one dict an observation
@@ -49,6 +53,10 @@ class Claim:
         experiment: the experiment whose runs or analysis are checked.
         check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
+        broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
+            check must reject them. `isobench.report.printed` breaks printed tables.
+        methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
+            that name one of them, or none. Without all of them the claim is undecided. Empty: any.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
         settings: what the experiment's command needs besides, so that its runs can decide the claim.
         unstated: what the paper does not state and the outcome depends on; no run has the paper's setting then.
@@ -61,6 +69,10 @@ class Claim:
     experiment: str
     check: Callable[[Any], Outcome]
     printed: Callable[[], Any] | str
+    broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    methods: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    encoders: Sequence[str] = ()
     rows_file: str = ""
     settings: str = ""
     unstated: str = ""
@@ -128,6 +140,7 @@ def judge_claim(
             differences = [] if data is None else data.scale
         if data is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
+        data = select(claim, data)
         outcome = _check(claim, data)
         if outcome.word == NOT_RUN and not claim.rows_file:
             outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
@@ -145,24 +158,72 @@ def judge_print(claim: Claim) -> Outcome:
         return misspelling
     if isinstance(claim.printed, str):
         return Outcome(UNDECIDED, f"can't be decided from print: {claim.printed}")
+    return _judge_made(claim, claim.printed)
+
+
+def judge_broken(claim: Claim) -> dict[str, Outcome]:
+    """Judge a claim by each of its broken numbers: what is broken -> the outcome. A sound check rejects them all."""
+    return {name: _judge_made(claim, make) for name, make in claim.broken.items()}
+
+
+def find_faults(claim: Claim) -> list[str]:
+    """List what is wrong with a claim itself: print that it rejects, broken numbers that it accepts or that it lacks,
+    and methods, tasks and encoders that neither its experiment nor print has."""
+    faults = []
+    if (outcome := judge_print(claim)).word != HOLDS and not isinstance(claim.printed, str):
+        faults.append(f"rejects print ({outcome.numbers})")
+    faults += [] if claim.broken else ["has no broken numbers"]
+    for name, outcome in judge_broken(claim).items():
+        if outcome.word not in (FAILS, UNDECIDED):
+            faults.append(f"by broken numbers ({name}) it is {outcome.word!r}: {outcome.numbers}")
+    known = _list_known_names(claim)
+    for group, names in (("method", claim.methods), ("task", claim.tasks), ("encoder", claim.encoders)):
+        faults += [f"{claim.experiment} has no {group} {name}" for name in names if name not in known[group]]
+    return faults
+
+
+def select(claim: Claim, data: Any) -> Any:
+    """Select what a claim is about: rows that name one of its methods, tasks and encoders, or name none.
+
+    Of a report's runs those of plain fine-tuning stay too.
+    """
+    wanted = {"method": claim.methods, "task": claim.tasks, "encoder": claim.encoders}
+    wanted = {column: [*names, "none"] if column == "method" else names for column, names in wanted.items() if names}
+    if isinstance(data, list):
+        return [row for row in data if all(row.get(column) in (None, *names) for column, names in wanted.items())]
+    runs, cells = (
+        table[table[list(wanted)].isin(wanted).all(axis=1)] if len(table) else table
+        for table in (data.runs, data.cells)
+    )
+    return replace(data, runs=runs, cells=cells)
+
+
+def _judge_made(claim: Claim, make: Callable[[], Any]) -> Outcome:
+    """Judge a claim by numbers that are made for it."""
     try:
-        printed = claim.printed()
+        made = make()
     except Exception as error:  # whatever the paper's own code raises
-        return _blame_code(claim, "making what is printed failed", error)
-    return _check(claim, printed)
+        return _blame_code(claim, "making numbers for its check failed", error)
+    return _check(claim, select(claim, made))
 
 
 def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[str]) -> tuple[Outcome, str]:
     """Choose the words for our setting if it differs from the paper's; return them and how it differs.
 
-    In the paper's setting, data that lack a part of what the paper prints decide nothing.
+    Data that lack a part of what the claim names decide nothing, and in the paper's setting a part of what the paper
+    prints. Nothing is judged by a model that was not pretrained, because the papers' models are.
     """
+    if any(phrase.endswith("is randomly initialised") for phrase in differences):
+        return Outcome(NOT_JUDGED, f"the model is untrained; {outcome.numbers}"), "; ".join(differences)
+    if outcome.word in (HOLDS, FAILS) and (missing := _list_missing(claim, data)):
+        outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {', '.join(missing)}")
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]
     if differences:
         return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)), "; ".join(differences)
     if outcome.word in (HOLDS, FAILS) and not isinstance(claim.printed, str):
         have = _list_parts(data)
-        if missing := [", ".join(part) for part in _list_parts(claim.printed()) if part not in have]:
+        printed = select(claim, claim.printed())
+        if missing := [", ".join(part) for part in _list_parts(printed) if part not in have]:
             outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
     return outcome, ""
 
@@ -173,6 +234,40 @@ def _list_parts(data: Any) -> list[tuple[str, ...]]:
         return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
     runs = data.runs[data.runs["status"] == "finished"]
     return list(dict.fromkeys(zip(runs["encoder"], runs["task"], strict=True)))
+
+
+def _list_missing(claim: Claim, data: Any) -> list[str]:
+    """List the methods, tasks and encoders that a claim names and that data lack."""
+    found = _list_names(data)
+    named = {"method": claim.methods, "task": claim.tasks, "encoder": claim.encoders}
+    return [name for column, names in named.items() for name in names if name not in found[column]]
+
+
+def _list_names(data: Any) -> dict[str, set[Any]]:
+    """List the methods, tasks and encoders of finished runs, or of an analysis's rows."""
+    columns = ("method", "task", "encoder")
+    if isinstance(data, list):
+        return {column: {row.get(column) for row in data} for column in columns}
+    runs = data.runs[data.runs["status"] == "finished"]
+    return {column: set(runs[column]) for column in columns}
+
+
+def _list_known_names(claim: Claim) -> dict[str, set[str]]:
+    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
+    known = {column: set() for column in ("method", "task", "encoder")}
+    if not isinstance(claim.printed, str):
+        known = _list_names(claim.printed())
+    file = find_config("experiment", claim.experiment)
+    grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
+    for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):
+        for column, setting in (("method", "calibration"), ("task", "task"), ("encoder", "encoder")):
+            known[column] |= set(sub_grid.get(setting, ()))
+    for text in shlex.split(claim.settings):
+        setting, _, values = text.partition("=")
+        if column := {"calibration": "method", "task": "task", "encoder": "encoder"}.get(setting):
+            chains = re.findall(r"\[([^\]]*)\]", values)
+            known[column] |= {*re.sub(r"\[[^\]]*\]", "", values).split(","), *(c.replace(",", "+") for c in chains)}
+    return known
 
 
 def _find_misspelling(claim: Claim) -> Outcome | None:

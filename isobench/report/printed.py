@@ -1,11 +1,11 @@
 """Turn a paper's printed numbers into the report that runs with these numbers would give.
 
-Claims are judged by it, to see that our criteria accept the papers' own tables.
+Claims are judged by it, to see that our criteria accept the papers' own tables, and reject broken ones.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,12 @@ from isobench.config.schema import Experiment, Task
 from isobench.papers.published import PublishedColumn, check_tables_exist, load_tables
 from isobench.report.build import Report
 from isobench.report.cells import build_cells
-from isobench.report.tables import CONSTANT_PREDICTOR, SPEED_SETTINGS
+from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, SPEED_SETTINGS
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 
 SPLIT = "validation"
 SECONDS_PER_MINUTE = 60
+LOCATIONS = ("mean", "median", "value")  # statistics that say where a cell's values lie
 # What a printed run shares with all others: columns of ``runs`` (`isobench.report.tables.RUNS`).
 SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SPEED_SETTINGS], "printed") | {
     "data": "printed", "weights": "printed", "share": 1,
@@ -27,12 +28,56 @@ SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *S
 }  # fmt: skip
 
 
-def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders: Sequence[str] = ()) -> Report:
+class PrintedCell(NamedTuple):
+    """A printed cell of a method, as one that breaks print gets it.
+
+    Attributes:
+        encoder, task, method: isobench's names.
+        kind: ``score``, ``isotropy`` or ``time``.
+        numbers, plain: statistic (mean, sd, ...) -> the printed number, of this cell and of plain fine-tuning's.
+    """
+
+    encoder: str
+    task: str
+    method: str
+    kind: str
+    numbers: dict[str, Any]
+    plain: dict[str, Any]
+
+
+Change = Callable[[PrintedCell], dict[str, Any]]  # returns the numbers that stand in the cell's place
+
+
+def scale_effects(factor: float, *kinds: str) -> Change:
+    """Make the change that multiplies each method's difference from plain fine-tuning: by 0 or -1, for example.
+
+    With 0 the method's spread is plain fine-tuning's too: its values are drawn from plain's. ``kinds`` are those of
+    the cells that change; none means all.
+    """
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        if (kinds and cell.kind not in kinds) or not cell.plain:
+            return cell.numbers
+        if factor == 0:
+            return dict(cell.plain)
+        location = next(name for name in LOCATIONS if name in cell.numbers)
+        ours, plain = (numbers[location] for numbers in (cell.numbers, cell.plain))
+        if None in (ours, plain):
+            return cell.numbers
+        return cell.numbers | {location: float(plain) + factor * (float(ours) - float(plain))}
+
+    return change
+
+
+def build_printed_report(
+    paper: str, tables: Sequence[str], seeds: int, encoders: Sequence[str] = (), change: Change | None = None
+) -> Report:
     """Build a report of ``seeds`` runs for each row and task, whose numbers have the printed means and deviations.
 
     A printed median counts as the mean. Scores and isotropies of a cell are uncorrelated over its seeds. A score that
     is printed as NaN or as 0 is one of a run that predicts one class. No run has a seed, because print does not say
-    which runs of two rows belong together; so they are not paired. Without ``encoders`` all are taken.
+    which runs of two rows belong together; so they are not paired. Without ``encoders`` all are taken. ``change``
+    breaks the cells of methods: see `scale_effects`.
     """
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
@@ -49,7 +94,13 @@ def build_printed_report(paper: str, tables: Sequence[str], seeds: int, encoders
             for method, row in content.methods.items() if encoder in encoders or not encoders else ():
                 for title, numbers in rows.get(row, {}).items():
                     column = content.columns[title]
-                    values = sample_cell(dict(zip(content.form, numbers, strict=True)), seeds, bool(column.metric))
+                    named = dict(zip(content.form, numbers, strict=True))
+                    if change and method != BASE_METHOD:
+                        base = rows.get(content.methods[BASE_METHOD], {}).get(title)
+                        plain = dict(zip(content.form, base, strict=True)) if base else {}
+                        kind = "time" if column.time else "isotropy" if column.isotropy else "score"
+                        named = change(PrintedCell(encoder, column.task, method, kind, named, plain))
+                    values = sample_cell(named, seeds, bool(column.metric))
                     is_constant = (bool(column.metric) and not values.any()) or bool(np.isnan(values).all())
                     for seed, value in enumerate(values, 1):
                         record = records.setdefault((encoder, column.task, method, seed), {"failure": None})
@@ -83,9 +134,7 @@ def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarr
     steps = np.linspace(-1, 1, seeds)
     steps = steps if is_score else steps**2 - np.mean(steps**2)
     steps = steps / steps.std(ddof=1)
-    location = next(
-        (numbers[name] for name in ("mean", "median", "value") if numbers.get(name) is not None), math.nan
-    )
+    location = next((numbers[name] for name in LOCATIONS if numbers.get(name) is not None), math.nan)
     if numbers.get("population_sd") is not None:
         spread = numbers["population_sd"] * math.sqrt(seeds / (seeds - 1))
     elif numbers.get("sd") is not None:
