@@ -199,7 +199,7 @@ def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict
 
 
 def report_published(arguments: Sequence[str], paper: str | None) -> None:
-    """Print which claims, of all papers or of one, accept print and reject broken numbers; exit with 1 if one doesn't."""
+    """Print which claims accept print and reject broken numbers; exit with 1 if one does not. ``paper``: of one."""
     from isobench.report.claims import Outcome, find_faults, judge_print, load_claims
     from isobench.report.output.terminal import print_claims
 

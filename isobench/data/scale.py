@@ -92,8 +92,8 @@ def find_task_differences(cfg: Config) -> list[str]:
 
 
 def find_grid_differences(cfg: Config) -> list[str]:
-    """Return what ``scale=laptop`` leaves out of the experiment's grid at the paper's scale: tasks, configurations."""
-    notes = []
+    """Return which tasks and configurations of the grid at the paper's scale ``scale=laptop`` leaves out."""
+    notes: list[str] = []
     if tasks := _list_left_out(cfg, "task"):
         notes.append(f"tasks left out: {', '.join(tasks)}")
     ours, theirs = (_count_configurations(cfg, scale) for scale in (LAPTOP, "paper"))

@@ -191,10 +191,9 @@ def select(claim: Claim, data: Any) -> Any:
     wanted = {column: [*names, "none"] if column == "method" else names for column, names in wanted.items() if names}
     if isinstance(data, list):
         return [row for row in data if all(row.get(column) in (None, *names) for column, names in wanted.items())]
-    runs, cells = (
-        table[table[list(wanted)].isin(wanted).all(axis=1)] if len(table) else table
-        for table in (data.runs, data.cells)
-    )
+    runs, cells = data.runs, data.cells
+    for column, names in wanted.items():
+        runs, cells = (table[table[column].isin(names)] for table in (runs, cells))
     return replace(data, runs=runs, cells=cells)
 
 
@@ -254,7 +253,7 @@ def _list_names(data: Any) -> dict[str, set[Any]]:
 
 def _list_known_names(claim: Claim) -> dict[str, set[str]]:
     """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
-    known = {column: set() for column in ("method", "task", "encoder")}
+    known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
     if not isinstance(claim.printed, str):
         known = _list_names(claim.printed())
     file = find_config("experiment", claim.experiment)
@@ -264,7 +263,7 @@ def _list_known_names(claim: Claim) -> dict[str, set[str]]:
             known[column] |= set(sub_grid.get(setting, ()))
     for text in shlex.split(claim.settings):
         setting, _, values = text.partition("=")
-        if column := {"calibration": "method", "task": "task", "encoder": "encoder"}.get(setting):
+        if (column := {"calibration": "method"}.get(setting, setting)) in known:
             chains = re.findall(r"\[([^\]]*)\]", values)
             known[column] |= {*re.sub(r"\[[^\]]*\]", "", values).split(","), *(c.replace(",", "+") for c in chains)}
     return known
