@@ -30,6 +30,21 @@ def sum_over_processes_with_grad(part: Tensor) -> Tensor:
     return total
 
 
+def count_effective_rows(momentum: float, sizes: Iterable[int]) -> float:
+    """Count the rows whose plain mean varies as much as a moving average over batches: 1 / sum of squared weights.
+
+    ``momentum``: weight of the newest batch. ``sizes``: rows of each batch, the newest first. The average starts from
+    the oldest batch.
+
+    >>> round(count_effective_rows(0.95, [7] + [32] * 100), 1)
+    7.8
+    """
+    sizes = list(sizes)
+    shares = [momentum * (1 - momentum) ** age for age in range(len(sizes))]
+    shares[-1] = (1 - momentum) ** (len(sizes) - 1)
+    return 1 / sum(share**2 / size for share, size in zip(shares, sizes, strict=True))
+
+
 def count_batch_rows(h: Tensor) -> int:
     """Count the rows of the whole batch, of which this process holds [B, d]."""
     return int(sum_over_processes(torch.tensor(h.shape[0], device=h.device))) if is_distributed() else h.shape[0]

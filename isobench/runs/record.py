@@ -45,7 +45,7 @@ class Failure(Part):
 class Scale(Part):
     """How a run's data and encoder differ from its paper's."""
 
-    name: str = Field(description="paper or embedded")
+    name: str = Field(description="embedded, laptop or paper")
     differs: list[str] = Field(description="how the data are less than the whole, one phrase each")
 
 
@@ -191,6 +191,9 @@ class RunRecord(Part):
     provenance: Provenance
     config: dict[str, Any] = Field(description="the resolved config")
     dropout: Literal["lanes", "torch"] | None = Field(default=None, description="whose random numbers dropout used")
+    effective_rows: dict[str, float] = Field(
+        default_factory=dict, description="method -> rows on which its moving averages stand after an epoch"
+    )
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
     checksum: str | None = Field(default=None, description="sha256 of the file's text without this last entry")

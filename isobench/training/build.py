@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from isobench.calibration.batch_statistics import count_effective_rows
 from isobench.calibration.chain import Chain, find_prepared_once
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config, format_method_name
+from isobench.config.schema import Config, format_method_name, split_chain
 from isobench.data.batches.loaders import Loaders, ModelInputs, uses_gpu
 from isobench.data.batches.seq2seq import PairLoaders
 from isobench.data.batches.windows import WindowLoaders
@@ -23,14 +24,20 @@ from isobench.training.language_model import LanguageModel
 from isobench.training.preparation import iterate_decoder_states, load_pretrained_embeddings
 from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
 
+FEW_ROWS = 16  # moving averages of fewer rows are warned of; our choice
+
 
 class RunParts(NamedTuple):
-    """The module, data and warnings of a run; ``generation`` is for its record."""
+    """The module, data and warnings of a run; the rest is for its record.
+
+    ``effective_rows``: method -> rows on which its moving averages stand after an epoch.
+    """
 
     module: Classifier | Seq2Seq | LanguageModel
     loaders: Loaders | PairLoaders | WindowLoaders
     warnings: list[str]
     generation: RecordedGeneration | None = None
+    effective_rows: dict[str, float] | None = None
 
 
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
@@ -60,7 +67,29 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
         for position in positions:
             chain.prepare(position, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
-    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
+    effective_rows = _count_effective_rows(cfg, chain, len(loaders.train_tokens))
+    few = [
+        f"{name} evaluates by averages of {rows:.1f} rows, nearly those of an epoch's last batch alone "
+        "(optimization.drop_last=true leaves out one that is not full)"
+        for name, rows in effective_rows.items()
+        if rows < FEW_ROWS
+    ]
+    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings, *few], effective_rows=effective_rows)
+
+
+def _count_effective_rows(cfg: Config, chain: Chain, examples: int) -> dict[str, float]:
+    """Count, for each method with moving averages, the rows on which they stand when an epoch ends."""
+    size, (full, rest) = cfg.optimization.batch_size, divmod(examples, cfg.optimization.batch_size)
+    epoch = [*([rest] if rest and not cfg.optimization.drop_last else []), *([size] * full)]  # the newest first
+    methods = sorted(
+        split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True
+    )  # as in the chain
+    momenta = {str(m["name"]): getattr(method, "momentum", None) for m, method in zip(methods, chain, strict=True)}
+    return {
+        name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)
+        for name, momentum in momenta.items()
+        if momentum is not None
+    }
 
 
 def uses_cpu_dropout(cfg: Config) -> bool:

@@ -126,6 +126,8 @@ def _build_and_fit(
     module = built.module if built else None
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
+    if built and built.effective_rows:
+        optional["effective_rows"] = built.effective_rows
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
         optional["isotropy_before"] = module.isotropy_before or {}

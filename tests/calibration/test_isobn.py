@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from isobench.calibration import IsoBN
+from isobench.calibration.batch_statistics import count_effective_rows
 
 PAPER = {"momentum": 0.95, "eps": 0.1, "beta": 0.5, "gamma": "sum", "rescale": "variance"}
 ORIGINAL = {"momentum": 0.95, "eps": 0, "beta": 1, "gamma": "sum", "rescale": "none", "subtract_mean": True}
@@ -79,3 +80,24 @@ def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
     isobn(h)
     assert isobn(torch.randn(8, 4, generator=generator)).isnan().any()
     assert isobn.eval()(torch.randn(8, 4, generator=generator)).isnan().any()
+
+
+@pytest.mark.parametrize(("momentum", "last"), [(0.95, 7), (0.05, 7), (0.95, 32), (0.5, 1)])
+def test_moving_averages_vary_like_a_plain_mean_of_their_effective_rows(momentum, last):
+    """The variance of the average of i.i.d. rows of variance 1, from the weight of every row."""
+    sizes = [last, *[32] * 200]
+    weights = np.zeros(len(sizes))
+    weights[-1] = 1  # the first batch is the start
+    for batch in range(len(sizes) - 2, -1, -1):
+        weights *= 1 - momentum
+        weights[batch] += momentum
+    rows = np.repeat(weights / sizes, sizes)
+    assert rows.sum() == pytest.approx(1)
+    assert count_effective_rows(momentum, sizes) == pytest.approx(1 / np.square(rows).sum())
+
+
+def test_batches_of_one_are_plain_training():
+    """A batch of one row has no variance: theta stays 1, and the output is the input to the bit."""
+    layer = IsoBN(4, **PAPER).train()
+    for h in torch.randn(5, 1, 4):
+        assert torch.equal(layer(h), h)

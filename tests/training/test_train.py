@@ -45,6 +45,15 @@ def test_steps_have_their_mode_and_repeatable_algorithms(small, monkeypatch):
     assert modes == {"training_step": {True}, "validation_step": {False}}
 
 
+@pytest.mark.parametrize(("drops", "rows", "warns"), [("false", 2.2, True), ("true", 17.7, False)])
+def test_a_small_last_batch_is_recorded_and_warned_of(small, drops, rows, warns):
+    """34 examples in batches of 16: two rows in the last one have 95% of the weight."""
+    sizes = ("task.train_samples=34", "optimization.batch_size=16", f"optimization.drop_last={drops}")
+    record, _ = run(*small, "calibration=isobn_paper", *sizes)
+    assert record["effective_rows"] == {"isobn_paper": rows}
+    assert any("averages of" in warning for warning in record["warnings"]) == warns
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
