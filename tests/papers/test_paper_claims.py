@@ -4,9 +4,11 @@ import math
 
 import pyarrow.parquet
 import pytest
+import yaml
 from helpers import assert_contains
 from made_up_report import PLAIN, make_report, make_runs
 
+from isobench.papers.folders import find_config
 from isobench.papers.published import load_tables
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
 from isobench_papers.isobn import claims as isobn
@@ -208,3 +210,15 @@ def test_the_factors_of_time_are_in_the_papers_text_and_in_the_claims(papers):
     assert isotropy_calibration.GPU == "Titan RTX"
     claims = " ".join(claim.text for claim in isotropy_calibration.CLAIMS)
     assert_contains(claims, "4.2 times", "10.5 times", "5.5 times", "25% to 50%")
+
+
+def test_the_papers_scale_runs_what_the_claims_on_isotropy_calibration_name():
+    for claim in isotropy_calibration.CLAIMS:
+        if claim.settings == "scale=paper":
+            grid = yaml.safe_load(find_config("experiment", claim.experiment).read_text())["experiment"]["grid"][
+                "paper"
+            ]
+            planned = {(m, t) for rows in grid for m in rows["calibration"] for t in rows["task"]}
+            for method in claim.methods:
+                assert {task for name, task in planned if name == method} & set(claim.tasks), claim.text
+            assert set(claim.tasks) <= {task for name, task in planned if name != "none"}
