@@ -1,7 +1,5 @@
 """The papers' claims: every check on made-up rows either way, and the constants in claims by the papers' numbers."""
 
-import math
-
 import pyarrow.parquet
 import pytest
 import yaml
@@ -15,8 +13,6 @@ from isobench_papers.isobn import claims as isobn
 from isobench_papers.isobn_arxiv_v1 import claims as isobn_arxiv
 from isobench_papers.isotropy_calibration import claims as isotropy_calibration
 from isobench_papers.isotropy_calibration.claims import TOLERANCE
-from isobench_papers.mteb import claims as mteb
-from isobench_papers.task_adaptation import claims as task_adaptation
 from isobench_papers.too_much_in_common import claims as common
 
 
@@ -42,21 +38,8 @@ REGRESSION = END | {"task": "stsb", "fine_tuned_top1": 0.1, "optimal_top1": None
 STAYS, MOVES_LITTLE = (next(c.check for c in isobn.CLAIMS if word in c.quote) for word in ("W_init", "L2"))
 
 
-def clusters(count, index, gaussian, task="rte", encoder="bert-base-cased"):
-    found = {"clusters": count, "cluster_index": index, "gaussian_cluster_index": gaussian}
-    return make_rows(found, task=task, encoder=encoder)
-
-
-def spearman(task, value):
-    return make_rows({"task": task, "spearman": value, "dimensions": 770, "constant": 2})
-
-
 def spreads(least, most):
     return make_rows({"std_min": least, "std_max": most})
-
-
-def means(within, largest):
-    return make_rows({"means_within": within, "dimensions": 100, "largest_mean": largest})
 
 
 def isotropies(centred, encoder="e"):
@@ -94,11 +77,6 @@ def steps(*, others, away, targets, predictions=512):
     return make_rows(cosines, predictions=predictions)
 
 
-def repeated(*differences, similarity="cosine"):
-    rows = ({"set": f"sts{number}", "difference": value} for number, value in enumerate(differences))
-    return make_rows(*rows, metric="spearman", similarity=similarity)
-
-
 @pytest.mark.parametrize(
     ("check", "rows", "word"),
     [
@@ -123,22 +101,6 @@ def repeated(*differences, similarity="cosine"):
         (isobn.top_component_dominates, drift(REGRESSION), FAILS),  # needs no optimal classifier
         (isobn.spreads_are_wide, spreads(0.001, 0.2), HOLDS),
         (isobn.spreads_are_wide, spreads(0.01, 0.2), FAILS),
-        (task_adaptation.variance_is_not_importance, spearman("cola", 0.9), FAILS),
-        (task_adaptation.variance_is_not_importance, spearman("cola", 0.1), HOLDS),
-        (task_adaptation.variance_is_not_importance, spearman("rte", 0.9), NOT_RUN),  # excepted
-        (task_adaptation.variance_rises_with_importance, spearman("rte", 0.3), HOLDS),
-        (task_adaptation.variance_rises_with_importance, spearman("rte", 0.27), UNDECIDED),
-        (task_adaptation.variance_rises_with_importance, spearman("rte", -0.1), FAILS),
-        (task_adaptation.variance_is_not_importance, spearman("mrpc", -0.5), HOLDS),
-        (task_adaptation.variance_is_not_importance, spearman("sst2", -0.5), FAILS),
-        (task_adaptation.variance_rises_with_importance, spearman("sst2", 0.9), NOT_RUN),
-        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7), HOLDS),
-        (task_adaptation.there_are_two_clusters, clusters(3, 0.5, 0.7), FAILS),
-        (task_adaptation.there_are_two_clusters, clusters(2, 0.7, 0.7), FAILS),  # t-SNE's, not the vectors'
-        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7) + clusters(1, 0.9, 0.8), UNDECIDED),
-        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7) + clusters(1, 0.9, 0.8, "mnli"), HOLDS),
-        (task_adaptation.there_are_two_clusters, clusters(2, 0.5, 0.7, "qnli"), NOT_RUN),  # not in Figure 1
-        (task_adaptation.there_are_two_clusters, clusters(1, 0.7, 0.7, encoder="distilbert"), UNDECIDED),
         (common.centring_restores_isotropy, isotropies(0.96), HOLDS),
         (common.centring_restores_isotropy, isotropies(0.6), FAILS),
         (common.centring_restores_isotropy, isotropies(0.6, "roberta-large"), HOLDS),
@@ -179,18 +141,11 @@ def repeated(*differences, similarity="cosine"):
             + steps(others=0, away=0, targets=0),  # algebra, and not
             FAILS,
         ),
-        (task_adaptation.means_are_biased, means(51, -8.0), HOLDS),
-        (task_adaptation.means_are_biased, means(51, 1.0), FAILS),  # no very large one
-        (task_adaptation.means_are_biased, means(49, 8.0), FAILS),
         (common.most_cases_gain, words(raw=(50, 50), centered=(51, 51), post_process=(51, 49)), UNDECIDED),
         (common.most_cases_gain, words(raw=(50, 50), centered=(51, 51), post_process=(51, 51)), HOLDS),
         (common.most_cases_gain, words(raw=(50, 50), centered=(51, 49)), UNDECIDED),
         (common.most_cases_gain, words(raw=(50, 50), centered=(49, 49)), FAILS),
         (common.most_cases_gain, [], NOT_RUN),
-        (mteb.scores_are_repeated, repeated(0.01, -0.09) + repeated(7.0, similarity="l1"), HOLDS),
-        (mteb.scores_are_repeated, repeated(0.01, math.nan), UNDECIDED),
-        (mteb.scores_are_repeated, repeated(0.2, -0.2), FAILS),
-        (mteb.scores_are_repeated, repeated(0.01, similarity="l1"), NOT_RUN),
     ],
 )
 def test_a_check_of_an_analysis_judges_its_rows(check, rows, word):
