@@ -9,7 +9,6 @@ from isobench.report.build import Report
 from isobench.report.checks import (
     Check,
     changes_little,
-    costs,
     gains_are_few,
     isotropy_lowers_scores,
     loses_more,
@@ -21,6 +20,7 @@ from isobench.report.checks import (
 )
 from isobench.report.claims import Claim
 from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
+from isobench.report.time_checks import costs
 
 GPU = "Titan RTX"  # the paper's times were measured on it
 TOLERANCE = 1.25  # our choice: our factor of time agrees with a printed one if it is at most a quarter off

@@ -8,10 +8,8 @@ import pytest
 from made_up_report import PLAIN, make_report, make_runs
 
 from isobench.report.checks import (
-    TIMED,
     _combine_gains,
     changes_little,
-    costs,
     gains,
     gains_are_few,
     improves,
@@ -26,6 +24,7 @@ from isobench.report.checks import (
     raises_isotropy,
 )
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
+from isobench.report.time_checks import TIMED, costs
 from isobench.statistics.seeds import ALPHA, Arm, compare_runs
 
 CONSTANT = {"failure": "constant_predictor"}
