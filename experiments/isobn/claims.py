@@ -12,7 +12,15 @@ from typing import Any
 from isobench.analyses.rows import group_rows
 from isobench.papers.published import load_tables
 from isobench.report.build import Report
-from isobench.report.checks import UNEVEN_BUDGETS, Check, gains, improves, is_better_than, judge_cases
+from isobench.report.checks import (
+    UNEVEN_BUDGETS,
+    Check,
+    gains,
+    improves,
+    is_better_than,
+    judge_cases,
+    list_collapses,
+)
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
 from isobench.report.methods import list_arms, list_score_cells
 from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
@@ -246,6 +254,11 @@ def change_gains(points: Callable[[PrintedCell], float]) -> Change:
     return lambda cell: cell.numbers | {"median": cell.plain["median"] + points(cell)}
 
 
+def collapse(cell: PrintedCell) -> dict[str, Any]:
+    """Make a cell of runs that predict one class."""
+    return dict.fromkeys(cell.numbers, 0)
+
+
 def stand_in(other: str, change: Change | None = None) -> Report:
     """Build Table 1's report in which the released code's rows, which ``change`` breaks, are another method's."""
     report = TABLE1(change=change)
@@ -267,6 +280,7 @@ CLAIMS = [
         break_table1(
             no_gain=NOTHING, losses=TURNED, one_version_gains=ONE_VERSION,
             no_gain_with_RoBERTa=only(NOTHING, encoder=["roberta-large"]),
+            one_class_on_CoLA_with_BERT=only(collapse, encoder=["bert-base-cased"], task=["cola"]),
             a_loss_in_one_of_14_cells=only(TURNED, encoder=["roberta-large"], task=["sst2"]),
         ),
         methods=ISOBN, tasks=TASKS, settings=VERSIONS,
@@ -279,6 +293,7 @@ CLAIMS = [
         break_table1(
             no_gain=NOTHING, losses=TURNED, one_version_gains=ONE_VERSION, half_of_the_gain=scale_effects(0.5),
             twice_the_gain=scale_effects(2),
+            one_class_on_CoLA_with_BERT=only(collapse, encoder=["bert-base-cased"], task=["cola"]),
             all_of_the_gain_with_BERT=lambda cell: scale_effects(2 * (cell.encoder == "bert-base-cased"))(cell),
         ),
         methods=ISOBN, tasks=TASKS, settings=VERSIONS,

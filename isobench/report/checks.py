@@ -50,7 +50,8 @@ def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistic
     """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
-    they must also be above plain fine-tuning by ``statistic`` in at least this share of the cells.
+    they must also be above plain fine-tuning by ``statistic`` in at least this share of the cells. It is undecided if
+    a method predicts one class where plain fine-tuning does not: such runs are in no mean.
     """
 
     def check(report: Report) -> Outcome:
@@ -67,7 +68,9 @@ def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistic
             name = "median" if statistic is statistics.median else "mean"
             numbers += f"; {name} above plain fine-tuning's in {above} of {len(cells)} cells"
         if counts[HOLDS] > len(methods) / 2 and not counts[FAILS]:
-            return Outcome(HOLDS if above >= share * len(cells) else UNDECIDED, numbers)
+            collapses = list_collapses(report, *methods)
+            is_met = above >= share * len(cells) and not collapses
+            return Outcome(HOLDS if is_met else UNDECIDED, "; ".join([numbers, *collapses]))
         return Outcome(FAILS if counts[FAILS] > len(methods) / 2 else UNDECIDED, numbers)
 
     return check
@@ -77,7 +80,8 @@ def gains(low: float, high: float, *methods: str) -> Check:
     """Make the check that each method gains ``low`` to ``high`` points over plain fine-tuning, averaged over tasks.
 
     Each gain's 95% interval must overlap this range, be no wider than ``WIDEST``, and be above 0. The claim fails if
-    no interval overlaps it. It is undecided if a method was selected from more configurations than plain fine-tuning.
+    no interval overlaps it. It is undecided if a method was selected from more configurations than plain fine-tuning,
+    or predicts one class where plain fine-tuning does not.
     """
 
     def check(report: Report) -> Outcome:
@@ -99,6 +103,8 @@ def gains(low: float, high: float, *methods: str) -> Check:
         is_clear = all(x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
         if is_favoured:
             return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
+        if collapses := list_collapses(report, *methods):
+            return Outcome(UNDECIDED, "; ".join([numbers, *collapses]))
         return Outcome(HOLDS if all(overlaps) and is_clear else UNDECIDED, numbers)
 
     return check
@@ -371,6 +377,17 @@ def _group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFram
 
 def _average(runs: pd.DataFrame, *columns: str) -> list[float]:
     return [float(read_numbers(runs, column).mean()) for column in columns]
+
+
+def list_collapses(report: Report, *methods: str) -> list[str]:
+    """List, in words, where more runs of a method than of plain fine-tuning predict one class."""
+    found = []
+    for (method, encoder), pairs in _group_pairs(report).items():
+        for pair in pairs if method in methods else ():
+            ours, plain = ((runs["failure"] == CONSTANT_PREDICTOR).mean() for runs in pair)
+            if ours > plain:
+                found.append(f"{method} predicts one class on {pair[0]['task'].iloc[0]} ({encoder})")
+    return found
 
 
 def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[tuple[str, str]]:

@@ -76,9 +76,13 @@ def test_a_constant_predictor_is_in_no_mean():
         *make_runs("none", PLAIN, task="mrpc"),
         *make_runs("isobn_paper", [10.0] * 5, task="mrpc", **CONSTANT),
     ]
-    numbers = improves("isobn_paper")(make_report(*better, *constant)).numbers
-    assert numbers.startswith("isobn_paper on rte accuracy +5.00 points [")
-    assert numbers.endswith("(left out, constant predictors: mrpc)")
+    outcome = improves("isobn_paper")(make_report(*better, *constant))
+    assert outcome.word == UNDECIDED  # its collapse is not hidden
+    assert outcome.numbers.startswith("isobn_paper on rte accuracy +5.00 points [")
+    assert "(left out, constant predictors: mrpc)" in outcome.numbers
+    assert gains(4, 6, "isobn_paper")(make_report(*better, *constant)).word == UNDECIDED
+    swapped = [run | {"method": {"none": "isobn_paper"}.get(run["method"], "none")} for run in constant]
+    assert improves("isobn_paper")(make_report(*better, *swapped)).word == HOLDS  # plain fine-tuning's collapse
 
 
 @pytest.mark.parametrize("constant", [("none",), ("isobn_paper",), ("none", "isobn_paper")])
