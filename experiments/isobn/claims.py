@@ -19,7 +19,6 @@ from isobench.report.checks import (
     improves,
     is_better_than,
     judge_cases,
-    list_collapses,
 )
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
 from isobench.report.methods import list_arms, list_score_cells
@@ -34,12 +33,12 @@ TASKS = ("mnli", "qnli", "sst2", *SMALL)
 # 6). It is not known which of them gave the printed numbers, so both decide.
 ISOBN = ("isobn_paper", "isobn_released")
 BOTH = "isobn_paper and isobn_released (it is not known which gave the printed numbers)"
-VERSIONS = f"{SEEDS} calibration=none,{','.join(ISOBN)}"
+VERSIONS = f"{SEEDS} task={','.join(TASKS)} calibration=none,{','.join(ISOBN)}"
 TABLE1 = partial(build_printed_report, "isobn", ["table1"], seeds=5)
 PRINTED_FALLS = {"bert-base-cased": 0.123, "roberta-large": 0.425}  # of EV_3; other encoders: as BERT's
 PRINTED_TURN = 1 - 0.9997  # one less the cosine
 FIGURE = "it is shown in a figure, without numbers"
-PLAIN = "calibration=none"
+PLAIN, OF_SMALL = "calibration=none", f"task={','.join(SMALL)}"
 NOTHING, TURNED = scale_effects(0), scale_effects(-1)
 
 
@@ -338,7 +337,7 @@ CLAIMS = [
                 list_printed_ev, lambda row, ev: ev["none"] if row["method"] == "isobn_paper" else row["ev"]
             ),
         },
-        methods=("batch_norm", *ISOBN), tasks=SMALL, rows_file="explained_variance",
+        methods=("batch_norm", *ISOBN), tasks=SMALL, rows_file="explained_variance", settings=OF_SMALL,
     ),
     Claim(
         "the cosine similarity between W_init and W is extremely close to 1", "Why Isotropic, Figure 2",
@@ -403,7 +402,7 @@ CLAIMS = [
             "from .02 to 1 with RoBERTa": partial(list_spreads, (1e-10, 1), (0.02, 1)),
             "alike but for few dimensions": partial(list_spreads, (0.01, 1), (0.01, 1), inner=0.3),
         },
-        tasks=SMALL, rows_file="summary",
+        tasks=SMALL, rows_file="summary", settings=OF_SMALL,
     ),
     Claim(
         "usually have very high correlations between different dimensions", "Analysis of Correlation, Figure 5",
@@ -415,7 +414,7 @@ CLAIMS = [
             "40% of the pairs": partial(list_by_task, "share_above_0.5", *[[0.4]] * 4),
             "on two of four tasks": partial(list_by_task, "share_above_0.5", [0.9], [0.9], [0.2], [0.2]),
         },
-        tasks=SMALL, rows_file="summary",
+        tasks=SMALL, rows_file="summary", settings=OF_SMALL,
     ),
     Claim(
         "construct a few large clusters of dimensions that are highly correlated with each other",
@@ -429,7 +428,7 @@ CLAIMS = [
             "a large one of a fifth, others alone": partial(list_by_task, "size", *[[154, *[1] * 614]] * 4),
             "on two of four tasks": partial(list_by_task, "size", *[[768]] * 2, *[[64] * 12] * 2),
         },
-        tasks=SMALL, rows_file="clusters",
+        tasks=SMALL, rows_file="clusters", settings=OF_SMALL,
     ),
     Claim(
         "a modified version of IsoBN achieves better performance", "Isotropic Batch Normalization",

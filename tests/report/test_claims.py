@@ -247,7 +247,8 @@ def test_the_documentation_describes_every_check():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", [c for c in CLAIMS if "seed=" in c.settings], ids=lambda claim: claim.text[:20])
-def test_a_claims_command_runs_what_it_compares(claim, tmp_path):
+def test_a_claims_command_runs_what_it_compares(claim, monkeypatch):
+    monkeypatch.delenv("ISOBENCH_DATA", raising=False)  # the folder of tests may have parts only of a task
     _, _, _, *arguments = shlex.split(claim.command)  # python -m isobench
     _, rows = find_runs([a for a in arguments if a not in MULTIRUN_FLAGS])
     assert {row.cfg.seed for row in rows} == {1, 2, 3, 4, 5}
