@@ -68,7 +68,7 @@ def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistic
             name = "median" if statistic is statistics.median else "mean"
             numbers += f"; {name} above plain fine-tuning's in {above} of {len(cells)} cells"
         if counts[HOLDS] > len(methods) / 2 and not counts[FAILS]:
-            collapses = list_collapses(report, *methods)
+            collapses = _list_collapses(report, *methods)
             is_met = above >= share * len(cells) and not collapses
             return Outcome(HOLDS if is_met else UNDECIDED, "; ".join([numbers, *collapses]))
         return Outcome(FAILS if counts[FAILS] > len(methods) / 2 else UNDECIDED, numbers)
@@ -103,7 +103,7 @@ def gains(low: float, high: float, *methods: str) -> Check:
         is_clear = all(x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
         if is_favoured:
             return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
-        if collapses := list_collapses(report, *methods):
+        if collapses := _list_collapses(report, *methods):
             return Outcome(UNDECIDED, "; ".join([numbers, *collapses]))
         return Outcome(HOLDS if all(overlaps) and is_clear else UNDECIDED, numbers)
 
@@ -379,7 +379,7 @@ def _average(runs: pd.DataFrame, *columns: str) -> list[float]:
     return [float(read_numbers(runs, column).mean()) for column in columns]
 
 
-def list_collapses(report: Report, *methods: str) -> list[str]:
+def _list_collapses(report: Report, *methods: str) -> list[str]:
     """List, in words, where more runs of a method than of plain fine-tuning predict one class."""
     found = []
     for (method, encoder), pairs in _group_pairs(report).items():
