@@ -36,6 +36,7 @@ ISOBN = ("isobn_paper", "isobn_released")
 BOTH = "isobn_paper and isobn_released (it is not known which gave the printed numbers)"
 VERSIONS = f"{SEEDS} calibration=none,{','.join(ISOBN)}"
 TABLE1 = partial(build_printed_report, "isobn", ["table1"], seeds=5)
+GAINS_ON_SMALL, GAINS_ON_LARGE = (1.3, 1.6), (0.15, 0.25)  # of RoBERTa and BERT, of BERT and RoBERTa, in the text
 PRINTED_FALLS = {"bert-base-cased": 0.123, "roberta-large": 0.425}  # of EV_3; other encoders: as BERT's
 PRINTED_TURN = 1 - 0.9997  # one less the cosine
 FIGURE = "it is shown in a figure, without numbers"
@@ -60,9 +61,10 @@ def on_each_encoder(check: Check) -> Check:
 
 
 def small_sets_gain_more(report: Report) -> Outcome:
-    """Check that each version gains more on the small data sets than on the large ones: their intervals are apart.
+    """Check that each version gains on the small data sets, and more than on the large ones: its interval is above.
 
-    It is undecided if a version was selected from more configurations, because scores on small sets vary more.
+    Both intervals overlap the printed gains. It is undecided if a version was selected from more configurations,
+    because scores on small sets vary more, or if it predicts one class where plain fine-tuning does not.
     """
     cells, cases, numbers = list_score_cells(report.cells), [], []
     for method in ISOBN:
@@ -74,7 +76,9 @@ def small_sets_gain_more(report: Report) -> Outcome:
         large, small = map(compare_runs, arms)
         if math.isnan(large.p + small.p):
             return Outcome(NOT_RUN, f"{method}: fewer than two seeds, or scores that do not vary")
-        cases.append((small.low > large.high, small.value > large.value))
+        gain = small.low <= GAINS_ON_SMALL[1] and small.high >= GAINS_ON_SMALL[0]
+        gain &= large.low <= GAINS_ON_LARGE[1] and large.high >= GAINS_ON_LARGE[0]
+        cases.append((gain and small.low > max(0, large.high), small.value > max(0, large.value)))
         named = (("small", small), ("large", large))
         limits = (
             f"{name} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]" for name, x in named
@@ -83,6 +87,8 @@ def small_sets_gain_more(report: Report) -> Outcome:
     tried = report.runs[report.runs["selected"].astype(bool)].groupby("method")["candidates"].max()
     if any(tried[method] > tried.get("none", 1) for method in ISOBN):
         return Outcome(UNDECIDED, f"{'; '.join(numbers)}; {UNEVEN_BUDGETS}")
+    if collapses := list_collapses(report, *ISOBN):
+        return Outcome(UNDECIDED, "; ".join([*numbers, *collapses]))
     word = HOLDS if all(apart for apart, _ in cases) else UNDECIDED if any(more for _, more in cases) else FAILS
     return Outcome(word, "; ".join(numbers))
 
@@ -302,13 +308,16 @@ CLAIMS = [
         "IsoBN obtains an average performance improvement of 1.6% on BERT and 1.3% on RoBERTa",
         "Experimental Results, Table 1",
         "over all encoders and with each, each version's mean gain on the small sets (MRPC, RTE, CoLA, STS-B) is "
-        "above that on the large ones (MNLI, QNLI, SST-2; printed: .15 and .25), and their 95% intervals are apart "
-        "(our choice); equal budgets as above",
+        "above 0 and above that on the large ones (MNLI, QNLI, SST-2): their 95% intervals are apart (our choice), "
+        "and overlap the printed 1.3 to 1.6 and .15 to .25 points; equal budgets as above",
         "glue_isobn", on_each_encoder(small_sets_gain_more), TABLE1,
         break_table1(
             no_gain=NOTHING, losses=TURNED, one_version_gains=ONE_VERSION, the_same_gain=change_gains(lambda _: 0.9),
             the_same_gain_with_RoBERTa=only(change_gains(lambda _: 0.8), encoder=["roberta-large"]),
             gains_exchanged=change_gains(lambda cell: 0.2 if cell.task in SMALL else 1.4),
+            losses_that_are_smaller_on_small_sets=change_gains(lambda cell: -0.1 if cell.task in SMALL else -1.9),
+            five_times_the_gain=scale_effects(5),
+            one_class_on_CoLA_with_BERT=only(collapse, encoder=["bert-base-cased"], task=["cola"]),
         ),
         methods=ISOBN, tasks=TASKS, settings=VERSIONS,
     ),
