@@ -245,12 +245,14 @@ CLAIMS = [
     ),
     Claim(
         "isotropy calibration in machine translation tends to degrade performance", "Section 4.2, Table 2",
-        "most methods are below plain fine-tuning in the mean over tasks, one of them by more than chance",
+        "most methods are below plain fine-tuning in the mean over tasks, one of them by more than chance, and none "
+        "is above by more than chance",
         "mt_calibration", most_degrade, MT_PRINTED,
         broken={
             "losses are gains": partial(MT, change=scale_effects(-1, "score")),
             "losses within chance": partial(MT, change=scale_effects(0.02, "score")),
             "half of the methods": partial(MT, rows={SPECTRUM[1]: "cosine"}),
+            "one method gains much": partial(MT, change=let_win("cosine", "mbart-large-cc25", MT_TASKS, 10)),
         },
         **OF_MT,
     ),

@@ -297,14 +297,18 @@ def gains_are_few(report: Report) -> Outcome:
 
 
 def most_degrade(report: Report) -> Outcome:
-    """Check that most methods are below plain fine-tuning, averaged over tasks, and one by more than chance."""
+    """Check that most methods are below plain fine-tuning, averaged over tasks, and one by more than chance.
+
+    No method may be above by more than chance.
+    """
     rows = [row for row in report.methods.itertuples() if row.method != BASE_METHOD and row.compared]
     if not rows:
         return Outcome(NOT_RUN, "no comparison with plain fine-tuning")
     numbers = "; ".join(f"{row.method} {format_points(row.difference)}, {describe_p(row.p)}" for row in rows)
     for word, sign in ((HOLDS, -1), (FAILS, 1)):
         moved = [row for row in rows if sign * row.difference > 0]
-        if len(moved) > len(rows) / 2 and any(row.p < ALPHA for row in moved):
+        against = [row for row in rows if sign * row.difference < 0 and row.p < ALPHA]
+        if len(moved) > len(rows) / 2 and any(row.p < ALPHA for row in moved) and not against:
             return Outcome(word, numbers)
     return Outcome(UNDECIDED, numbers)
 

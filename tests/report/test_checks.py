@@ -254,6 +254,8 @@ def test_most_methods_degrade_and_by_how_much():
         run for name, shift in (("a", -9), ("b", -9), ("c", 0.1)) for run in on_tasks(name, *[shifted(shift)] * 2)
     ]
     assert most_degrade(make_report(*plain, *runs)).word == HOLDS
+    gained = on_tasks("d", shifted(9), shifted(9))
+    assert most_degrade(make_report(*plain, *runs, *gained)).word == UNDECIDED
     better = [run for name in "ab" for run in on_tasks(name, shifted(9), shifted(9))]
     assert most_degrade(make_report(*plain, *better)).word == FAILS
     assert most_degrade(make_report(*plain, *on_tasks("a", shifted(-0.1), shifted(-0.1)))).word == UNDECIDED
