@@ -107,8 +107,8 @@ def break_isotropy(printed: partial[Report], exponential: str) -> dict[str, part
 
 NO_GAIN = "no isotropy calibration method yields consistently better performance than the uncalibrated models"
 NO_GAIN_CRITERION = (
-    "no method is above plain fine-tuning on three quarters of an encoder's tasks (our choice) or more, by more than "
-    "chance over these tasks together"
+    "no method is above plain fine-tuning on three quarters of an encoder's tasks (our choice) or more; it fails if "
+    "one is by more than chance over these tasks together"
 )
 RELATION_CRITERION = (
     "over runs of a task and encoder, the score falls with the head's I1 and rises with its I2, both as printed "
@@ -135,6 +135,9 @@ CLAIMS = [
             ),
             "the flow wins on eight of BERT's nine tasks": partial(
                 GLUE_SCORES, change=let_win("flow", "bert-base-cased", set(GLUE_TASKS) - {"cola"})
+            ),
+            "cosine is above on eight of RoBERTa's nine tasks, by chance": partial(
+                GLUE_SCORES, change=let_win("cosine", "roberta-base", set(GLUE_TASKS) - {"stsb"}, deviations=0.3)
             ),
             "cosine gains a little on each task of DistilBERT": partial(
                 GLUE_SCORES, change=let_win("cosine", "distilbert-base-cased", GLUE_TASKS, deviations=1)

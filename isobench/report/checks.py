@@ -243,7 +243,7 @@ def nothing_improves_consistently(report: Report) -> Outcome:
 
     Most are ``MOST_TASKS``. In the test all tasks weigh alike, so no collapse on one of them hides gains on the rest
     (Stouffer's method, with Holm's correction over methods and encoders). Runs that predict one class count with
-    their scores. Undecided if a method is above on each task and chance could explain it. A method needs two tasks.
+    their scores. Undecided if a method is above on most tasks and chance could explain it. A method needs two tasks.
     """
     found, numbers = [], []
     for (method, encoder), pairs in _group_pairs(report).items():
@@ -257,7 +257,7 @@ def nothing_improves_consistently(report: Report) -> Outcome:
         return Outcome(NOT_RUN, "no method with two seeds on each of two tasks")
     corrected = holm([p for _, p in found])
     is_shown = any(share >= MOST_TASKS and p < ALPHA for (share, _), p in zip(found, corrected, strict=True))
-    word = FAILS if is_shown else UNDECIDED if any(share == 1 for share, _ in found) else HOLDS
+    word = FAILS if is_shown else UNDECIDED if any(share >= MOST_TASKS for share, _ in found) else HOLDS
     return Outcome(word, f"tasks with a mean above plain fine-tuning's: {'; '.join(numbers)}")
 
 

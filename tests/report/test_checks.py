@@ -211,7 +211,8 @@ def test_a_consistent_gain_is_above_on_most_tasks_by_more_than_chance():
     assert judge(9, 9, 9, -1) == FAILS  # three quarters
     assert judge(9, 9, 9, -500) == FAILS  # a collapse hides no gains
     assert [judge(9, 9, -1), judge(-9, -9, -9)] == [HOLDS, HOLDS]
-    assert [judge(0.1, 0.1, 0.1, -0.1), judge(0.1, 0.1, 0.1)] == [HOLDS, UNDECIDED]  # by chance
+    words = [judge(0.1, 0.1, -0.1, -0.1), judge(0.1, 0.1, 0.1, -0.1), judge(0.1, 0.1, 0.1)]
+    assert words == [HOLDS, UNDECIDED, UNDECIDED]  # by chance
     assert check(make_report(*make_runs("none", PLAIN), *make_runs("cosine", PLAIN))).word == NOT_RUN  # one task
     constant = on_tasks("none", PLAIN, PLAIN, PLAIN), on_tasks("cosine", shifted(9), shifted(9), [10.0] * 5)
     lost = [run | (CONSTANT if run["task"] == "task2" else {}) for run in constant[1]]
