@@ -115,8 +115,8 @@ def datasets_differ(report: Report) -> Outcome:
 def there_are_two_clusters(rows: Rows) -> Outcome:
     """Check that t-SNE shows two clusters, and that the vectors themselves are more clustered than one Gaussian.
 
-    The second condition is there because t-SNE can show clusters where there are none. The paper's reason is BERT's
-    next-sentence prediction, so other encoders decide nothing.
+    The second condition is there because t-SNE can show clusters where there are none. Most examples are in the two
+    clusters. The paper's reason is BERT's next-sentence prediction, so other encoders decide nothing.
     """
     numbers = "; ".join(
         f"{row['encoder']}, {row['task']}: {row['clusters']}, index {row['cluster_index']:.2f} against "
@@ -126,7 +126,10 @@ def there_are_two_clusters(rows: Rows) -> Outcome:
     predicts = [row for row in rows if row["encoder"].startswith("bert-")]
     if rows and not predicts:
         return Outcome(UNDECIDED, f"no encoder with next-sentence prediction; {numbers}")
-    cases = (row["clusters"] == 2 and row["cluster_index"] < row["gaussian_cluster_index"] for row in predicts)
+    cases = (
+        row["clusters"] == 2 and row["in_no_cluster"] < 0.5 and row["cluster_index"] < row["gaussian_cluster_index"]
+        for row in predicts
+    )
     return judge_cases(cases, numbers)
 
 
@@ -204,9 +207,9 @@ def gain_everywhere(cell: PrintedCell) -> dict[str, Any]:
     return scale_effects(1 if cell.numbers["mean"] > cell.plain["mean"] else -1)(cell)
 
 
-def make_clusters(*counts: int, index: float = 0.5, encoder: str = BASE) -> Callable[[], Rows]:
+def make_clusters(*counts: int, index: float = 0.5, outside: float = 0.1, encoder: str = BASE) -> Callable[[], Rows]:
     """Make rows of Figure 1: how many clusters a task has, and their index, beside .7 of one Gaussian."""
-    indices = {"cluster_index": index, "gaussian_cluster_index": 0.7}
+    indices = {"cluster_index": index, "gaussian_cluster_index": 0.7, "in_no_cluster": outside}
     return lambda: [
         {"encoder": encoder, "task": task, "clusters": count, **indices}
         for task, count in zip(FIGURE_TASKS, counts, strict=True)
@@ -303,11 +306,12 @@ CLAIMS = [
     ),
     Claim(
         "the pre-trained [CLS] embedding of new datasets fall into two clusters", "Section 3.2, Figure 1",
-        "t-SNE shows two clusters, and the vectors are more clustered than a Gaussian; only encoders trained by "
-        "next-sentence prediction, the paper's reason, decide",
+        "t-SNE shows two clusters with most examples, and the vectors are more clustered than a Gaussian; only "
+        "encoders trained by next-sentence prediction, the paper's reason, decide",
         "adaptation_embeddings", there_are_two_clusters, FIGURE,
         {
             "one Gaussian that t-SNE splits in two": make_clusters(2, 2, 2, 2, index=0.7),
+            "two small ones in a cloud": make_clusters(2, 2, 2, 2, outside=0.85),
             "three clusters": make_clusters(3, 3, 3, 3), "one cluster on one task": make_clusters(2, 2, 2, 1),
             "an encoder without next-sentence prediction": make_clusters(2, 2, 2, 2, encoder="distilbert-quire"),
         },
