@@ -66,6 +66,28 @@ def approach_isotropy(cell: PrintedCell) -> dict[str, Any]:
     return cell.numbers | {"mean": 0.8 * cell.plain["mean"] + 0.2 * perfect}
 
 
+def reach_on(tasks: Sequence[str]) -> Change:
+    """Make the change to heads that are about isotropic on these tasks, and plain fine-tuning's on the others."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        if cell.kind != "isotropy" or cell.method not in SMALL:
+            return cell.numbers
+        return cell.plain | {"mean": float(cell.plain["mean"] > 0.8)} if cell.task in tasks else cell.plain
+
+    return change
+
+
+def lose_on(tasks: Sequence[str], points: float = 40) -> Change:
+    """Make the change that loses points on these tasks, and nothing on the others."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        if cell.kind != "score" or cell.method not in SMALL:
+            return cell.numbers
+        return cell.plain | {"mean": cell.plain["mean"] - points * (cell.task in tasks)}
+
+    return change
+
+
 def learn_stsb(cell: PrintedCell) -> dict[str, Any]:
     return cell.plain if cell.task == "stsb" else cell.numbers
 
@@ -116,7 +138,8 @@ RELATION_CRITERION = (
 )
 SMALL_EFFECT = "the effect of cosine regularization and flow calibration is small in both, isotropy and performance"
 SMALL_CRITERION = (
-    "the median change over tasks is at most a point of score, and .02 of the head's I1 and I2 (our choice)"
+    "the change is at most a point of score, and .02 of the head's I1 and I2, on three quarters of the tasks (our "
+    "choices)"
 )
 COST_CRITERION = "our factor of the flow is at most a quarter off (our choice)"
 UNSTATED = "the paper does not state the methods' constants (errata.md, 12 and 21)"
@@ -175,11 +198,12 @@ CLAIMS = [
         Claim(
             "cosine regularization and flow calibration (in BERT) do not affect performance much",
             "Section 4.1, Table 1",
-            f"in each encoder the median change by {method} over tasks is at most three points (our choice; .8 by "
-            "cosine and 2.0 by the flow in print). A median bears the seeds of STS-B that fail with cosine in print",
-            "glue_calibration", changes_little(points=3), GLUE_SCORES_PRINTED,
+            f"in each encoder the change by {method} is at most five points on three quarters of the tasks (our "
+            "choices; in print on eight of nine). That bears the seeds of STS-B that fail with cosine in print",
+            "glue_calibration", changes_little(points=5), GLUE_SCORES_PRINTED,
             broken={
                 "spectrum control's scores": partial(GLUE_SCORES, rows=dict.fromkeys(SMALL, FOUND[0])),
+                "40 points on each of three tasks": partial(GLUE_SCORES, change=lose_on(("sst2", "cola", "mrpc"))),
                 f"{factor} times the effect": partial(GLUE_SCORES, change=scale_effects(factor)),
                 f"{factor} times the effect, turned": partial(GLUE_SCORES, change=scale_effects(-factor)),
             },
@@ -191,12 +215,13 @@ CLAIMS = [
         Claim(
             "cosine regularization and flow calibration (for BERT) have a small impact on isotropy",
             "Appendix C, Table 4",
-            f"in each encoder the median change by {method} over tasks is at most .02 of the head's I1 and I2 (our "
-            "choice; .01 in print). A median bears the misprints (errata.md, 20)",
+            f"in each encoder the change by {method} is at most .02 of the head's I1 and I2 on three quarters of the "
+            "tasks (our choices; in print on eight of nine or more). That bears the misprints (errata.md, 20)",
             "glue_calibration", changes_little(isotropy=0.02), GLUE_PRINTED,
             broken={
                 "spectrum control's heads": partial(GLUE, rows=dict.fromkeys(SMALL, FOUND[0])),
                 "a fifth of the way to isotropy": partial(GLUE, change=approach_isotropy),
+                "spectrum control's heads on three tasks": partial(GLUE, change=reach_on(("sst2", "cola", "mrpc"))),
             },
             **OF_GLUE | {"methods": [method]}, encoders=encoders,
         )
