@@ -413,14 +413,15 @@ def isotropy_lowers_scores(report: Report) -> Outcome:
     Spearman's correlation of the score with I1, and with I2, which falls as isotropy rises. Runs that predict one
     class count. Groups of six runs or more are pooled; runs of different scales, heads or reported epochs are
     correlated apart. The claim holds if the interval of I1's pooled correlation is below 0 and that of I2's above,
-    and does not hold if both are on the other side.
+    and each encoder's correlations are too. It does not hold if both intervals are on the other side.
     """
     from scipy import stats
 
     columns = {name: read_numbers(report.runs, measure) for name, measure in HEAD_ISOTROPY.items()}
     runs = report.runs.assign(**columns, y=read_numbers(report.runs, "score"))
     usable = runs[runs["status"].eq("finished") & runs["y"].notna()].dropna(subset=list(columns))
-    pooled, numbers = {}, []
+    pooled, numbers, signs = {}, [], {"I1": -1, "I2": 1}
+    is_in_each = True
     for name in columns:
         groups = [group for _, group in usable.groupby(COMPARED, sort=False, dropna=False) if len(group) >= 6]
         varied = [group for group in groups if group[name].nunique() > 1 and group["y"].nunique() > 1]
@@ -430,12 +431,17 @@ def isotropy_lowers_scores(report: Report) -> Outcome:
             )
         found = [(group["task"].iloc[0], stats.spearmanr(group[name], group["y"]).statistic) for group in varied]
         pooled[name] = pool_correlations([rho for _, rho in found], list(map(len, varied)))
+        by_encoder: dict[str, list[tuple[float, int]]] = {}
+        for group, (_, rho) in zip(varied, found, strict=True):
+            by_encoder.setdefault(group["encoder"].iloc[0], []).append((rho, len(group)))
+        own = [pool_correlations(*zip(*pairs, strict=True)).value for pairs in by_encoder.values()]
+        is_in_each &= all(signs[name] * value > 0 for value in own)
         each = ", ".join(f"{task} {rho:+.2f}" for task, rho in found)
         x = pooled[name]
         numbers.append(f"{name} {x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}] ({each}; {sum(map(len, varied))} runs)")
     text = f"pooled Spearman's correlation with the score: {'; '.join(numbers)}"
     if pooled["I1"].high < 0 < pooled["I2"].low:
-        return Outcome(HOLDS, text)
+        return Outcome(HOLDS, text) if is_in_each else Outcome(UNDECIDED, f"{text}; not with each encoder")
     return Outcome(FAILS if pooled["I2"].high < 0 < pooled["I1"].low else UNDECIDED, text)
 
 
