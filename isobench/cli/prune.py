@@ -60,8 +60,8 @@ def prune(settings: Sequence[str], yes: bool) -> None:
 def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
     """Find the folders of runs that no plan has, none of them running or queued, each with the run's name.
 
-    The second list has the folders in no plan that can't be read, each with the reason. UserError unless all plans can
-    be read, and name a run if there are any.
+    The second list has the folders in no plan that can't be read, each with the reason. UserError if a plan can't be
+    read, or if there are runs and no plan names one.
     """
     plans, troubles = read_intact_plans(output_dir)
     if troubles:
