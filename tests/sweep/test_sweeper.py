@@ -132,7 +132,7 @@ def test_data_that_change_meanwhile_start_no_other_run_and_it_is_said(
 
 @pytest.mark.slow
 def test_a_report_is_not_written_through_a_link(cli, command, small, outputs, tmp_path):
-    sweep = [*small, "optimization.epochs=1", "seed=1,2"]
+    sweep = [*small, "optimization.epochs=1", "seed=1,2", "report=true"]
     check_done(cli(*sweep, "-m"))
     (folder,) = outputs.glob("reports/*")
     for link in (folder, outputs / "reports"):

@@ -201,7 +201,7 @@ def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
         code, _, err = cli(*long)
     assert code == 2
     reason = f"isobench: /a/file can't be read or written: {os.strerror(number).lower()}; "
-    assert [line[: len(reason)] for line in err.splitlines()] == [reason]
+    assert [line[: len(reason)] for line in err.splitlines() if "goes on from step" not in line] == [reason]
     assert not list(outputs.glob("runs/*/result.json"))
     assert set(interrupted) & set(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
     assert cli(*long)[0] == 0
