@@ -53,11 +53,11 @@ def check_predictions(runs: Iterable[Run]) -> None:
     A file that was removed is no damage: the scores are in the record.
     """
     for run in runs:
-        file = run.folder.path / PREDICTIONS_FILE
-        if run.record is None or run.record.predictions is None or not file.is_file():
+        if run.record is None or run.record.predictions is None:
             continue
+        file = run.folder.path / PREDICTIONS_FILE
         try:
-            if sha256_file(file) != run.record.predictions.sha256:
+            if file.exists() and sha256_file(file) != run.record.predictions.sha256:
                 remedy = name_remedy(file, remove=str(run.folder.result_file))
                 run.trouble = f"{file} is damaged; {remedy} (its sha256 is not the record's)"
         except (OSError, UserError) as error:  # it may be intact

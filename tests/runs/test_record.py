@@ -199,11 +199,17 @@ def test_predictions_that_can_t_be_read_now_are_not_called_damaged(tmp_path, mon
     folder = folder_with(tmp_path, format_record(content(predictions=predictions)).decode())
     (folder.path / "predictions.parquet").write_bytes(b"intact")
     run = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
-    monkeypatch.setattr("isobench.common.files.open_regular", fail)
-    check_predictions([run])
+    with monkeypatch.context() as patch:
+        patch.setattr("isobench.common.files.open_regular", fail)
+        check_predictions([run])
     assert run.record is None
     assert "predictions.parquet can't be read: input/output error" in run.trouble
     assert "remove" not in run.trouble
+    run.read_record()
+    (folder.path / "predictions.parquet").unlink()
+    os.mkfifo(folder.path / "predictions.parquet")
+    check_predictions([run])
+    assert (run.record, "is not a regular file" in run.trouble) == (None, True)
 
 
 def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys):
