@@ -78,10 +78,9 @@ def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
 
 @contextmanager
 def require_report_folder(folder: Path) -> Iterator[None]:
-    """A context that makes a folder for reports, as `require_writable` does; UserError if it is a link."""
-    for path in (folder, folder.parent):
-        if REPORTS_FOLDER in (path.name, path.parent.name) and path.is_symlink():  # files elsewhere would be replaced
-            raise UserError(f"{path} is a link, and reports are written into no other folder: remove it")
+    """A context that makes a folder as `require_writable` does; UserError if it is a link in reports/."""
+    if folder.parent.name == REPORTS_FOLDER and folder.is_symlink():  # files elsewhere would be replaced
+        raise UserError(f"{folder} is a link, and reports are written into no other folder: remove it")
     with require_writable(folder):
         yield
 
