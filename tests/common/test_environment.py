@@ -68,7 +68,7 @@ from isobench.sweep import pool
 def work(carry_out_run):
     pool.execute_run = carry_out_run
     pipe, theirs = multiprocessing.Pipe()
-    for message in (pool.Work(None, ""), None):
+    for message in (pool.Work(None, None, ""), None):
         pipe.send(message)
     pool.work(theirs, {})
 """
