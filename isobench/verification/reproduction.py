@@ -4,6 +4,7 @@ Paths and classes that a config names are not used, because the config may be a 
 and weights are, and methods and monitors are of the classes that isobench has under their names.
 """
 
+import math
 import random
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,13 +17,17 @@ from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import print_note
-from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking, map_chain
+from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
 from isobench.data.seq2seq_pairs import read_pairs
-from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, run_folder_name
+from isobench.runs.identity import identify
 from isobench.runs.record import Provenance, RunRecord
+from isobench.runs.run import Run
+from isobench.runs.trust import use_own_classes
+from isobench.runs.validate import validate_config
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions, read_own_classes
+from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
@@ -61,32 +66,6 @@ def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, 
     data = _locate_data(cfg, options)  # first, because it reads nothing
     encoder = _find_encoder(fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder
     return replace(cfg, data=data, encoder=encoder, output_dir=output_dir)
-
-
-def use_own_classes(cfg: Config) -> Config:
-    """Return a config whose methods and monitors are the classes that isobench has under their names."""
-    if cfg.encoder.trust_remote_code:
-        raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
-    monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
-    calibration = map_chain(lambda own: _use_own_class("calibration", str(own.get("name")), own), cfg.calibration)
-    return replace(cfg, calibration=calibration, monitors=monitors)
-
-
-def _use_own_class(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    others = {key: value for key, value in settings.items() if key != "_target_"}
-    if (group, name) not in read_own_classes():
-        target = settings.get("_target_")
-        raise NotAvailable(f"isobench has no {group} {name}: the class {target} is run with --trust only")
-    if _has_instruction(others):
-        raise NotAvailable(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
-    return {"_target_": read_own_classes()[group, name], **others}
-
-
-def _has_instruction(value: Any) -> bool:
-    """Return True if a mapping in a value has a key like ``_target_`` or ``_partial_``."""
-    if isinstance(value, dict):
-        return any(str(key).startswith("_") or _has_instruction(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_has_instruction, value))
 
 
 def _locate_data(cfg: Config, options: Options) -> Data:
@@ -275,12 +254,13 @@ def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
 
     from isobench.training.execute import train_if_needed
 
+    validate_config(cfg)
+    run = Run(cfg, RunFolder(cfg.output_dir, identify(cfg).key), None)
     threads = torch.get_num_threads()
     try:
-        run, _ = train_if_needed(cfg, since=float("inf"))
+        record = train_if_needed(run, since=math.inf)
     finally:
         torch.set_num_threads(threads)
-    record = run.folder.read_record()
     assert record is not None
     file = run.folder.path / PREDICTIONS_FILE
     return record, file.read_bytes() if file.exists() else b""

@@ -23,15 +23,11 @@ from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.record import format_record
+from isobench.runs.trust import UntrustedError, find_other_classes, read_own_classes, use_own_classes
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
-from isobench.verification.reproduction import NotAvailable, Options, use_own_classes
-from isobench.verification.run_check import (
-    check_schedule,
-    find_other_classes,
-    parse_predictions,
-    read_own_classes,
-)
+from isobench.verification.reproduction import Options
+from isobench.verification.run_check import check_schedule, parse_predictions
 from isobench.verification.verify import verify
 
 
@@ -282,7 +278,7 @@ def test_a_method_of_another_class_is_named_and_never_made():
     other = replace(cfg, monitors={name: monitor | {"_target_": "isobench.analyses.runner.Table"}})
     assert "the monitor" in str(list(find_other_classes(other)))
     for foreign in ({"name": "mine"}, {"beta": [{"_target_": "os.system", "command": "true"}]}):
-        with pytest.raises(NotAvailable, match="--trust"):
+        with pytest.raises(UntrustedError, match="--trust"):
             use_own_classes(replace(cfg, calibration=plain | foreign))
     assert read_own_classes()["calibration", "isobn_paper"].endswith(".IsoBN")
 

@@ -1,0 +1,93 @@
+"""Whose classes a stored config may run: it names some, and somebody else may have written it.
+
+Isobench's own are those that the configs of isobench, of the papers and of the folders that a command names have
+under the names of their methods and monitors.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Config, map_chain, split_chain
+from isobench.papers.folders import find_config_folders
+
+
+class UntrustedError(UserError):
+    """A stored config names code that is neither isobench's nor of a folder that the command names."""
+
+
+def require_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
+    """Return a config as `use_own_classes` does; UntrustedError if a class of another name would be replaced."""
+    own = use_own_classes(cfg, folders)
+    for other in find_other_classes(cfg, folders):
+        raise UntrustedError(f"{other}, which is run with --trust only")
+    return own
+
+
+def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
+    """Return a config whose methods and monitors are the classes that isobench has under their names.
+
+    ``folders`` have configs of the user's own. Raises UntrustedError where there is no such name, or for other code.
+    """
+    if cfg.encoder.trust_remote_code:
+        raise UntrustedError("its encoder brings code of its own, which is run with --trust only")
+
+    def use_own(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        others = {key: value for key, value in settings.items() if key != "_target_"}
+        own = read_own_classes(tuple(folders)).get((group, name))
+        if own is None:
+            target = settings.get("_target_")
+            raise UntrustedError(f"isobench has no {group} {name}: the class {target} is run with --trust only")
+        if _has_instruction(others):
+            raise UntrustedError(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
+        return {"_target_": own, **others}
+
+    monitors = {name: use_own("monitor", name, settings) for name, settings in cfg.monitors.items()}
+    calibration = map_chain(lambda own: use_own("calibration", str(own.get("name")), own), cfg.calibration)
+    return replace(cfg, calibration=calibration, monitors=monitors)
+
+
+def find_other_classes(cfg: Config, folders: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield which methods and monitors have a name of isobench's own and another class.
+
+    A run's key has a method's name and not its class, so another class under this name would pass for it.
+    Only the class's own name is compared, because a class may have moved since.
+    """
+    named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
+    named += [("monitor", name, settings) for name, settings in cfg.monitors.items()]
+    for group, name, settings in named:
+        ours, target = read_own_classes(tuple(folders)).get((group, name)), str(settings.get("_target_"))
+        if ours is not None and target.rpartition(".")[2] != ours.rpartition(".")[2]:
+            yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
+
+
+def _has_instruction(value: Any) -> bool:
+    """Return True if a mapping in a value has a key like ``_target_`` or ``_partial_``."""
+    if isinstance(value, dict):
+        return any(str(key).startswith("_") or _has_instruction(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_instruction, value))
+
+
+@cache
+def read_own_classes(folders: tuple[Path, ...] = ()) -> dict[tuple[str, str], str]:
+    """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
+    found = {}
+    for folder in (*folders, *find_config_folders()):  # isobench's own last: no other takes their names
+        for file in folder.glob("calibration/*.yaml"):
+            method = yaml.safe_load(file.read_text()) or {}
+            if "_target_" in method:
+                found["calibration", method["name"]] = _write_out(method["_target_"], folder)
+        for file in folder.glob("experiment/*.yaml"):
+            for name, monitor in ((yaml.safe_load(file.read_text()) or {}).get("monitors") or {}).items():
+                found["monitor", name] = _write_out(monitor["_target_"], folder)
+    return found
+
+
+def _write_out(target: str, folder: Path) -> str:
+    """Write out a class that a paper's config names by a dot and its place in the paper's folder."""
+    return f"isobench_papers.{folder.name}{target}" if target.startswith(".") else target
