@@ -16,6 +16,7 @@ from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.schema import Experiment, to_config
+from isobench.data.own_task import check_files
 from isobench.frozen.diagnosis import Diagnosis
 from isobench.papers.folders import list_configs, take_paper_flags
 from isobench.report.build import build_report
@@ -26,7 +27,7 @@ from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
-from isobench.training.execute import train_if_needed
+from isobench.training.execute import check_export_folder, train_if_needed
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
@@ -52,11 +53,13 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         first, *others = (planned.run for planned in plan_runs(*composed).values())
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
+    check_files([first.cfg])
+    check_export_folder(first.cfg)
     with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
-        ended, _ = train_if_needed(first.cfg, time.time(), first.folder.key)
-    if ended.record is None:
-        raise UserError(f"another process is carrying out this run: {ended.folder.path}")
-    return ended.record
+        record = train_if_needed(first, time.time())
+    if record is None:
+        raise UserError(f"another process is carrying out this run: {first.folder.path}")
+    return record
 
 
 def diagnose(

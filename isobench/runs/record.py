@@ -9,7 +9,6 @@ argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -338,8 +337,3 @@ def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
     for name, value, split in (("score", epoch.score, splits[0]), ("selection", epoch.selection, deciding)):
         if value != scores[split]:
             raise ValueError(f"the {name} of epoch {epoch.epoch} is not its {primary} on {split}")
-
-
-if __name__ == "__main__":
-    model: type[Part] = Beat if sys.argv[1:] == ["progress"] else RunRecord
-    print(json.dumps(model.model_json_schema(), indent=2))

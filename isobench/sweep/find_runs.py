@@ -12,6 +12,7 @@ from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import (
     SEARCH_PATH,
+    Override,
     check_typed_settings,
     drop_launch_arguments,
     expand_home_folders,
@@ -69,7 +70,8 @@ def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
     for prefix in typed:
         for text in (text for text in arguments if text.startswith(prefix)):
             try:
-                value = OverridesParser.create().parse_override(expand_home_folders(text)).value()
+                expanded = expand_home_folders(Override.parse(text))
+                value = OverridesParser.create().parse_override(str(expanded)).value()
             except HydraException:
                 return None
             if not isinstance(value, str) or not value or "${" in value:

@@ -15,6 +15,7 @@ from hydra._internal.utils import _locate
 from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain, Link
+from isobench.common.environment import read_arguments
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.command_line import split_config_dirs
@@ -95,7 +96,7 @@ def _advise_on_import(target: str) -> str:
             return suggest_nearest(module, [file.stem for file in folder.glob("*.py")])
         return f"--paper=FOLDER names the folder of the paper {paper}"
     folders = [
-        folder for folder in map(Path, split_config_dirs(sys.argv[1:])[0]) if (folder / f"{package}.py").is_file()
+        folder for folder in map(Path, split_config_dirs(read_arguments())[0]) if (folder / f"{package}.py").is_file()
     ]
     return f"set PYTHONPATH={folders[0] if folders else 'FOLDER'}, the folder that holds {package}.py"
 

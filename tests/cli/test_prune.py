@@ -216,12 +216,12 @@ def test_a_lock_that_links_to_another_file_leaves_that_file_alone(tmp_path):
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": {"1": 7}, "submitted": 1.0}'])
+@pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": [7], "submitted": 1.0}'])
 def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
     mark_output_folder(tmp_path)
     plan_seeds(tmp_path, 9)
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "slurm-1.json").write_text(jobs)  # damaged: it keeps no command from working
+    (tmp_path / "jobs" / "array-1.json").write_text(jobs)  # damaged: it keeps no command from working
     orphan = make_run(tmp_path)
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert "Not removed: --yes removes them." in capfd.readouterr().out

@@ -267,7 +267,7 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
 
 @pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
 def test_the_documented_schema_is_the_models(name, model):
-    """If this fails: ``python -m isobench.runs.record [progress] > docs/<name>.schema.json``."""
+    """If this fails, write it anew: ``json.dumps(model.model_json_schema(), indent=2)``."""
     assert json.loads((ROOT / "docs" / f"{name}.schema.json").read_text()) == model.model_json_schema()
 
 

@@ -13,7 +13,7 @@ from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.record import Beat
-from isobench.sweep import sweeper
+from isobench.sweep import worker
 
 
 @pytest.mark.slow
@@ -92,12 +92,12 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
 
 @pytest.mark.slow
 def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, monkeypatch):
-    monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
+    monkeypatch.setattr(worker, "LOCK_SECONDS", 1.5)
     cfg = make_config(*small)
     with RunFolder(cfg.output_dir, identify(cfg).key).lock():
         code, out, err = cli(*small)
     assert code == 3
-    assert "another process is running it" in err
+    assert "1 run left to another process, still at work" in err
     assert "missing" in out
 
 

@@ -76,7 +76,8 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
     assert start(processes, long, *moment) == -signal.SIGKILL
     finished = list(outputs.glob("runs/*/result.json"))
     assert len(finished) == (moment in moments()[-2:])  # after the record was written
-    assert start(processes, long) == 0
+    (plan,) = outputs.glob("plans/*.json")
+    assert start(processes, ["work", str(plan), f"output_dir={outputs}"]) == 0  # any worker goes on
     assert outcome(outputs) == undisturbed
     assert list_failures(outputs) == []
     assert not list(outputs.glob("runs/*/.*.tmp"))
@@ -285,7 +286,7 @@ def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, sma
     assert outcome(small_disk / "outputs") == undisturbed
 
 
-@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.processes=2"])
+@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.workers=2"])
 def test_a_full_cache_stops_the_sweep_with_one_line_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
     fill(small_disk, leave=8192)  # room for the file's beginning
     cache = ["data.cache=" + str(small_disk / "cache")]
@@ -314,12 +315,12 @@ def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(
     assert results_in(small_disk / "outputs") == before
 
 
-def test_two_processes_at_once_run_each_point_once(processes, small, outputs):
+def test_three_commands_at_once_run_each_point_once(processes, small, outputs):
     sweep = [*small, "-m", "seed=1,2,3", "trainer.threads=1"]
-    both = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(2)]
-    for process in both:
+    all_three = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(3)]
+    for process in all_three:
         process.start()
-    codes = {wait_for_end(process, outputs) for process in both}
+    codes = {wait_for_end(process, outputs) for process in all_three}
     found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert len(found) == 3
     assert [record["attempts"] for record in found] == [1, 1, 1]
