@@ -9,6 +9,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -258,10 +259,15 @@ def _list_names(data: Any) -> dict[str, set[Any]]:
 
 
 def _list_known_names(claim: Claim) -> dict[str, set[str]]:
-    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
+    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print.
+
+    Where print can't decide, those of the rows that are made up in its place.
+    """
     known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
-    if not isinstance(claim.printed, str):
-        known = _list_names(claim.printed())
+    made = (claim.broken.values() if claim.rows_file else ()) if isinstance(claim.printed, str) else [claim.printed]
+    for make in made:
+        with suppress(Exception):  # whatever the paper's own code raises; judging it says so
+            known = {column: known[column] | names for column, names in _list_names(make()).items()}
     file = find_config("experiment", claim.experiment)
     grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
     for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):

@@ -103,6 +103,13 @@ def test_a_check_that_rejects_its_paper_or_names_what_is_not_there_is_a_fault(ch
     assert find_faults(claim)
 
 
+def test_made_up_rows_have_the_names_that_print_without_numbers_lacks():
+    broken = {"none is": lambda: [row | {"method": "raw"} for row in WORST]}
+    claim = make_claim(printed="a figure", methods=["raw"], broken=broken)
+    assert find_faults(claim) == []
+    assert find_faults(replace(claim, methods=["rwa"]))
+
+
 def test_a_claim_sees_what_it_names_and_plain_fine_tuning():
     rows = [*ROWS, {"encoder": "gpt2", "task": "cola", "x": 3}]
     for changes, xs in (
