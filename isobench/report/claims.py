@@ -143,6 +143,8 @@ def judge_claim(
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         data = select(claim, found)
+        if claim.rows_file and found and not data:  # other encoders or tasks were looked at
+            return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
         outcome = _check(claim, data)

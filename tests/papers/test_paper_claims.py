@@ -93,6 +93,10 @@ def steps(*, others, away, targets, predictions=512):
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3, 0.75), UNDECIDED),  # one version
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3) + ev(0.8, 0.7, 0.1, math.nan, task="cola"), UNDECIDED),
         (isobn.isobn_lowers_ev, [], NOT_RUN),
+        (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.75, 0.3), HOLDS),
+        (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.5, 0.3), FAILS),
+        (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.75, 0.75), FAILS),  # IsoBN's fall is as small
+        (isobn.ev_is_as_high, ev(0.82, 0.7, 0.3), HOLDS),
         (isobn.turns_little, drift(START, NEAR), HOLDS),
         (isobn.turns_little, drift(START, NEAR, TURNED), FAILS),  # the mean of two runs
         (isobn.turns_little, drift(START, NEAR, END | {"epoch": 2}), FAILS),  # every epoch counts
@@ -144,6 +148,8 @@ def steps(*, others, away, targets, predictions=512):
         (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1), UNDECIDED),  # five models
         (common.centring_closes_the_gap, words(raw=(50, 49), centered=(51, 52)), UNDECIDED),
         (common.centring_closes_the_gap, [], NOT_RUN),
+        (common.few_tokens_cover_much, common.make_shares(0.31, 0.52, 14_000), HOLDS),
+        (common.few_tokens_cover_much, [{**common.make_shares(0.31, 0.52, 14_000)[0], "unit": "words"}], NOT_RUN),
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4), HOLDS),
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.25, 0.4), FAILS),  # a fall between
         (common.cosine_rises_with_rarity, ranges(-0.037, 0.007, 0.062, 0.099), FAILS),  # MiniLM's: too little
