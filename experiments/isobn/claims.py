@@ -447,7 +447,7 @@ CLAIMS = [
             "batch normalisation's": partial(list_printed_ev, lambda row, ev: ev["batch_norm"], ["none"]),
         },
         methods=("none",), tasks=SMALL, encoders=tuple(PRINTED_FALLS), rows_file="explained_variance",
-        settings=OF_SMALL,
+        settings="scale=paper",
     ),
     Claim(
         "the cosine similarity between W_init and W is extremely close to 1", "Why Isotropic, Figure 2",
