@@ -52,7 +52,9 @@ def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
 def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
-    loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name)
+    loaded = encoders.load_encoder(
+        cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name, max_length=cfg.task.max_length
+    )
     loaders = make_loaders(cfg, identity, tokenizer, loaded)
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
