@@ -60,6 +60,12 @@ def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_p
     assert code == 0, out + err
 
 
+def test_its_claims_reject_broken_numbers_under_any_name_of_its_folder(cli, tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "mypaper_of_claims")
+    code, out, err = cli("report", "--published", "--paper", str(folder), "--claims", "mypaper_of_claims")
+    assert (code, err, "2 of 2 checks" in out) == (0, "", True)
+
+
 def test_its_printed_numbers_differ_by_a_tenth(monkeypatch):
     monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(FOLDER))
     cells = load_tables("paper")["table1"].cells["minilm"]
