@@ -17,6 +17,7 @@ from typing import Any
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import require_regular_file
 from isobench.common.terminal import format_count
+from isobench.data.labels import NUMBER
 
 FORMATS = {
     ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",
@@ -186,32 +187,39 @@ def _read_delimited(path: Path, encoding: str | None, **settings: Any) -> Any:
 def _check_line_breaks(table: Any, separator: str, path: Path) -> int:
     """Return the most lines of a row; raise UserError if a field holds rows, as one whose quote is not closed does.
 
-    It holds rows if each of its lines, with what stands beside the field, has a value for each column, and either
-    they are many or each has a value that its column has elsewhere, as labels do.
+    It holds rows if each of its lines, with what stands beside the field, has a value for each column, and many lines
+    have no more, or each has a value as its column, counted from either end, has them: one that occurs twice, as
+    labels do, or a number where all are numbers.
     """
     import numpy as np
     from pyarrow import compute
 
     breaks = np.array([compute.match_substring_regex(column, "[\r\n]").to_numpy() for column in table.columns])
     broken = np.flatnonzero(breaks.any(0)).tolist()
-    common: dict[int, set[str]] = {}  # of the columns of single lines
-    for place in np.flatnonzero(~breaks.any(1)).tolist() if broken else ():
-        counts = table.column(place).value_counts().to_pylist()
-        common[place] = {entry["values"] for entry in counts if entry["values"] and entry["counts"] > 1}
-    most = 1
+    most, width = 1, table.num_columns
+    fits = [_describe_values(column) for column in table.columns] if broken else []
     for row in broken:
-        lines = LINE_BREAK.split(separator.join(column[row].as_py() for column in table.columns))
+        lines = LINE_BREAK.split(separator.join(column[row].as_py() for column in table.columns).rstrip("\r\n"))
         most = max(most, len(lines))
         rows = [line.split(separator) for line in lines]
-        if table.num_columns == 1 or any(len(fields) != table.num_columns for fields in rows):
+        if width == 1 or len(rows) == 1 or any(len(fields) < width for fields in rows):
             continue
-        if len(rows) > MANY_LINES or all(any(fields[i] in own for i, own in common.items()) for fields in rows):
+        known = all(any(fit(fields[i]) or fit(fields[i - width]) for i, fit in enumerate(fits)) for fields in rows)
+        if known or (len(rows) > MANY_LINES and all(len(fields) == width for fields in rows)):
             name = table.column_names[breaks[:, row].argmax()]
             raise UserError(
                 f"{path}, row {row + 1}: {name} opens with a quote and goes on over {len(lines)} lines that look "
                 "like rows: close the quote, or write the file as JSON Lines if it is one text"
             )
     return most
+
+
+def _describe_values(column: Any) -> Callable[[str], bool]:
+    """Return whether a text is as those values of a column that occur twice, or as all if these are numbers."""
+    counts = column.value_counts().to_pylist()
+    common = {entry["values"] for entry in counts if entry["values"] and entry["counts"] > 1}
+    has_numbers = all(NUMBER.fullmatch(value) for entry in counts if not LINE_BREAK.search(value := entry["values"]))
+    return lambda text: text in common or bool(has_numbers and NUMBER.fullmatch(text))
 
 
 def _find_separator(content: bytes) -> str:

@@ -153,6 +153,10 @@ class FrozenEncoder:
         """
         if layer not in self.layers:
             raise ValueError(f"layer must be one of {list(self.layers)}, for which the encoder was made, not {layer}")
+        if self.own.prompt:
+            print_note_once(
+                f"encoder={self.cfg.encoder.name}: texts whose tokens are taken go without its default prompt"
+            )
         _, batches, _ = self._make_batches(sentences)
         special = torch.tensor(sorted(self.tokenizer.all_special_ids))
         for batch in batches:

@@ -203,10 +203,11 @@ def read_table(
         )
     columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in chosen]
     vectors = np.stack([column.to_numpy() for column in columns], 1)
-    has_fractions = bool((np.isfinite(vectors) & (vectors != np.round(vectors))).any())
-    kept = ~find_whole_numbers(vectors, each_once=not has_fractions)
-    if not family and kept.any():
-        chosen, vectors = [name for name, is_kept in zip(chosen, kept, strict=True) if is_kept], vectors[:, kept]
+    if not family:
+        has_fractions = bool((np.isfinite(vectors) & (vectors != np.round(vectors))).any())
+        kept = ~find_whole_numbers(vectors, each_once=not has_fractions)
+        if kept.any():
+            chosen, vectors = [name for name, is_kept in zip(chosen, kept, strict=True) if is_kept], vectors[:, kept]
     ends = chosen[0] if len(chosen) == 1 else f"{chosen[0]} to {chosen[-1]}"
     others = name_some(
         sorted([name for name in table.column_names if name not in chosen], key=lambda name: name not in numeric)

@@ -235,7 +235,7 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
             )
             refuse_other_shapes(cfg, report["mismatched_keys"])
             missing = set(report["missing_keys"])
-    body = getattr(model, model.base_model_prefix, None) or model.get_encoder()
+    body = getattr(model, model.base_model_prefix, model)
     notes = describe_missing_weights(cfg, missing, model, body)
     words = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > words:

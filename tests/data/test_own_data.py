@@ -284,6 +284,7 @@ MIDDLE = [f"{row},text {row},{row % 2}" for row in range(40)]
         ("id,text,label", MIDDLE, 5, 25),
         ("id,text,label", MIDDLE, 5, 6),
         ("text;label", [row.replace(",", ";") for row in ROWS], 0, 39),
+        ("text,label", [f"row {row},{row / 8}" for row in range(40)], 5, 7),  # scores, of which none occurs twice
     ],
 )
 def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path, header, rows, first, last):
@@ -295,6 +296,20 @@ def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path, header, r
     (tmp_path / "train.csv").write_text("\n".join([header, *map(separator.join, fields)]) + "\n")
     with pytest.raises(UserError, match=rf"row {first + 1}: text opens with a quote.* {last - first + 1} lines"):
         configure(tmp_path / "train.csv", None, "task.text=[text]", "task.label=label")
+
+
+@pytest.mark.parametrize(
+    ("before", "opened"),
+    [
+        (["label,text", *["pos,a", "neg,b"] * 2], ['neg,"c', "pos,d", "neg,e"]),  # to the end
+        (["text,label", *["a,pos", "b,neg"] * 2], ['c,"neg', "d,pos", 'e,neg"']),  # a label
+        (["text,label", *['"a, b",pos', '"c, d",neg'] * 2], ['"e, f,pos', "e, f,neg", 'g, h",pos']),
+    ],
+)
+def test_a_quote_may_not_be_open_to_the_end_or_of_a_label_or_between_commas(tmp_path, before, opened):
+    (tmp_path / "train.csv").write_text("\n".join([*before, *opened]) + "\n")
+    with pytest.raises(UserError, match="row 5: .* opens with a quote.* 3 lines"):
+        configure(tmp_path / "train.csv")
 
 
 def test_a_text_may_have_many_lines_and_this_is_said(tmp_path):

@@ -17,7 +17,7 @@ from isobench.data.packaged import encoders as packaged_encoders
 from isobench.data.sentence_settings import DECLARED_TOKENS
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.attention import restrict_to_first_token
-from isobench.models.encoders import load_encoder
+from isobench.models.encoders import load_encoder, load_generator
 from isobench.models.tokenization import load_tokenizer
 
 
@@ -395,6 +395,20 @@ def test_an_encoder_needs_no_decoders_weights(tmp_path):
         else:
             loaded = load_encoder(encoder, None, seed=1)
             assert (loaded.init_seed, loaded.warnings) == (None, [])
+
+
+def test_a_generator_needs_its_decoders_weights(tmp_path):
+    from safetensors.torch import load_file, save_file
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    T5ForConditionalGeneration(
+        T5Config(d_model=16, d_ff=24, d_kv=8, num_heads=2, num_layers=2, vocab_size=30)
+    ).save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    kept = {name: value for name, value in stored.items() if not name.startswith("decoder.")}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="the weights lack"):
+        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, "seq2seq")
 
 
 def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):
