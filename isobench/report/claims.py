@@ -234,11 +234,11 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
 
 
 def _list_parts(data: Any) -> list[tuple[str, ...]]:
-    """List the encoders and tasks of a report's finished runs, or the encoders of an analysis's rows."""
+    """List the encoders, tasks and methods of a report's finished runs, or the encoders of an analysis's rows."""
     if isinstance(data, list):
         return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
     runs = data.runs[data.runs["status"] == "finished"]
-    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], strict=True)))
+    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], runs["method"], strict=True)))
 
 
 def _list_missing(claim: Claim, data: Any) -> list[str]:
