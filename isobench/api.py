@@ -53,7 +53,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
     with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
-        ended, _ = train_if_needed(first.cfg, time.time())
+        ended, _ = train_if_needed(first.cfg, time.time(), first.folder.key)
     if ended.record is None:
         raise UserError(f"another process is carrying out this run: {ended.folder.path}")
     return ended.record

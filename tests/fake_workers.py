@@ -9,6 +9,7 @@ from itertools import count
 from typing import ClassVar
 
 from helpers import make_config
+from waiting import PATIENCE
 
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
@@ -58,7 +59,7 @@ class FakeProcess:
         """Called when this process has nothing left to do."""
 
     def join(self):
-        self.thread.join(5)
+        self.thread.join(PATIENCE)
 
     def terminate(self):
         self.exitcode = -15

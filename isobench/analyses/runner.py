@@ -27,7 +27,6 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     explain_output_errors,
     replace_non_finite,
-    require_writable,
     sha256_file,
     write_json,
     write_whole,
@@ -38,7 +37,7 @@ from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
 from isobench.data.scale import find_scale_differences
 from isobench.papers.folders import find_config
-from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder
+from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder, require_report_folder
 from isobench.runs.run import Run
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -61,7 +60,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     analysis = load_analysis(first.analysis)
     subjects = make_subjects(runs)
     folder = report_folder(first.output_dir, experiment.name)
-    with require_writable(folder):
+    with require_report_folder(folder):
         start = time.perf_counter()
         tables = make_tables(analysis.compute(subjects))
         rows = {name: table.to_pylist() for name, table in tables.items()}
@@ -111,7 +110,7 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         shown = show_rows(about, read_stored_rows(source))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         for name, content in shown.draw().items():
             with write_whole(folder / f"{name}.svg") as file:
                 file.write_bytes(content)

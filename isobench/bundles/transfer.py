@@ -292,8 +292,7 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
     The config of a run that is there may differ, such as in the names of folders: the record decides.
     """
     conflicts = []
-    for key in manifest.runs:
-        folder = RunFolder(output_dir, key).path
+    for folder in dict.fromkeys(target.parent for target in sources):
         if folder.is_symlink():
             conflicts.append(f"{folder} is a link")
         elif not (folder / RECORD_FILE).exists() and folder.is_dir() and read_live_heartbeat(folder):

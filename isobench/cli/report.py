@@ -20,12 +20,12 @@ from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, require_writable, write_text
+from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
 from isobench.common.terminal import make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
 from isobench.papers.folders import find_papers
 from isobench.papers.published import count_numbers
-from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
+from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder, require_report_folder
 from isobench.runs.grouping import find_report_folder
 from isobench.runs.plan import parse_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
@@ -173,7 +173,7 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
         return
     name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         write_table(folder, name, make_table(claims))
         write_text(folder / f"{name}.md", format_claims_markdown(claims))
         write_text(folder / f"{name}.html", render_claims(claims))

@@ -12,7 +12,7 @@ from isobench.config.schema import Config, Encoder
 from isobench.data import weights
 from isobench.data.cache import name_cached_file
 from isobench.data.seq2seq_pairs import list_cache_key_inputs, read_pairs, require_generation, resolve_train_limit
-from isobench.data.sources import read_texts
+from isobench.data.sources import read_texts, require_unchanged
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.loading import handle_loading_errors
 from isobench.models.word_vectors import WordTokenizer
@@ -76,7 +76,7 @@ def load_seq2seq_tokenizer(cfg: Config, identity: Identity) -> Any:
             return [*texts.sources, *texts.targets]
 
         inputs = [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)]
-        return _learn_once(cfg, inputs, read)
+        return _learn_once(cfg, identity.data, inputs, read)
     tokenizer = _load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
         if languages is None:
@@ -104,7 +104,7 @@ def load_language_tokenizer(cfg: Config, identity: Identity) -> Any:
     task, encoder = cfg.task, cfg.encoder
     if encoder.scratch and not encoder.path:
         inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
-        learned = _learn_once(cfg, inputs, lambda: read_texts(task, cfg.data, task.train_split))
+        learned = _learn_once(cfg, identity.data, inputs, lambda: read_texts(task, cfg.data, task.train_split))
         if len(learned) < (wanted := encoder.vocabulary_size or DEFAULT_SIZE):
             smaller = f"set encoder.vocabulary_size={len(learned)}, or " if len(learned) >= SMALLEST_SIZE else ""
             raise UserError(
@@ -132,8 +132,11 @@ def _load_with_end(encoder: Encoder, cache: str | None, instead: str) -> Any:
     return tokenizer
 
 
-def _learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) -> Any:
-    """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache."""
+def _learn_once(cfg: Config, data: dict[str, str], inputs: list[Any], read: Callable[[], list[str]]) -> Any:
+    """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache.
+
+    ``data``: the fingerprint of the data that have the texts.
+    """
     from transformers import PreTrainedTokenizerFast
 
     encoder = cfg.encoder
@@ -141,7 +144,9 @@ def _learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) -
     file = name_cached_file(cfg.data.cache, "tokenizers", cfg.task.name, key, "json")
     learned = read_learned_tokenizer(file)
     if learned is None:
-        train_tokenizer(iter(read()), encoder.vocabulary_size or DEFAULT_SIZE, file)
+        texts = read()
+        require_unchanged(cfg.task, cfg.data, data)
+        train_tokenizer(iter(texts), encoder.vocabulary_size or DEFAULT_SIZE, file)
         learned = read_learned_tokenizer(file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
     return PreTrainedTokenizerFast(tokenizer_object=learned, model_max_length=length, **SPECIAL_TOKENS)

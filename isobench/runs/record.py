@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, read_bounded
+from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, UnfitFileError, name_system_error, read_bounded
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT: Final = 3  # raise it when the shape of result.json changes
@@ -235,8 +235,10 @@ def read_record_file(file: Path) -> RunRecord:
         text = read_bounded(file, RECORD_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         raise
-    except OSError as error:
+    except UnfitFileError as error:
         raise _make_damage_error(file, error) from error
+    except OSError as error:
+        raise UserError(f"{file} may be intact, but can't be read: {name_system_error(error)}") from error
     return parse_record(text, file)
 
 

@@ -32,7 +32,10 @@ class Launcher:
         A run that fails does not stop the others; a disk that can't be written to does.
         """
         positions = [f"[{position}/{len(todo)}] " if len(runs) > 1 else "" for position in range(1, len(todo) + 1)]
-        return [execute_run(run.cfg, position)[0] for run, position in zip(todo, positions, strict=True)]
+        return [
+            execute_run(run.cfg, position, key=run.folder.key)[0]
+            for run, position in zip(todo, positions, strict=True)
+        ]
 
 
 class AutomaticLauncher(Launcher):

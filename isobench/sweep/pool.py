@@ -59,9 +59,10 @@ class Division:
 
 @dataclass(frozen=True)
 class Work:
-    """A run for a worker: its config, its position in the sweep, and how many runs share the machine with it."""
+    """A run for a worker: its config and key, its position in the sweep, and how many runs share its machine."""
 
     cfg: Config
+    key: str | None
     position: str
     share: int = 1
 
@@ -183,7 +184,7 @@ class Pool:
         share = math.ceil(len(busy) / max(1, len(self.division.gpus)))
         for worker, job in given:
             job.had_company = False
-            self._send(worker, Work(job.run.cfg, f"[{job.index + 1}/{self.total}] ", share))
+            self._send(worker, Work(job.run.cfg, job.run.folder.key, f"[{job.index + 1}/{self.total}] ", share))
         for worker in busy if given and len(busy) > 1 else []:
             cast(_Job, worker.job).had_company = True
 
@@ -363,7 +364,7 @@ def _carry_out(message: Work) -> Ended | StorageError:
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-            code, run = execute_run(message.cfg, message.position)
+            code, run = execute_run(message.cfg, message.position, key=message.key)
     except StorageError as error:
         return error
     record = run.record if run is not None and code == EXIT_DONE else None

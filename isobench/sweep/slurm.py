@@ -28,7 +28,6 @@ from isobench.config.command_line import drop_launch_arguments
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.runs.folder import RunFolder, jobs_folder, run_folder_name
-from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import Submission, find_queued_jobs, find_run_state, read_live_heartbeat, wait_for_beat
 from isobench.sweep.forecast import Forecast, format_duration
@@ -257,7 +256,6 @@ class Worker:
                 run = Run(cfg, folder, folder.read_final_record(cfg.retry_failed, self.created))
                 if run.record is not None or (not is_assigned and self._is_taken(run)):
                     continue
-                _require_same_run(cfg, key)
                 print(f"isobench: {format_run_name(cfg)}", flush=True)
                 codes.append(self._execute_one(run, is_patient=is_assigned))
             except UserError as error:
@@ -284,10 +282,10 @@ class Worker:
         If another process holds the run's lock, a patient worker tries again for LOCK_TIMEOUT seconds, since the
         holder may be a machine that died, unless the run's heartbeat shows that the holder is alive.
         """
-        code = execute_run(run.cfg, since=self.created)[0]
+        code = execute_run(run.cfg, since=self.created, key=run.folder.key)[0]
         deadline = time.monotonic() + LOCK_TIMEOUT
         while code == EXIT_BUSY and is_patient and time.monotonic() < deadline and not wait_for_beat(run.folder.path):
-            code = execute_run(run.cfg, since=self.created)[0]
+            code = execute_run(run.cfg, since=self.created, key=run.folder.key)[0]
         return code
 
     def _wait_for_others(self) -> None:
@@ -296,15 +294,6 @@ class Worker:
         job = os.environ.get(environment.JOB)
         while any((beat := read_live_heartbeat(folder)) and beat.job == job for folder in folders):
             time.sleep(2)
-
-
-def _require_same_run(cfg: Config, key: str) -> None:
-    """Raise UserError if a run's key has changed since its job was submitted: the job would compute another run."""
-    if identify(cfg).key != key:
-        raise UserError(
-            f"{format_run_name(cfg)}: its settings, data or weights have changed since this job was submitted; "
-            "start the sweep again"
-        )
 
 
 def requeue_or_exit(signum: int, job: JobEnvironment) -> None:

@@ -18,7 +18,7 @@ from isobench.data.batches.windows import WindowLoaders
 from isobench.metrics.generated_text import build_metric_signatures
 from isobench.models import encoders, tokenization
 from isobench.models.dropout import DropoutNumbers, replace_dropout
-from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed_everything
+from isobench.runs.identity import Identity, choose_dropout, identify, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
 from isobench.training.classifier import Classifier
 from isobench.training.instantiate import instantiate_chain, refuse_what_generation_lacks
@@ -45,8 +45,12 @@ class RunParts(NamedTuple):
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run: a text generator if the task generates text, else a classifier."""
     if cfg.task.language:
-        return _build_language_model(cfg, identity, cfg.task.language.objective)
-    return _build_seq2seq(cfg, identity) if cfg.task.generation else _build_classifier(cfg, identity)
+        built = _build_language_model(cfg, identity, cfg.task.language.objective)
+    else:
+        built = _build_seq2seq(cfg, identity) if cfg.task.generation else _build_classifier(cfg, identity)
+    if identify(cfg) != identity:
+        raise UserError("data or weights were changed while they were read: repeat the command")
+    return built
 
 
 def _build_classifier(cfg: Config, identity: Identity) -> RunParts:

@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import format_count, print_note, replace_control_characters
@@ -24,11 +24,14 @@ from isobench.runs.validate import validate_config
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
 
 
-def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Run | None]:
+def execute_run(
+    cfg: Config, position: str = "", since: float | None = None, key: str | None = None
+) -> tuple[int, Run | None]:
     """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
 
     With ``retry_failed``, failures before ``since`` (seconds since the epoch; by default the command's start) are
-    tried again. Returns the exit code and the run; None in its place if an error kept it from starting.
+    tried again. ``key``: the run's, as it was planned; a run whose data have changed since is another one, and is not
+    started. Returns the exit code and the run; None in its place if an error kept it from starting.
 
     Raises:
         StorageError: the result can't be written; no other run of the sweep could keep its own either.
@@ -36,7 +39,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     """
     raise_if_noted()
     try:
-        row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
+        row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since, key)
     except StorageError:
         raise
     except Exception as error:
@@ -53,11 +56,19 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
 
 
-def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
-    """Validate a run's config and train, unless it has a record; returns the run, and whether it had one."""
+def train_if_needed(cfg: Config, since: float, key: str | None = None) -> tuple[Run, bool]:
+    """Validate a run's config and train, unless it has a record; returns the run, and whether it had one.
+
+    ``key`` is as in `execute_run`.
+    """
     cfg = complete_config(cfg)
     validate_config(cfg)
     identity = identify(cfg)
+    if key not in (None, identity.key):
+        raise UserError(
+            f"{format_run_name(cfg)}: its settings, data or weights have changed since it was planned, so it is not "
+            "carried out; repeat the command for the run that it is now"
+        )
     row = Run(cfg, RunFolder(cfg.output_dir, identity.key), None)
     row.record = row.folder.read_final_record(cfg.retry_failed, since)
     if row.record is not None:
@@ -120,7 +131,9 @@ def _describe_export(export: str, run: Run) -> str:
         about = read_json(folder / EXPORT_FILE)
     except FileNotFoundError:
         about = {}
-    except (OSError, ValueError):
+    except OSError as error:
+        return f"{folder / EXPORT_FILE} can't be read: {extract_first_line(error)}"
+    except ValueError:
         return f"{folder / EXPORT_FILE} is damaged or was changed: remove {run.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
         return (

@@ -43,7 +43,7 @@ COUNT_PAGES = """
 import resource, sys
 from isobench.common.environment import keep_freed_memory
 
-def count_pages(*_):
+def count_pages(*_, **__):
     import torch
     for _ in range(8):  # the heap grows to its size
         torch.ones(1 << 24)
@@ -68,7 +68,7 @@ from isobench.sweep import pool
 def work(carry_out_run):
     pool.execute_run = carry_out_run
     pipe, theirs = multiprocessing.Pipe()
-    for message in (pool.Work(None, ""), None):
+    for message in (pool.Work(None, None, ""), None):
         pipe.send(message)
     pool.work(theirs, {})
 """

@@ -72,7 +72,7 @@ def compile_latex(text, folder):
     head = r"\documentclass{article}\usepackage{booktabs}"
     (folder / "main.tex").write_text(head + r"\begin{document}\appendix\input{appendix}\end{document}")
     command = [program, "-interaction=nonstopmode", "-halt-on-error", "main.tex"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
 

@@ -3,18 +3,12 @@
 import os
 import subprocess
 import sys
-import time
+
+from waiting import wait_until
 
 from isobench.runs.state import Submission, is_process_alive, read_submissions
 
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():

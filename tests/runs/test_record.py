@@ -1,6 +1,7 @@
 """A run's record and heartbeat: round trips, what is refused and how, the documented schemas."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -177,6 +178,38 @@ def test_any_changed_byte_of_a_record_is_noticed(tmp_path):
         folder.result_file.write_bytes(changed)
         with pytest.raises(UserError, match=r"result\.json"):
             folder.read_record()
+
+
+def test_a_record_that_can_t_be_read_now_is_not_called_damaged(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ESTALE, "as meant")
+
+    folder = folder_with(tmp_path, format_record(content()).decode())
+    monkeypatch.setattr("isobench.runs.record.read_bounded", fail)
+    with pytest.raises(UserError, match="may be intact, but can't be read: stale file handle") as error:
+        folder.read_record()
+    assert "remove" not in str(error.value)
+
+
+def test_predictions_that_can_t_be_read_now_are_not_called_damaged(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, "as meant")
+
+    predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
+    folder = folder_with(tmp_path, format_record(content(predictions=predictions)).decode())
+    (folder.path / "predictions.parquet").write_bytes(b"intact")
+    run = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
+    with monkeypatch.context() as patch:
+        patch.setattr("isobench.common.files.open_regular", fail)
+        check_predictions([run])
+    assert run.record is None
+    assert "predictions.parquet can't be read: input/output error" in run.trouble
+    assert "remove" not in run.trouble
+    run.read_record()
+    (folder.path / "predictions.parquet").unlink()
+    os.mkfifo(folder.path / "predictions.parquet")
+    check_predictions([run])
+    assert (run.record, "is not a regular file" in run.trouble) == (None, True)
 
 
 def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys):

@@ -8,6 +8,7 @@ from itertools import count
 import fake_workers
 import pytest
 from pseudo_terminal import PseudoTerminal
+from waiting import PATIENCE, wait_until
 
 from isobench.common.errors import StorageError
 from isobench.common.interruption import Interrupted
@@ -65,28 +66,22 @@ def test_a_killed_run_is_tried_again_and_then_left(carry_out, capsys):
     assert "seed 0: a process was killed (out of memory?); the same command goes on with it" in err
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("is_chosen", [False, True], ids=["by the machine", "by the user"])
 def test_after_a_lack_of_memory_fewer_runs_are_carried_out_unless_the_user_chose_how_many(
     carry_out, capsys, is_chosen
 ):
     """There is memory for three runs at once. The pool learns it from one killed process."""
-    lock, active, killed, at_once = threading.Lock(), [0], [], []
+    lock, active, killed, at_once, most = threading.Lock(), [0], [], [], 4 if is_chosen else 3
 
     def answer(work):
         with lock:
-            if killed:
+            if is_later := bool(killed):
                 at_once.append(active[0] + 1)
             elif active[0] == 3:
                 killed.append(work.cfg.seed)
                 return -9
             active[0] += 1
-        wait_until(lambda: killed)
+        wait_until(lambda: max(at_once) >= most if is_later else killed)
         time.sleep(0.1)
         with lock:
             active[0] -= 1
@@ -96,7 +91,7 @@ def test_after_a_lack_of_memory_fewer_runs_are_carried_out_unless_the_user_chose
     codes, _ = carry_out(range(12), answer, processes=4, **memory)
     assert codes == [0] * 12
     assert len(killed) == 1
-    assert max(at_once) == (4 if is_chosen else 3)
+    assert max(at_once) == most
     less = "" if is_chosen else "; from now on, at most 3 runs at once"
     assert f"it is tried again at the end{less}\n" in capsys.readouterr().err
 
@@ -123,7 +118,7 @@ def test_a_run_that_is_killed_twice_in_company_is_tried_alone(carry_out):
 
 def test_a_crash_leaves_the_number_of_runs_at_once(carry_out, capsys):
     """After it, six runs end in pairs: each waits for another one."""
-    calls, pair = count(), threading.Barrier(2, timeout=10)
+    calls, pair = count(), threading.Barrier(2, timeout=PATIENCE)
 
     def answer(work):
         if next(calls) == 0:
@@ -142,7 +137,7 @@ def test_a_crash_leaves_the_number_of_runs_at_once(carry_out, capsys):
 def test_the_pool_does_not_wait_for_workers_that_have_nothing_left_to_do(carry_out, monkeypatch):
     """They take as long to end as this test lasts, and then they have ended."""
     over = threading.Event()
-    monkeypatch.setattr(fake_workers.FakeProcess, "before_end", lambda self: over.wait(10))
+    monkeypatch.setattr(fake_workers.FakeProcess, "before_end", lambda self: over.wait(PATIENCE))
     assert carry_out(range(3), lambda work: Ended(0, None))[0] == [0] * 3
     workers = fake_workers.FakeProcess.started
     assert any(worker.thread.is_alive() for worker in workers)

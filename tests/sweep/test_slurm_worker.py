@@ -23,7 +23,7 @@ def test_a_job_whose_run_has_another_key_now_refuses_it(submitted, tmp_path, cap
     cfg, key = submitted
     changed = replace(cfg, optimization=replace(cfg.optimization, lr=cfg.optimization.lr * 2))
     assert Worker([(changed, key)])._execute_share(0, 1) == [2]
-    assert "have changed since this job was submitted" in capsys.readouterr().err
+    assert "have changed since it was planned" in capsys.readouterr().err
     assert not (tmp_path / "outputs").exists()
 
 

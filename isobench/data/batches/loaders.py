@@ -128,6 +128,7 @@ class Loaders:
 
         def tokenise() -> dict[str, np.ndarray]:
             examples = sources.read_examples(task, self.cfg.data, split, limit)
+            sources.require_unchanged(task, self.cfg.data, self.data)
             return vars(tokenise_examples(examples, self.inputs.tokenizer, self.max_length))
 
         file = name_cached_file(self.cfg.data.cache, "tokens", f"{task.name}-{split}", fingerprint)

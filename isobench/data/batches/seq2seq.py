@@ -30,6 +30,7 @@ from isobench.data.seq2seq_pairs import (
     require_generation,
     resolve_train_limit,
 )
+from isobench.data.sources import require_unchanged
 
 VERSION = 3  # of the cached files' content, part of their cache key
 TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
@@ -243,6 +244,7 @@ class PairLoaders:
 
         def tokenise() -> dict[str, np.ndarray]:
             texts = read_pairs(task, self.cfg.data, split, limit)
+            require_unchanged(task, self.cfg.data, self.fingerprints[0])
             limits = (self.max_length, self.max_target_length)
             return tokenise_pairs(texts, self.tokenizer, *limits, instruction).to_arrays()
 

@@ -16,7 +16,7 @@ from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_sor
 from isobench.data.batches.seq2seq import TEXTS_PER_CALL
 from isobench.data.batches.tokens import EpochSampler
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.sources import read_texts
+from isobench.data.sources import read_texts, require_unchanged
 
 VERSION = 1  # of the cached tokens, part of their name
 
@@ -86,7 +86,9 @@ class WindowLoaders:
         file = name_cached_file(self.cfg.data.cache, "windows", f"{task.name}-{split}", key)
 
         def cut() -> dict[str, np.ndarray]:
-            ids = tokenise_running_text(read_texts(task, self.cfg.data, split), self.inputs.tokenizer)
+            texts = read_texts(task, self.cfg.data, split)
+            require_unchanged(task, self.cfg.data, self.data)
+            ids = tokenise_running_text(texts, self.inputs.tokenizer)
             ids = ids if threshold is None else subsample(ids, threshold)
             if len(ids) < self.max_length:
                 raise UserError(

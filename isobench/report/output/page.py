@@ -19,7 +19,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.files import explain_output_errors, require_writable, write_text
+from isobench.common.files import explain_output_errors, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
@@ -37,7 +37,7 @@ from isobench.report.tables import (
     set_types,
 )
 from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_signed
-from isobench.runs.folder import REPORT_TABLES
+from isobench.runs.folder import REPORT_TABLES, require_report_folder
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, find_report_folder
 from isobench.runs.run import Run
 
@@ -64,7 +64,7 @@ def write_report(
     folder = folder or find_report_folder(runs)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
     texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         for name in REPORT_TABLES:
             table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
             write_table(folder, name, table.replace_schema_metadata())
