@@ -49,7 +49,8 @@ from isobench.runs.folder import (
     report_folder,
     run_folder_name,
 )
-from isobench.runs.identity import compute_key
+from isobench.runs.grouping import NOT_COMPARED, flatten_settings
+from isobench.runs.identity import Identity, compute_key
 from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
 from isobench.runs.record import parse_record
 from isobench.runs.run import Run
@@ -147,27 +148,25 @@ def _fill_bundle(
 ) -> Manifest:
     """Write every file of a bundle into an empty folder; the manifest comes last."""
     files: dict[str, str] = {}
-    names = []
+    disguise = None
     if anonymous:
-        records = (orjson.loads(run.folder.result_file.read_bytes()) for run in ended)
-        names = [*privacy.find_machines_and_paths(records)[0], *privacy.list_user_names()]
+        told = [*(run.folder.result_file for run in ended), *([analysis / ABOUT_FILE] if analysis else [])]
+        disguise = privacy.Disguise(privacy.list_names(orjson.loads(file.read_bytes()) for file in told))
 
     def put(path: str, content: bytes) -> None:
         privacy.require_no_secret(path, content)
-        if anonymous:
-            privacy.require_anonymous(path, content, names)
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
         files[path] = hashlib.sha256(content).hexdigest()
 
     for run in ended:
-        for name, content in _read_run(run, anonymous).items():
+        for name, content in _read_run(run, disguise).items():
             put(f"runs/{run_folder_name(run.folder.key)}/{name}", content)
-    for name, content in (_read_analysis(analysis, anonymous) if analysis else {}).items():
+    for name, content in (_read_analysis(analysis, disguise) if analysis else {}).items():
         if not BUNDLE_PATH.fullmatch(f"{ANALYSIS_FOLDER}/{name}"):
             raise UserError(f"{analysis}/{name} can't be exported: name an analysis's rows with letters and digits")
         put(f"{ANALYSIS_FOLDER}/{name}", content)
-    put(PLAN_FILE, format_plan(_prepare_plan(plan, anonymous)))
+    put(PLAN_FILE, format_plan(_prepare_plan(plan, disguise)))
     runs = {run.folder.key: read_file_time(run.folder.result_file) for run in ended}
     newest = max([*runs.values(), *([read_file_time(analysis / ABOUT_FILE)] if analysis else [])])
     manifest = Manifest(
@@ -184,17 +183,13 @@ def _fill_bundle(
     return manifest
 
 
-def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
+def _read_run(run: Run, disguise: privacy.Disguise | None) -> dict[str, bytes]:
     """Read the files of an ended run, byte for byte unless the bundle is anonymous: name -> content."""
-    key, source = run.folder.key, run.folder.path
+    source = run.folder.path
     files = {RECORD_FILE: (source / RECORD_FILE).read_bytes()}
     record = parse_record(files[RECORD_FILE], source / RECORD_FILE)
-    if anonymous:
-        original = orjson.loads(files[RECORD_FILE])
-        hidden = privacy.anonymise_config(original["config"])
-        if compute_key(config_from_plain(hidden), record.data.fingerprint, record.encoder.fingerprint) != key:
-            raise UserError(f"{source} can't be made anonymous: a setting that decides its result names a folder")
-        files = {RECORD_FILE: privacy.anonymise_record(original)}
+    if disguise:
+        files = {RECORD_FILE: disguise.anonymise_record(orjson.loads(files[RECORD_FILE]))}
     if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
         files[PREDICTIONS_FILE] = (source / PREDICTIONS_FILE).read_bytes()
         if hashlib.sha256(files[PREDICTIONS_FILE]).hexdigest() != record.predictions.sha256:
@@ -202,7 +197,7 @@ def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
     return files
 
 
-def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
+def _read_analysis(folder: Path, disguise: privacy.Disguise | None) -> dict[str, bytes]:
     about: dict[str, Any] = orjson.loads((folder / ABOUT_FILE).read_bytes())
     digests = {name: sha256 for name, sha256 in about["sha256"].items() if name.endswith(".parquet")}
     for name, sha256 in digests.items():
@@ -211,21 +206,38 @@ def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
     left_out = ("checksum", "runs")  # the plan has the runs
     about = {name: value for name, value in about.items() if name not in left_out}
     about |= {"files": sorted(digests), "sha256": digests}
-    if anonymous:
-        about = privacy.anonymise_about(about)
     files = {name: (folder / name).read_bytes() for name in digests}
+    if disguise:
+        about = disguise.anonymise_about(about)
+        for name, content in files.items():
+            disguise.require_no_name_in_rows(name, content)
     return {**files, ABOUT_FILE: orjson.dumps(add_json_checksum(about), option=orjson.OPT_INDENT_2)}
 
 
-def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:
+def _prepare_plan(plan: Plan, disguise: privacy.Disguise | None) -> Plan:
     """Return a plan without the output folder and, if the bundle is anonymous, without names of other folders."""
+    if disguise is None:
+        runs = [(replace(cfg, output_dir="outputs"), identity) for cfg, identity in plan.runs]
+        return Plan(plan.experiment, plan.commands, runs)
+    disguise.require_no_name(f"experiment={plan.experiment}")
+    runs = [(_anonymise_run(cfg, identity, disguise), identity) for cfg, identity in plan.runs]
+    return Plan(plan.experiment, [disguise.hide_names(command) for command in plan.commands], runs)
 
-    def prepare(cfg: Config) -> Config:
-        if anonymous:
-            return config_from_plain(privacy.anonymise_config(asdict(cfg)))
-        return replace(cfg, output_dir="outputs")
 
-    return Plan(plan.experiment, plan.commands, [(prepare(cfg), identity) for cfg, identity in plan.runs])
+def _anonymise_run(cfg: Config, identity: Identity, disguise: privacy.Disguise) -> Config:
+    """Return a run's config without names and folders; UserError if its key is made of one."""
+    hidden = config_from_plain(disguise.anonymise_config(asdict(cfg)))
+    if compute_key(hidden, *map(disguise.hide, identity.fingerprints)) != identity.key:
+        before, after = flatten_settings(cfg), flatten_settings(hidden)
+        told = [
+            f"{name}={value}" for name, value in before.items() if name not in NOT_COMPARED and after[name] != value
+        ]
+        told += [str(origin) for origin in identity.fingerprints if disguise.hide(origin) != origin]
+        raise UserError(
+            f"{told[0]} names a user, a machine or a folder, and the run's key is made of it: rename it and run it "
+            "again, or export without --anonymous"
+        )
+    return hidden
 
 
 @dataclass(frozen=True)

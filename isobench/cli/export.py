@@ -19,7 +19,7 @@ import orjson
 from isobench.analyses.rows import needs_training, read_about
 from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments, list_user_names
+from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely
@@ -139,8 +139,7 @@ def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
 def _print_remains(target: Path, manifest: Manifest) -> None:
     """Say what an anonymous bundle still tells, for the user to judge."""
     texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
-    remains = find_remains(list_user_names(), texts)
-    if remains:
+    if remains := find_remains(texts):
         text = f"These names stay, and so do texts of warnings and failures: {name_some(remains)}"
         print_plainly(f"{text}; read them before you publish")
 

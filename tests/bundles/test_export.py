@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from bundle_tools import pick_run, read_content
 from helpers import check_done, check_refused
-from tampering import edit_record
+from tampering import edit_record, list_failures
 
 from isobench import load_runs
-from isobench.bundles import transfer
+from isobench.bundles import privacy, transfer
 from isobench.cli import export as export_command
 from isobench.cli import report
 from isobench.config.schema import config_from_plain
@@ -183,6 +183,22 @@ def test_an_anonymous_bundle_names_no_machine_and_no_folder_and_keeps_keys_and_s
         cfg = config_from_plain(record["config"])
         assert compute_key(cfg, record["data"]["fingerprint"], record["encoder"]["fingerprint"]) == record["key"]
     check_done(run_import(target, tmp_path / "imported"))
+
+
+@pytest.mark.parametrize("name", ["lin", "fin", "max", "al", "sst", "root", "none", "3f", "val"])
+def test_any_login_name_gives_an_anonymous_bundle_that_holds(alice, run_export, tmp_path, monkeypatch, name):
+    """Such a name stands in isobench's own words (linear, finished), which stay as they are."""
+    monkeypatch.setattr("getpass.getuser", lambda: name)
+    check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
+    assert list_failures(tmp_path / "hidden") == []
+
+
+def test_a_login_name_in_what_the_key_is_made_of_is_refused(alice, run_export, tmp_path, monkeypatch):
+    words = privacy._read_own_words() - {"local"}
+    monkeypatch.setattr("getpass.getuser", lambda: "ocal")
+    monkeypatch.setattr(privacy, "_read_own_words", lambda: words)
+    check_refused(run_export(alice, tmp_path / "hidden", "--anonymous"), "encoder.name=local names a user")
+    assert not (tmp_path / "hidden").exists()
 
 
 @pytest.mark.parametrize("secret", ["hf_" + "Ab1" * 12, "s3cr3t-of-mine-123"])
