@@ -3,6 +3,7 @@
 import filecmp
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -80,8 +81,9 @@ def export_bundle(
         licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
-    _require_replaceable(target, plan.experiment)
     try:
+        _put_back(target)
+        _require_replaceable(target, plan.experiment)
         target.parent.mkdir(parents=True, exist_ok=True)
         with make_temporary_folder(target) as temporary:
             manifest = _fill_bundle(temporary, plan, ended, analysis, anonymous, licence)
@@ -114,18 +116,28 @@ def _require_replaceable(target: Path, experiment: str | None) -> None:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
 
 
-def _replace_folder(new: Path, old: Path) -> None:
-    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``.
+def _name_aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
 
-    If the process is killed between the renamings, the earlier bundle is beside its place, as ``NAME.old``.
-    """
+
+def _put_back(target: Path) -> None:
+    """Undo what an export left that was killed between its renamings: the earlier bundle is then beside its place."""
+    aside = _name_aside(target)
+    if not aside.is_dir():
+        return
+    if target.exists():  # the new one had taken its place
+        shutil.rmtree(aside)
+    else:
+        aside.rename(target)
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``."""
     _flush_files(new)
-    aside = old.with_name(f"{old.name}.old")
+    aside = _name_aside(old)
     if not old.exists() or not any(old.iterdir()):
         new.replace(old)
         return
-    if aside.exists():
-        raise UserError(f"{aside} is in the way, an earlier bundle that a killed export left: remove it, then export")
     old.rename(aside)
     try:
         new.rename(old)
@@ -167,8 +179,8 @@ def _fill_bundle(
             raise UserError(f"{analysis}/{name} can't be exported: name an analysis's rows with letters and digits")
         put(f"{ANALYSIS_FOLDER}/{name}", content)
     put(PLAN_FILE, format_plan(_prepare_plan(plan, disguise)))
-    runs = {run.folder.key: read_file_time(run.folder.result_file) for run in ended}
-    newest = max([*runs.values(), *([read_file_time(analysis / ABOUT_FILE)] if analysis else [])])
+    runs = {run.folder.key: _read_end(run) for run in ended}
+    newest = max([*runs.values(), *([_read_analysis_end(analysis)] if analysis else [])])
     manifest = Manifest(
         format=BUNDLE_FORMAT,
         isobench=read_package_version("isobench"),
@@ -181,6 +193,18 @@ def _fill_bundle(
     )
     (folder / MANIFEST_FILE).write_bytes(format_manifest(manifest))
     return manifest
+
+
+def _read_end(run: Run) -> float:
+    """Return when a run ended, in seconds since 1970; of an old record, when its file was written or copied."""
+    ended = run.record.ended if run.record else None
+    return read_file_time(run.folder.result_file) if ended is None else ended
+
+
+def _read_analysis_end(folder: Path) -> float:
+    """Return when an analysis ended, as `_read_end` does."""
+    times = orjson.loads((folder / ABOUT_FILE).read_bytes()).get("times") or {}
+    return times.get("ended") or read_file_time(folder / ABOUT_FILE)
 
 
 def _read_run(run: Run, disguise: privacy.Disguise | None) -> dict[str, bytes]:
@@ -229,9 +253,8 @@ def _anonymise_run(cfg: Config, identity: Identity, disguise: privacy.Disguise) 
     hidden = config_from_plain(disguise.anonymise_config(asdict(cfg)))
     if compute_key(hidden, *map(disguise.hide, identity.fingerprints)) != identity.key:
         before, after = flatten_settings(cfg), flatten_settings(hidden)
-        told = [
-            f"{name}={value}" for name, value in before.items() if name not in NOT_COMPARED and after[name] != value
-        ]
+        names = [name for name in before if name not in NOT_COMPARED and not name.endswith("_target_")]
+        told = [f"{name}={before[name]}" for name in names if after[name] != before[name]]
         told += [str(origin) for origin in identity.fingerprints if disguise.hide(origin) != origin]
         raise UserError(
             f"{told[0]} names a user, a machine or a folder, and the run's key is made of it: rename it and run it "
@@ -242,9 +265,10 @@ def _anonymise_run(cfg: Config, identity: Identity, disguise: privacy.Disguise) 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the manifest, the keys of new runs, and the new files of the analysis."""
+    """What an import did: the manifest, its experiment's paper, keys of new runs, new files of the analysis."""
 
     manifest: Manifest
+    paper: str | None
     new_runs: list[str]
     new_files: list[Path]
 
@@ -328,6 +352,8 @@ def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, outpu
     If another process has begun to carry out one of the runs, this stops; the same command goes on later.
     """
     mark_output_folder(output_dir)
+    plan = parse_plan((copy / PLAN_FILE).read_bytes(), output_dir)
+    paper = plan.runs[0][0].experiment.paper
     new_runs, new_files = [], []
     for key, written in manifest.runs.items():
         folder = RunFolder(output_dir, key)
@@ -344,11 +370,11 @@ def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, outpu
                 if is_new or not target.exists():
                     source.replace(target)
     if manifest.runs:
-        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir), is_imported=True)
-        return Imported(manifest, new_runs, [])
+        write_plan(output_dir, plan, is_imported=True)
+        return Imported(manifest, paper, new_runs, [])
     for target, source in sources.items():
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
             new_files.append(target)
-    return Imported(manifest, [], new_files)
+    return Imported(manifest, paper, [], new_files)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.files import replace_non_finite
-from isobench.common.terminal import make_console, name_some, print_plainly
+from isobench.common.terminal import make_console, name_some
 
 
 def main() -> None:
@@ -59,10 +59,10 @@ def _compare_results(paths: Sequence[Path], metric: str | None, as_json: bool) -
         print(json.dumps(replace_non_finite(comparisons), indent=1))
         return
     for comparison in comparisons:
-        print_plainly(f"{comparison['other']} less {comparison['base']}")
+        print(f"{comparison['other']} less {comparison['base']}")
         _print_rows([*comparison["tasks"], comparison["overall"]])
         for note in comparison["notes"]:
-            print_plainly(f"- {note}")
+            print(f"- {note}")
 
 
 def _compare_neighbours(file: Path, as_json: bool) -> None:
@@ -83,7 +83,7 @@ def _compare_neighbours(file: Path, as_json: bool) -> None:
     if equal := sum(math.isnan(row["p"]) for row in rows):
         print(f"{equal} have no p: their difference is the same on every task.")
     if left_out:
-        print_plainly(f"Left out, because a score is missing: {name_some(left_out)}.")
+        print(f"Left out, because a score is missing: {name_some(left_out)}.")
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:

@@ -78,6 +78,11 @@ def build_printed_report(
     is printed as NaN or as 0 is one of a run that predicts one class. No run has a seed, because print does not say
     which runs of two rows belong together; so they are not paired. Without ``encoders`` all are taken. ``change``
     breaks the cells of methods: see `scale_effects`.
+
+    A paper's claims.py names its paper by its folder, so that a copy of the folder works unchanged:
+
+        make = partial(build_printed_report, Path(__file__).parent.name, ["table1"], 3)
+        Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
     """
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
