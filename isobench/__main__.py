@@ -31,7 +31,7 @@ from isobench.papers.description import read_paper
 from isobench.papers.folders import find_papers, take_paper_flags
 
 # Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
-COMMANDS = ("status", "report", "diagnose", "compare", "export", "import", "verify", "dashboard", "prune")
+COMMANDS = ("status", "report", "diagnose", "export", "import", "verify", "dashboard", "prune")
 LISTS = (*choices.GROUPS, "papers")
 MOVED = {"wordsim": "convert_wordsim"}  # former command -> the script in a paper's folder
 FLAGS_WITH_VALUE = (

@@ -1,11 +1,13 @@
 """Write docs/results.md, docs/wanted.md and docs/figures: ``python docs/site/results.py``.
 
-Every number on the page of results is computed from a bundle in experiments/*/results/. For the claims, all bundles
-are imported into a temporary output folder, and the commands run there that the page tells its readers to run.
+Every number on the page of results is computed from a bundle in experiments/*/results/. For the claims, bundles are
+imported into temporary output folders, no two of one experiment into the same, and the commands run there that the
+page tells its readers to run.
 """
 
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -30,7 +32,7 @@ from isobench.papers.description import PROGRAM, read_paper
 from isobench.papers.folders import find_config, find_papers
 from isobench.papers.published import load_tables
 from isobench.report.build import build_report
-from isobench.report.claims import load_claims
+from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.text import format_markdown
 from isobench.runs.folder import ABOUT_FILE, RECORD_FILE
 from isobench.runs.plan import Plan, parse_plan
@@ -53,11 +55,12 @@ Each experiment below has its outcome in a sentence or two. Unfold it for its co
 claim "holds" or "does not hold" if it was judged in the paper's own setting. Elsewhere the words are "seen here",
 "not seen here" and "can't tell here": such an outcome neither supports nor contradicts the paper.
 
-**Read them with care.** Training is short and uses few examples. Encoders and data install as Python packages, or
-`data.root` names them. So few published scores can stand beside ours. The [map](../experiments/README.md) has the
-commands at the papers' scale, which we have not run. Translation and summarisation use generated texts and an
-untrained model: their results show only that the code runs. Two runs at a time shared two processor cores, so
-training times, and the claims on them, are rough.
+**Read them with care.** A section is of the embedded scale unless it names another. There, training is short and uses
+few examples, encoders and data install as Python packages or `data.root` names them, and claims are folded away.
+`scale=laptop` has a paper's own protocol on its small tasks, with such encoders; its claims are shown, each judged by
+the runs of its own bundle alone. The [map](../experiments/README.md) has the commands at the papers' scale, which we
+have not run. Translation and summarisation use generated texts and an untrained model: their results show only that
+the code runs. Two runs at a time shared two processor cores, so training times, and the claims on them, are rough.
 
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
 of one experiment. Check and see them with:
@@ -72,16 +75,24 @@ In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage
 CLAIMS_TEXT = """## The papers' claims
 
 Each experiment above has the [claims](reference/claims.md) that its runs or its analysis can judge. No p is corrected
-for the other claims. To make a table of all claims from the bundles:
+for the other claims. To judge those of a bundle, where NAME is its experiment:
+
+    isobench import BUNDLE output_dir=outputs/judged
+    isobench report +experiment=NAME output_dir=outputs/judged
+    isobench report output_dir=outputs/judged
+
+Bundles of several experiments may share a folder. Two of the same experiment would be judged together.
 """
+OUTSIDE = "outside the papers' settings"
+SCALES = ("paper", "laptop", "embedded")  # in the order of their sections
 
 
 WANTED_TEXT = """# Wanted: runs at the papers' scale
 
 <!-- docs/site/results.py writes this page from the papers' paper.yaml and docs/how-to/memory.md. -->
 
-Nobody has run these commands: they need the Hugging Face hub and a GPU. If you have both, a bundle of yours becomes
-part of the [results](results.md), with your machine and commit.
+Nobody has run these commands: they need the Hugging Face hub and, if they train, a GPU. If you have them, a bundle of
+yours becomes part of the [results](results.md), with your machine and commit.
 
 1.  Take a clean checkout (`git status` shows no change), so that the records name a commit that others have.
 2.  Give a command below. With `dry_run=true` it lists its runs and trains nothing. It goes on where it was stopped.
@@ -104,15 +115,39 @@ the paper's page names.
 |---|---|---|---|---|
 """
 
+# Experiment -> settings with which scale=laptop has an encoder of the paper, each a command of its own.
+LAPTOP_ENCODERS = {
+    "glue_isobn": ["encoder=bert-base-cased"],
+    "isobn_ev": ["encoder=bert-base-cased encoder.pooling=pooler"],
+    "isobn_drift": ["encoder=bert-base-cased encoder.pooling=pooler"],
+    "glue_calibration": ["encoder=bert-base-cased", "encoder=distilbert-base-cased"],
+    "glue_adaptation": ["encoder=bert-base-uncased"],
+    "adaptation_embeddings": ["encoder=bert-base-uncased encoder.pooling=pooler"],
+}
+LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
+
+`scale=laptop` is a paper's own protocol on its small tasks, with another encoder than the paper's. With the hub, the
+commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
+`glue_isobn`'s grid they have one configuration. `laptop.md` in a paper's folder says what such runs can show.
+
+Each takes less than a GPU-hour by the count above: 6 operations per token and parameter at 40 TFLOP/s. BERT has 110
+million parameters, and the tasks' mean lengths are 11 (CoLA), 28 (STS-B), 37 (WNLI), 53 (MRPC) and 70 tokens (RTE).
+Such short runs don't keep a GPU busy, so they may take several times as long.
+
+| experiment | encoder | runs | GPU-hours |
+|---|---|---|---|
+"""
+
 
 class Bundle:
-    """A bundle that ships: its folder, its experiment's name, its plan, and its runs, none if it is an analysis."""
+    """A bundle that ships: its folder, experiment, scale and plan, and its runs, none if it is an analysis."""
 
     def __init__(self, path: Path) -> None:
         """Read the bundle."""
         self.path, self.name = path, path.name
         self.plan: Plan = parse_plan((path / PLAN_FILE).read_bytes(), str(path))
         self.experiment = self.plan.experiment or self.name
+        (self.scale,) = {cfg.scale for cfg, _ in self.plan.runs}
         self.has_runs = (path / "runs").is_dir()
         self.has_analysis = (path / ANALYSIS_FOLDER).is_dir()
 
@@ -179,25 +214,45 @@ def find_bundles() -> list[Bundle]:
 
 def write_page(bundles: list[Bundle]) -> str:
     """Return the page's text."""
-    reports = {bundle.name: bundle.format_report() for bundle in bundles if bundle.has_runs}
     claims = judge_claims(bundles)
     parts = [INTRODUCTION]
-    for bundle in bundles:
-        own = [claim for claim in claims if claim["experiment"] == bundle.experiment]
-        parts.append(write_section(bundle, reports.get(bundle.name), own))
+    for name in dict.fromkeys(bundle.experiment for bundle in bundles):
+        own = [bundle for bundle in bundles if bundle.experiment == name]
+        file = find_config("experiment", name)
+        parts += [f"## {name}", escape(describe_choice(file)) if file else ""]
+        for bundle in sorted(own, key=lambda bundle: SCALES.index(bundle.scale)):
+            parts += [f"### {bundle.name}, scale={bundle.scale}"] * (len(own) > 1 or bundle.scale != "embedded")
+            parts.append(write_section(bundle, [claim for claim in claims if claim["bundle"] == bundle.name]))
     parts.append(write_claims(bundles, claims))
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
     """Say how the papers' claims were judged, and list those whose experiment has no bundle."""
-    names = {bundle.experiment for bundle in bundles}
-    listed = list_commands(bundles, ["experiments/*/results/*"], "outputs/shipped")
-    commands = "\n".join(f"    isobench {' '.join(command)}" for command in listed)
+    counts = []
+    for scale in SCALES:
+        names = {bundle.name for bundle in bundles if bundle.scale == scale}
+        if own := [claim for claim in claims if claim["bundle"] in names]:
+            where = f", {OUTSIDE}" if all(map(is_outside, own)) else ""
+            counts.append(f"- scale={scale}{where}: {count_outcomes(own)}.")
+    rest = [claim for claim in claims if not claim["bundle"]]
+    parts = [
+        CLAIMS_TEXT.strip(),
+        "\n".join(counts),
+        *(["Of experiments without a bundle:", list_claims(rest)] if rest else []),
+    ]
+    return "\n\n".join(parts)
+
+
+def count_outcomes(claims: list[dict[str, Any]]) -> str:
+    """Count claims by their outcome, in words."""
     counts = Counter(claim["outcome"] for claim in claims)
-    count = ", ".join(f"{word}: {number}" for word, number in counts.most_common())
-    rest = list_claims([claim for claim in claims if claim["experiment"] not in names])
-    return "\n\n".join([CLAIMS_TEXT.strip(), commands, f"{len(claims)} claims. {count.capitalize()}.", rest])
+    return ", ".join(f"{number} {word}" for word, number in counts.most_common())
+
+
+def is_outside(claim: dict[str, Any]) -> bool:
+    """True if a claim was judged at the embedded scale, and not in its paper's own setting."""
+    return claim["scale_name"] == "embedded" and (bool(claim["scale"]) or claim["outcome"] in (NOT_RUN, UNKNOWN))
 
 
 def list_claims(claims: list[dict[str, Any]]) -> str:
@@ -210,11 +265,12 @@ def list_claims(claims: list[dict[str, Any]]) -> str:
     )
 
 
-def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any]]) -> str:
-    """Return the part of the page about one bundle: its question, what came out, and the rest in a fold."""
-    file = find_config("experiment", bundle.experiment)
+def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> str:
+    """Return the part of the page about one bundle: what came out, its claims, and the rest in a fold."""
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
+    outside = [claim for claim in claims if is_outside(claim)]
+    inside = [claim for claim in claims if claim not in outside]
     shown = show_analysis(bundle) if bundle.has_analysis else Shown()
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
@@ -224,25 +280,24 @@ def write_section(bundle: Bundle, report: str | None, claims: list[dict[str, Any
     elif outcome := list_verdicts(shown):
         folded += map(escape, shown.notes)
     elif bundle.has_analysis:
-        quotes: dict[str, list[str]] = {}
-        for claim in claims:
-            quotes.setdefault(claim["outcome"], []).append(escape(claim["claim"].rpartition(" (")[0]))
-        outcome = "\n".join(f"- **{word.capitalize()}**: {'; '.join(own)}" for word, own in quotes.items())
-        folded += [] if outcome else map(escape, shown.notes)
+        outcome = f"Claims, {OUTSIDE}: {count_outcomes(outside)}." if outside else ""
+        folded += [] if claims else map(escape, shown.notes)
     else:
-        assert report
+        report = bundle.format_report()
         verdict, *scale = read_bold_lines(report)
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict)
         folded += [*scale, verdict.strip("*"), read_first_table(report)]
-    folded.append(list_claims(claims))
+    differences = dict.fromkeys(escape(claim["scale"]) for claim in inside if claim["scale"])
+    visible = [outcome, *(f"Not the paper's setting: {text}." for text in differences), list_claims(inside)]
+    if outside:
+        lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
+        folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
     folded += [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
         folded.append(f"![{caption}]({figure.relative_to(PAGE.parent)})\n\n*{caption}*")
-    fold = [FOLD, *folded, "</details>"]
-    question = escape(describe_choice(file)) if file else ""
-    return "\n\n".join(part for part in (f"## {bundle.name}", question, outcome, *fold) if part)
+    return "\n\n".join(part for part in [*visible, FOLD, *folded, "</details>"] if part)
 
 
 def format_table(table: Table) -> str:
@@ -267,24 +322,44 @@ def read_first_table(text: str) -> str:
 
 
 def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
-    """Import all bundles into a temporary output folder and judge the claims there; return a row for each claim."""
+    """Judge the claims of each bundle's experiment by this bundle alone, and the others by none.
+
+    Returns:
+        A row for each claim and bundle: that of `isobench report`, the bundle's name (empty: none) and its scale.
+    """
+    judged, rows = [], []
+    for group in group_bundles(bundles):
+        rows = judge_together(group)
+        for bundle in group:
+            about = {"bundle": bundle.name, "scale_name": bundle.scale}
+            judged += [row | about for row in rows if row["experiment"] == bundle.experiment]
+    names = {bundle.experiment for bundle in bundles}
+    return judged + [row | {"bundle": "", "scale_name": ""} for row in rows if row["experiment"] not in names]
+
+
+def group_bundles(bundles: list[Bundle]) -> list[list[Bundle]]:
+    """Group bundles so that no group has two of one experiment."""
+    groups: list[dict[str, Bundle]] = []
+    for bundle in bundles:
+        group = next((group for group in groups if bundle.experiment not in group), None)
+        if group is None:
+            groups.append(group := {})
+        group[bundle.experiment] = bundle
+    return [list(group.values()) for group in groups]
+
+
+def judge_together(bundles: list[Bundle]) -> list[dict[str, Any]]:
+    """Import bundles into a temporary output folder, and judge all claims there: a row for each."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    claimed = {claim.experiment for claim in load_claims()}
+    trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in claimed]
+    commands = [["import", *(str(bundle.path) for bundle in bundles)]]
+    commands += [*(["report", f"+experiment={name}"] for name in trained), ["report"]]
     with tempfile.TemporaryDirectory() as folder:
-        for command in list_commands(bundles, [str(bundle.path) for bundle in bundles], folder):
-            program = [sys.executable, "-m", "isobench", *command]
+        for command in commands:
+            program = [sys.executable, "-m", "isobench", *command, f"output_dir={folder}"]
             subprocess.run(program, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
         return pyarrow.parquet.read_table(Path(folder, "reports", "claims.parquet")).to_pylist()
-
-
-def list_commands(bundles: list[Bundle], places: list[str], output_dir: str) -> list[list[str]]:
-    """List the commands, without isobench itself, that import all bundles and judge the claims.
-
-    ``places``: the paths of the bundles, or a pattern of them.
-    """
-    judged = {claim.experiment for claim in load_claims()}
-    trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in judged]
-    commands = [["import", *places], *(["report", f"+experiment={name}"] for name in trained), ["report"]]
-    return [[*command, f"output_dir={output_dir}"] for command in commands]
 
 
 def write_wanted() -> str:
@@ -306,7 +381,25 @@ def write_wanted() -> str:
         rows.append(f"| {what} | {count_cells(titles) or '-'} | {' | '.join(cost)} |")
         export = f"isobench export {command} --to {experiment}_paper --license CC-BY-4.0"
         sections.append(f"## {what}\n\n    {PROGRAM} {command}\n    {export}")
-    return "\n\n".join([WANTED_TEXT + "\n".join(rows), *sections]) + "\n"
+    return "\n\n".join([WANTED_TEXT + "\n".join(rows), *sections, *write_laptop_wanted()]) + "\n"
+
+
+def write_laptop_wanted() -> list[str]:
+    """Write what laptop scale lacks: runs of the papers' own encoders."""
+    rows, commands = [], []
+    for experiment, choices in LAPTOP_ENCODERS.items():
+        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        sub_grids = config["experiment"]["grid"]["laptop"]
+        runs = sum(math.prod(map(len, ({"encoder": [""]} | sub_grid).values())) for sub_grid in sub_grids)
+        trains = needs_training(config.get("analysis", {"trains": True}))
+        for settings in choices:
+            encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
+            cost = f"{runs} | under 1" if trains else "trains nothing | -"
+            rows.append(f"| {experiment} | {encoder} | {cost} |")
+            command = f"+experiment={experiment} scale=laptop {settings}"
+            target = f"--to {experiment}_{encoder} --license CC-BY-4.0"
+            commands.append(f"    {PROGRAM} {command}\n    isobench export {command} {target}")
+    return [LAPTOP_TEXT + "\n".join(rows), "\n\n".join(commands)]
 
 
 def count_cells(titles: dict[str, list[str]]) -> int:

@@ -40,13 +40,14 @@ def show(rows: Rows) -> Shown:
 
 
 def build_drift_rows(subject: "Subject") -> list[TidyRow]:
-    """Build a tidy row for each epoch of a run; epoch 0 is before training."""
+    """Build a tidy row for each epoch of a run; epoch 0 is before training. Older records have no initial norm."""
     assert subject.record is not None
     history = [(epoch.epoch, epoch.noted("drift")) for epoch in subject.record.history]
     moments = [(0, history[0][1]["start"]), *((epoch, drift["now"]) for epoch, drift in history)]
     name = {"encoder": subject.encoder, "task": subject.task, "method": subject.method, "seed": subject.cfg.seed}
     return [
-        {**name, "epoch": epoch, "cosine": drift["cosine"], "l2": drift["l2"]}
+        {**name, "epoch": epoch}
+        | {measure: drift[measure] for measure in ("cosine", "l2", "initial_norm") if measure in drift}
         | {f"{kind}_top{k}": share for kind in CLASSIFIER_LABELS for k, share in drift[kind].items()}
         for epoch, drift in moments
     ]

@@ -19,9 +19,10 @@ class ClassifierDrift(Callback):
     """Measure the classifier's drift and its logits' variance before training and at every validation.
 
     The module's ``observed["drift"]`` gets ``start`` and ``now``. Each has ``cosine`` and ``l2``, the classifier's
-    cosine and distance to its initialisation within the subspace of the top components, and ``fine_tuned`` and
-    ``optimal``, the top k components' share of the variance of its logits and of an optimal classifier's. A
-    regression's head drifts as well, but has no optimal classifier: ``optimal`` is then empty.
+    cosine and distance to its initialisation within the subspace of the top components, ``initial_norm``, the norm of
+    the initialisation there, and ``fine_tuned`` and ``optimal``, the top k components' share of the variance of its
+    logits and of an optimal classifier's. A regression's head drifts as well, but has no optimal classifier:
+    ``optimal`` is then empty.
 
     Components are those of the training set's embeddings by the encoder of that moment, in evaluation mode. Nothing
     is random, so that the run's random streams stay the same.
@@ -80,7 +81,7 @@ class ClassifierDrift(Callback):
         values, vectors = eigh(gram(h, row_mean(h)) / len(h))
         values, vectors = values.flip(0), vectors.flip(1)  # descending
         assert self.initial is not None
-        cosine, l2 = measure_drift(weight, self.initial, vectors[:, : self.components])
+        drift = measure_drift(weight, self.initial, vectors[:, : self.components])
         classifiers = {"fine_tuned": weight}
         if not module.regression:
             classifiers["optimal"] = torch.from_numpy(fit_optimal_classifier(h.numpy(), labels))
@@ -88,22 +89,25 @@ class ClassifierDrift(Callback):
             kind: dict(zip(map(str, self.top), logit_variance_shares(matrix, values, vectors, self.top), strict=True))
             for kind, matrix in classifiers.items()
         }
-        return {"cosine": cosine, "l2": l2, "optimal": {}, **shares}
+        return {**drift, "optimal": {}, **shares}
 
 
 def is_positive_int(value: Any) -> bool:
     return type(value) is int and value >= 1
 
 
-def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> tuple[float, float]:
+def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> dict[str, float]:
     """Compare two classifiers [c, d] within a subspace that orthonormal columns [d, k] span.
 
     Returns:
-        Cosine and L2 distance of the projected rows, each the mean over classes.
+        Cosine and L2 distance of the projected rows, and the initial ones' norm, each the mean over classes.
     """
     now, then = weight @ subspace, initial @ subspace  # (c, k)
     cosine = torch.nn.functional.cosine_similarity(now, then, dim=1, eps=1e-300)
-    return cosine.mean().item(), torch.linalg.vector_norm(now - then, dim=1).mean().item()
+    norms = {"l2": now - then, "initial_norm": then}
+    return {"cosine": cosine.mean().item()} | {
+        name: torch.linalg.vector_norm(rows, dim=1).mean().item() for name, rows in norms.items()
+    }
 
 
 def logit_variance_shares(weight: Tensor, values: Tensor, vectors: Tensor, top: Iterable[int]) -> list[float]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from typing_extensions import TypedDict
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
-from isobench.analyses.shown import Rows, Shown, make_table
+from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, add_finding, make_panel_grid
 from isobench.config.bounds import Bound, NonNegativeInt, PositiveInt, above, at_least, at_most
@@ -39,7 +39,7 @@ class TokenRange(TypedDict):
 
     first: NonNegativeInt
     end: int
-    published: Annotated[float, at_least(-1), at_most(1)]  # the paper's mean cosine
+    published: Annotated[float, at_least(-1), at_most(1)] | None  # the paper's mean cosine, if it prints one
 
 
 class FrequentTypes(TypedDict):
@@ -75,7 +75,7 @@ def compute(
         texts: read only so many texts from the corpus's start; None for all.
         width: width of Figure 3's bins, in token ids.
         rare: so many last tokens stand for the unused ones in a vocabulary without any.
-        ranges: the ranges of token ids whose mean cosine the paper prints.
+        ranges: ranges of token ids, of which the paper prints the mean cosine of two.
         heads: the most frequent types, by number, whose share of the corpus it prints.
         coverage: the share of the corpus for which it prints how many types cover it.
         ranks: first and last rank between which Zipf's exponent is fitted.
@@ -110,6 +110,7 @@ def compute(
         for vectors, embeddings in versions.items():
             names = {"encoder": subject.encoder, "vectors": vectors}
             rows["cosine_bins"] += [{**names, **row} for row in compute_range_cosines(embeddings, ids, bins)]
+            names["unused"] = unused
             rows["cosine_ranges"] += [{**names, **row} for row in compute_range_cosines(embeddings, ids, bounds)]
         subject.release()
     rows["frequency"] = [
@@ -240,7 +241,7 @@ def build_similarity_table(rows: list[TidyRow], ranges: Sequence[Mapping[str, An
         cells = [format_range_cell(by_first.get(token_range["first"]), token_range["end"]) for token_range in ranges]
         table.add_row("ours", encoder, vectors, *cells)
     table.add_section()
-    printed = (str(token_range["published"]) for token_range in ranges)
+    printed = (format_number(token_range["published"], "") for token_range in ranges)
     table.add_row("paper", "BERT", "raw", *printed, style="dim")
     return table
 
@@ -285,10 +286,9 @@ def draw_figure3(rows: list[TidyRow], printed: Sequence[Mapping[str, Any]]) -> F
             bins = select_rows(own, {"vectors": vectors})
             cosines = [np.nan if row["cosine"] is None else row["cosine"] for row in bins]
             axis.plot([_range_midpoint(row) for row in bins], cosines, line, label=vectors)
-        published = [bounds["published"] for bounds in printed]
-        axis.plot(
-            [_range_midpoint(bounds) for bounds in printed], published, "x", color="black", label="paper's BERT, raw"
-        )
+        known = [bounds for bounds in printed if bounds["published"] is not None]
+        places, published = map(_range_midpoint, known), [bounds["published"] for bounds in known]
+        axis.plot(list(places), published, "x", color="black", label="paper's BERT, raw")
         axis.set_xlabel("token id (thousands)")
         _label_first_column(axis, "mean cosine")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

@@ -19,10 +19,11 @@ if TYPE_CHECKING:  # importing them takes seconds
 
 PAPER = "too_much_in_common"
 METHODS = ("raw", "centered", "centered_scaled", "post_process")  # rows of the paper's tables
+RELEASED_CODE_D = 2  # components that the released code removes
+RELEASED_CODE = f"post_process_{RELEASED_CODE_D}"
 # Of Yokoi et al. (2024): the words weigh alike in "whitened", and by their counts in the others.
 FREQUENCY_METHODS = ("zipf_centered", "whitened", "zipf_whitened")
 PAPER_D = "floor"  # of d / 100: the number of components that Section 5.1 removes
-RELEASED_CODE_D = 2  # the number that the released code removes
 MIN_PAIRS = 3  # fewer give no correlation: two points always lie on a line
 ROUNDINGS = {"ceil": math.ceil, "floor": math.floor}  # of d / 100, the number of components removed
 REMOVED = Bound(
@@ -43,7 +44,7 @@ def compute(
     Args:
         subjects: encoders.
         removed: D, the number of principal components that post-processing removes, or ``ceil`` or ``floor`` for
-            d / 100 rounded so.
+            d / 100 rounded so. The released code's D stands beside it.
         corpus: name of a corpus of ``corpus.py`` whose tokens are counted, for ``FREQUENCY_METHODS``; None
             leaves these out.
         texts: read only so many texts from the corpus's start; None for all.
@@ -76,7 +77,8 @@ def compute(
         count = resolve_direction_count(removed, matrix.shape[1])
         counts = count_rows(subject, counted, len(matrix)) if counted else None
         subject.release()  # the rest of the encoder is not needed, and large
-        for method in (*METHODS, *(FREQUENCY_METHODS if counted else ())):
+        released = () if removed == RELEASED_CODE_D else (RELEASED_CODE,)
+        for method in (*METHODS, *released, *(FREQUENCY_METHODS if counted else ())):
             vectors = transform_embeddings(matrix, method, count, counts)
             for name, (ids, scores) in tokens.items():
                 names = {
@@ -136,7 +138,7 @@ def resolve_direction_count(removed: int | str, dim: int) -> int:
 
 
 def transform_embeddings(matrix: "Tensor", method: str, count: int, counts: "Tensor | None" = None) -> "Tensor":
-    """Apply one of ``METHODS`` (Sections 5.1 and 5.2) or ``FREQUENCY_METHODS`` to an embedding matrix, [V, d].
+    """Apply one of ``METHODS`` (Sections 5.1, 5.2), ``RELEASED_CODE`` or ``FREQUENCY_METHODS`` to embeddings [V, d].
 
     ``count`` is D, how many components ``post_process`` removes; ``counts`` are the words' in a corpus, [V].
     """
@@ -149,7 +151,9 @@ def transform_embeddings(matrix: "Tensor", method: str, count: int, counts: "Ten
         return center(matrix, weights) if method == "zipf_centered" else whiten(matrix, weights=weights)
     if method == "centered":
         return center(matrix)
-    return center_scaled(matrix) if method == "centered_scaled" else all_but_the_top(matrix, count)
+    if method == "centered_scaled":
+        return center_scaled(matrix)
+    return all_but_the_top(matrix, RELEASED_CODE_D if method == RELEASED_CODE else count)
 
 
 def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
@@ -227,8 +231,8 @@ def find_printed_set_name(name: str) -> str:
 def explain_tables(rows: list[TidyRow], means: list[TidyRow], removed: int | str) -> list[str]:
     """Write the notes below the tables: what D is, which sets are averaged, and which have too few pairs."""
     notes = [
-        f"analysis.removed={removed} is how many principal components post_process takes away: 2 in the released "
-        "code; the text has floor(d / 100), Table 1's caption ceil."
+        f"analysis.removed={removed} is how many principal components post_process takes away: Section 5.1 has "
+        f"floor(d / 100), the released code {RELEASED_CODE_D}, Table 1's caption ceil(d / 100)."
     ]
     averaged = {row["encoder"]: row["sets"] for row in means}
     notes += [f"Table 2, {encoder}: the average of {names}." for encoder, names in averaged.items()]

@@ -231,21 +231,15 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
     decidable = sum(not isinstance(claim.printed, str) for claim in claims)
     sound = faults.count([])
     print(
-        f"{sound} of {len(claims)} checks reject broken numbers and, of the {decidable} claims that print can ",
-        end="",
+        f"{sound} of {len(claims)} checks reject broken numbers, and accept print where it can decide ({decidable})."
     )
-    print("decide, accept the paper's own.")
     counts = {name: count_numbers(name) for name in ([paper] if paper else find_papers())}
     listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     print(f"Published numbers that reports show beside ours: {listed or 'none'}.")
+    for claim, found in zip(claims, faults, strict=True):
+        if found:
+            print_note(f"correct {claim.paper}, {claim.text}: {'; '.join(found)}")
     if sound < len(claims):
-        named = (
-            f"{claim.paper}, {claim.text}: {'; '.join(found)}"
-            for claim, found in zip(claims, faults, strict=True)
-            if found
-        )
-        for line in named:
-            print_note(f"correct {line}")
         raise SystemExit(1)
 
 

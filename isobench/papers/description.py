@@ -4,14 +4,15 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from pydantic import Field
 
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, StrictEntries, find_papers, read_checked_yaml
+from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, StrictEntries, find_config, find_papers, read_checked_yaml
 
 PROGRAM = "python -m isobench"
-MAP_HEADING = "| paper | | at the paper's scale | embedded | status | printed cells held by |"
+MAP_HEADING = "| paper | | at the paper's scale | laptop | embedded | status | printed cells held by |"
 
 
 class PaperTask(StrictEntries):
@@ -26,6 +27,7 @@ class TableOrFigure(StrictEntries):
 
     command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
     at_paper_scale: str = Field(default="", description="arguments at the paper's scale, where others differ too")
+    laptop: bool = Field(default=True, description="whether scale=laptop makes a part of it, where it has a grid")
     status: str = Field(default="same setting", description="whether the command runs what the paper states")
     held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
     time: str = Field(default="", description="how long the command takes")
@@ -34,6 +36,13 @@ class TableOrFigure(StrictEntries):
         """Write the arguments that make it at the paper's scale; empty for a drawing."""
         experiment, *rest = self.command.split(" ") if self.command else [""]
         return self.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
+
+    def format_laptop_command(self) -> str:
+        """Write the arguments that make a part of it at laptop scale; empty if its experiment has no such grid."""
+        experiment, *_ = self.command.split(" ")
+        file = find_config("experiment", experiment.removeprefix("+experiment=")) if self.laptop else None
+        grids = yaml.safe_load(file.read_text(encoding="utf-8"))["experiment"].get("grid") if file else None
+        return f"{experiment} scale=laptop" if "laptop" in (grids or {}) else ""
 
 
 class Paper(StrictEntries):
@@ -74,13 +83,13 @@ def write_map(chosen: str | None = None) -> str:
         is_named = str(folders[name]) in environment.read_papers()  # its commands need to name it too
         rows += _write_rows(name, paper, f"{PAPER_FLAG} {shlex.quote(str(folders[name]))} " if is_named else "")
     others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
-    return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|", *rows, "", *others])
+    return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|---|", *rows, "", *others])
 
 
 def _write_rows(name: str, paper: Paper, flag: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
-        texts = shown.format_paper_command(), shown.command
+        texts = shown.format_paper_command(), shown.format_laptop_command(), shown.command
         commands = [f"`{PROGRAM} {flag}{text}`" if text else "" for text in texts]
-        time = f" ({shown.time})" if shown.time else ""
-        cells = [f"[{name}]({name}/README.md)", title, commands[0], commands[1] + time, shown.status, shown.held_by]
+        commands[-1] += f" ({shown.time})" if shown.time else ""
+        cells = [f"[{name}]({name}/README.md)", title, *commands, shown.status, shown.held_by]
         yield f"| {' | '.join(cells)} |"

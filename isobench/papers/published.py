@@ -82,11 +82,15 @@ class PublishedTable(StrictEntries):
 
 
 def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:
-    """Find the printed cell, and the encoder it is of, in the column with this printed name."""
+    """Find the printed cell, and the encoder it is of, in the column with this printed name.
+
+    It is the given encoder's, else that of one of its family (distilbert), else of the paper's first that has one.
+    """
     row = table.methods.get(method)
     if row is None:
         return None
-    for printed_encoder in [encoder, *table.cells]:
+    family = encoder.partition("-")[0]
+    for printed_encoder in [encoder, *sorted(table.cells, key=lambda name: name.partition("-")[0] != family)]:
         values = table.cells.get(printed_encoder, {}).get(row, {}).get(name)
         if values is not None:
             return format_statistics(table.form, values), printed_encoder

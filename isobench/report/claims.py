@@ -133,14 +133,17 @@ def judge_claim(
         The outcome, and how the runs or the analysis differ from the paper's setting.
     """
     try:
+        found: Any
+        differences: list[str] = []
         if claim.rows_file:
-            data, differences = read_analysis(claim.experiment, claim.rows_file) or (None, [])
+            found, differences = read_analysis(claim.experiment, claim.rows_file) or (None, [])
         else:
-            data = find_report(claim.experiment)
-            differences = [] if data is None else data.scale
-        if data is None:
+            found = find_report(claim.experiment)
+        if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
-        data = select(claim, data)
+        data = select(claim, found)
+        if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
+            differences = (data if len(data.runs) else found).scale
         outcome = _check(claim, data)
         if outcome.word == NOT_RUN and not claim.rows_file:
             outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
@@ -213,7 +216,10 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
     prints. Nothing is judged by a model that was not pretrained, because the papers' models are.
     """
     if any(phrase.endswith("is randomly initialised") for phrase in differences):
-        return Outcome(NOT_JUDGED, f"the model is untrained; {outcome.numbers}"), "; ".join(differences)
+        reason = f"the model is untrained, and the paper's is not; the command for this claim: {claim.command}"
+        return Outcome(NOT_JUDGED, reason), "; ".join(differences)
+    if outcome.word == NOT_RUN:
+        return outcome, ""
     if outcome.word in (HOLDS, FAILS) and (missing := _list_missing(claim, data)):
         outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {', '.join(missing)}")
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]

@@ -4,7 +4,7 @@ Claims are judged by it, to see that our criteria accept the papers' own tables,
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ LOCATIONS = ("mean", "median", "value")  # statistics that say where a cell's va
 SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SPEED_SETTINGS], "printed") | {
     "data": "printed", "weights": "printed", "share": 1,
     "status": "finished", "message": None, "split": SPLIT, "scale": "", "part": "", "selected": True, "candidates": 1,
-    "threads": 1, "torch": "", "machine": "", "epochs": 1, "examples": 1,
+    "threads": 1, "torch": "", "epochs": 1, "examples": 1,
 }  # fmt: skip
 
 
@@ -70,19 +70,33 @@ def scale_effects(factor: float, *kinds: str) -> Change:
 
 
 def build_printed_report(
-    paper: str, tables: Sequence[str], seeds: int, encoders: Sequence[str] = (), change: Change | None = None
+    paper: str,
+    tables: Sequence[str],
+    seeds: int,
+    encoders: Sequence[str] = (),
+    change: Change | None = None,
+    methods: Sequence[str] = (),
+    rows: Mapping[str, str] | None = None,
+    machine: str = "printed",
 ) -> Report:
     """Build a report of ``seeds`` runs for each row and task, whose numbers have the printed means and deviations.
 
     A printed median counts as the mean. Scores and isotropies of a cell are uncorrelated over its seeds. A score that
     is printed as NaN or as 0 is one of a run that predicts one class. No run has a seed, because print does not say
-    which runs of two rows belong together; so they are not paired. Without ``encoders`` all are taken. ``change``
-    breaks the cells of methods: see `scale_effects`.
+    which runs of two rows belong together; so they are not paired.
 
     A paper's claims.py names its paper by its folder, so that a copy of the folder works unchanged:
 
         make = partial(build_printed_report, Path(__file__).parent.name, ["table1"], 3)
         Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
+
+    Args:
+        paper, tables: whose numbers they are.
+        seeds: how many runs a printed cell stands for.
+        encoders, methods: those that are taken; none means all. Plain fine-tuning always is.
+        change: breaks the cells of methods: see `scale_effects`.
+        rows: method -> the method whose printed row it gets instead of its own, which breaks print too.
+        machine: on which the paper measured its times.
     """
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     metrics: dict[str, list[str]] = {}  # task -> its metrics
@@ -95,13 +109,15 @@ def build_printed_report(
             splits[column.task] += [column.split] if column.split and column.split not in splits[column.task] else []
             metrics.setdefault(column.task, [])
             metrics[column.task] += [_name_metric(column)] if column.metric else []
-        for encoder, rows in content.cells.items():
-            for method, row in content.methods.items() if encoder in encoders or not encoders else ():
-                for title, numbers in rows.get(row, {}).items():
+        taken = [method for method in content.methods if not methods or method in (*methods, BASE_METHOD)]
+        names = {method: content.methods[(rows or {}).get(method, method)] for method in taken}
+        for encoder, printed in content.cells.items():
+            for method, row in names.items() if encoder in encoders or not encoders else ():
+                for title, numbers in printed.get(row, {}).items():
                     column = content.columns[title]
                     named = dict(zip(content.form, numbers, strict=True))
                     if change and method != BASE_METHOD:
-                        base = rows.get(content.methods[BASE_METHOD], {}).get(title)
+                        base = printed.get(names[BASE_METHOD], {}).get(title)
                         plain = dict(zip(content.form, base, strict=True)) if base else {}
                         kind = "time" if column.time else "isotropy" if column.isotropy else "score"
                         named = change(PrintedCell(encoder, column.task, method, kind, named, plain))
@@ -114,9 +130,9 @@ def build_printed_report(
     runs = []
     for (encoder, task, method, seed), record in records.items():
         score = record.get(f"{SPLIT}/{metrics[task][0]}", math.nan) if metrics[task] else math.nan
-        names = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
+        run = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
         about = {"seed": None, "metric": (metrics[task] or [""])[0], "score": 0.0 if math.isnan(score) else score}
-        runs.append({**SHARED, **names, **about, **record})
+        runs.append({**SHARED, **run, "machine": machine, **about, **record})
     table = pd.DataFrame(runs).astype(object)
     table = table.where(table.notna(), None)
     known = {

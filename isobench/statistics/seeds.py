@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
         p: two-sided. Interval and p are NaN if a method has one seed, or if no score varies.
         seeds: the shared seeds over which the test is paired; 0 if it is not paired.
         error: standard error of the difference.
-        freedom: degrees of freedom of t; infinite for a z-test.
+        freedom: degrees of freedom of t.
         p_exact: of the exact test that flips the signs of the differences (``flip_signs``). It decides nothing.
     """
 
@@ -154,16 +154,6 @@ def _test_difference(value: float, error: float, freedom: float, seeds: int) -> 
     margin = float(special.stdtrit(freedom, 1 - ALPHA / 2)) * error
     p = float(2 * special.stdtr(freedom, -abs(value) / error))
     return Comparison(value, value - margin, value + margin, p, seeds, error, freedom)
-
-
-def compare_by_errors(value: float, errors: Sequence[float]) -> Comparison:
-    """Test a difference of two independent scores of which only the standard errors are known, by a z-test.
-
-    Args:
-        value: the difference.
-        errors: the standard error of each score, for example over the examples of a test set.
-    """
-    return _test_difference(value, math.hypot(*errors), math.inf, 0)
 
 
 def flip_signs(differences: Sequence[float]) -> float:

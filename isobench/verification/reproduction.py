@@ -350,7 +350,8 @@ def _compare_training(
     has_same_predictions = all(np.array_equal(one.predictions, other.predictions) for one, other in pairs)
     distances = [_measure_distance(one, other, cfg.task) for one, other in pairs if one.logits is not None]
     sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
-    if old.history == new.history and has_same_predictions and not sizes.get("logits"):
+    histories = (record.model_dump(include={"history"}) for record in (old, new))
+    if _repeats(*histories) and has_same_predictions and not sizes.get("logits"):
         return HOLDS, "" if before else "no predictions to compare; its history is equal to the bit"
     text = ", ".join(f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items())
     if is_same_machine(old, new):
@@ -358,6 +359,15 @@ def _compare_training(
     if all(size <= TOLERANCE[name] for name, size in sizes.items()):
         return DIFFERS, f"not equal to the bit, on another kind of machine; within: {text}"
     return FAILS, f"trained again it is outside of the tolerance: {text}"
+
+
+def _repeats(old: Any, new: Any) -> bool:
+    """Return True if all that was noted is noted again, equal to the bit; monitors may note more than they did."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(name in new and _repeats(value, new[name]) for name, value in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_repeats, old, new))
+    return bool(old == new)
 
 
 def _measure_distance(before: PredictedSplit, after: PredictedSplit, task: Task) -> float:

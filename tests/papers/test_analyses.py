@@ -73,7 +73,14 @@ def test_published_rows_without_a_cell_in_our_columns_are_left_out():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment",
-    ["isobn_embeddings", "adaptation_embeddings", "common_isotropy", "common_wordsim", "common_frequency"],
+    [
+        "isobn_embeddings",
+        "adaptation_embeddings",
+        "common_isotropy",
+        "common_wordsim",
+        "common_frequency",
+        "common_gradient",
+    ],
 )
 def test_a_calibration_is_refused_where_it_would_be_ignored(cli, small, outputs, experiment):
     code, out, err = cli(f"+experiment={experiment}", *small, "calibration=isobn_paper")
@@ -114,6 +121,7 @@ IMPOSSIBLE = {
     "common_isotropy": [
         ("removed", 2), ("toy", {"points": 0, "shifts": [0.0]}), ("toy", {"points": 9, "shifts": [0.0, "far"]}),
     ],
+    "common_gradient": [("length", 0), ("masked", 1), ("predictions", []), ("predictions", [0])],
     "common_wordsim": [("removed", -1), ("removed", "round")],
     "sts_similarity": [("sets", ["sts12", "sts17"]), ("sets", []), ("fit", "all"), ("unit_length", 1)],
 }  # fmt: skip

@@ -75,6 +75,12 @@ def judge_claims(cli, outputs, own):
     return {row["claim"]: row["outcome"] for row in rows}
 
 
+def test_its_claims_reject_broken_numbers_under_any_name_of_its_folder(cli, tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "mypaper_of_claims")
+    code, out, err = cli("report", "--published", "--paper", str(folder), "--claims", "mypaper_of_claims")
+    assert (code, err, "2 of 2 checks" in out) == (0, "", True)
+
+
 def test_its_printed_numbers_differ_by_a_tenth(monkeypatch):
     monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(FOLDER))
     cells = load_tables("paper")["table1"].cells["minilm"]

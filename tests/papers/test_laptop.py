@@ -4,6 +4,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.data.scale import find_scale_differences
+from isobench.papers.published import find_cell_in_column, load_tables
 from isobench.sweep.planning import compose_sweep, plan_runs
 
 RUNS = {"glue_calibration": 75, "glue_isobn": 60, "isobn_drift": 12, "glue_adaptation": 60}
@@ -62,3 +63,10 @@ def test_one_override_gives_the_papers_own_rows(name, encoder, monkeypatch):
     )
     decisive = ("task", "encoder", "calibration", "head", "optimization", "evaluation")
     assert any(all(getattr(cfg, part) == getattr(configs[0], part) for part in decisive) for cfg in at_paper)
+
+
+def test_the_printed_cell_beside_ours_is_of_the_same_family():
+    table = load_tables("isotropy_calibration")["table1"]
+    assert find_cell_in_column(table, "distilbert-quire", "none", "RTE") == ("56.68 ± 0.62", "distilbert-base-cased")
+    assert find_cell_in_column(table, "distilbert-quire", "flow", "RTE")[1] == "bert-base-cased"  # print has no other
+    assert find_cell_in_column(table, "minilm", "none", "RTE")[1] == "bert-base-cased"

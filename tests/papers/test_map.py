@@ -7,6 +7,7 @@ import pytest
 from helpers import ROOT, read_experiment, write_sets
 from hydra.core.global_hydra import GlobalHydra
 
+from isobench.data.packaged import encoders
 from isobench.papers import published
 from isobench.papers.description import write_map
 from isobench.sweep import grid
@@ -38,10 +39,22 @@ def test_the_map_is_made_of_the_papers_own_files():
 def test_every_row_is_whole():
     assert len(ROWS) == PAGE.count("\n| ") - 1  # less the heading
     for row in ROWS:
-        _, _, at_paper, embedded, status, _ = row
+        _, _, at_paper, laptop, embedded, status, _ = row
         is_drawing = status.startswith("schematic: a drawing")
         assert ("scale=paper" in at_paper, "+experiment=" in embedded) == (not is_drawing, not is_drawing), row
-        assert "scale=paper" not in embedded, row
+        assert "scale=" not in embedded, row
+        assert laptop in ("", re.sub(r"(\+experiment=\w+).*", r"\1 scale=laptop`", embedded)), row
+
+
+def test_a_row_has_a_laptop_command_if_that_makes_a_part_of_it():
+    for row in ROWS:
+        if name := re.search(r"\+experiment=(\w+)", row[4]):
+            grid = read_experiment(name[1])["experiment"]["grid"].get("laptop", [])
+            tasks = {task for sub_grid in grid for task in sub_grid["task"]}
+            table = published.load_tables(paper_of(row)).get(name_of(row).lower().replace(" ", ""))
+            if table:
+                tasks &= {column.task for column in table.columns.values()}
+            assert bool(row[3]) == bool(tasks and "BERT-large" not in row[1]), row
 
 
 def test_every_table_and_figure_with_a_caption_is_in_the_map(papers):
@@ -61,7 +74,7 @@ def test_every_table_has_published_cells_and_names_the_test_that_holds_them():
     assert tables == {(p, name) for p in TEXTS for name in published.load_tables(p) if name.startswith("table")}
     for row in ROWS:
         if row[1].startswith("Table"):
-            assert re.fullmatch(r"`tests/papers/test_published\.py::test_\w+_are_the_papers`", row[5]), row
+            assert re.fullmatch(r"`tests/papers/test_published\.py::test_\w+_are_the_papers`", row[6]), row
 
 
 def test_every_test_that_the_map_names_exists():
@@ -73,7 +86,7 @@ def test_every_test_that_the_map_names_exists():
 
 def test_an_experiment_is_of_the_paper_and_the_table_that_its_row_names():
     for row in ROWS:
-        for name in re.findall(r"\+experiment=(\w+)", " ".join(row[2:4])):
+        for name in re.findall(r"\+experiment=(\w+)", " ".join(row[2:5])):
             experiment = read_experiment(name)["experiment"]
             assert experiment["paper"] == paper_of(row).replace("_arxiv_v1", ""), row
             if row[1].startswith("Table") and experiment.get("tables"):
@@ -107,6 +120,7 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     monkeypatch.delenv("ISOBENCH_DATA", raising=False)
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(grid, "itertools", EachValueOnce())
+    monkeypatch.setattr(encoders, "_find_mpnet_parts", lambda _: [ROOT])  # a package that need not be installed
     arguments = shlex.split(command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs))
     own = ["dry_run=true", f"output_dir={tmp_path}", f"data.cache={cache}"]
     try:
@@ -116,5 +130,5 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
         GlobalHydra.instance().clear()
     assert planned
     configs = [run.run.cfg for run in planned.values()]
-    assert {cfg.scale for cfg in configs} == {"paper" if "scale=paper" in command else "embedded"}
+    assert {cfg.scale for cfg in configs} == {(re.findall(r"scale=(\w+)", command) or ["embedded"])[0]}
     assert {f"+experiment={cfg.experiment.name}" for cfg in configs} <= set(arguments)

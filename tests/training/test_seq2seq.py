@@ -175,7 +175,7 @@ def test_tied_embeddings_are_one_parameter(tiny_translation):
 
 def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translation):
     settings = ("task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
-    module, *_, generation = built(tiny_translation, *settings)
+    module, _, _, generation, _ = built(tiny_translation, *settings)
     search = generation.search
     assert search["num_beams"] == 2
     assert search["max_new_tokens"] == 24
@@ -186,7 +186,7 @@ def test_the_search_starts_as_the_targets_do_and_is_in_the_record(tiny_translati
 
 
 def test_the_search_is_in_half_precision_where_a_gpu_has_it(tiny_translation):
-    module, loaders, _, generation = built(tiny_translation)
+    module, loaders, _, generation, _ = built(tiny_translation)
     assert module.search_in_bf16 is False
     assert generation.search["precision"] == "32"
     module.search_in_bf16 = True

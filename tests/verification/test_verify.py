@@ -423,3 +423,13 @@ def test_a_small_file_can_not_fill_the_memory():
 def test_a_folder_without_runs_is_refused(tmp_path):
     with pytest.raises(UserError, match="neither a bundle"):
         verify(tmp_path, Options())
+
+
+def test_training_again_repeats_what_was_noted_and_may_note_more():
+    old = {"history": [{"score": 0.5, "drift": {"l2": 0.1}}, {"score": 0.6, "drift": {"l2": 0.2}}]}
+    more = {"history": [{**epoch, "drift": {**epoch["drift"], "norm": 1.0}, "rows": 7.8} for epoch in old["history"]]}
+    assert reproduction._repeats(old, more)
+    assert not reproduction._repeats(more, old)
+    assert not reproduction._repeats(old, {"history": more["history"][:1]})
+    more["history"][1]["drift"]["l2"] = 0.2 + 1e-16 * 2
+    assert not reproduction._repeats(old, more)

@@ -41,12 +41,15 @@ def test_drift_is_measured_within_the_subspace_only():
     outside = initial + 7 * vectors[:, 3]  # the fourth component: not among the top three
     moved = initial + 0.5 * vectors[:, 0]
     top = torch.from_numpy(vectors[:, :3])
-    cosine, l2 = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
-    assert (cosine, l2) == (pytest.approx(1), pytest.approx(0, abs=1e-12))
-    cosine, l2 = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
+    norm = np.linalg.norm(initial @ vectors[:, :3], axis=1).mean()
+    drift = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
+    assert drift == pytest.approx({"cosine": 1, "l2": 0, "initial_norm": norm}, abs=1e-12)
+    drift = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
     projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
-    assert l2 == pytest.approx(0.5)
-    assert cosine == pytest.approx(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected]))
+    assert (drift["l2"], drift["initial_norm"]) == (pytest.approx(0.5), pytest.approx(norm))
+    assert drift["cosine"] == pytest.approx(
+        np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected])
+    )
 
 
 def test_the_optimal_classifier_finds_the_component_that_matters():
@@ -76,6 +79,7 @@ def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cl
             assert (row["cosine"], row["l2"]) == (pytest.approx(1), 0)
         else:
             assert row["l2"] > 0
+        assert row["initial_norm"] > 0
         assert row["fine_tuned_top1"] <= row["fine_tuned_top5"] <= row["fine_tuned_top30"]
     about = json.loads((folder / "about.json").read_text())
     assert (len(about["keys"]), about["runs"]) == (2, [])  # each run's own folder has its config

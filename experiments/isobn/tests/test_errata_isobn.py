@@ -3,14 +3,17 @@
 import re
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
 from helpers import assert_contains, make_config, read_experiment
 from scipy import integrate, stats
 
 from isobench.calibration import IsoBN
+from isobench.calibration.batch_statistics import count_effective_rows
 from isobench.metrics import explained_variance
 from isobench.papers import published
+from isobench_papers.isobn.claims import SMALL
 
 
 @pytest.fixture
@@ -66,12 +69,23 @@ def test_with_a_momentum_of_095_a_batch_is_nearly_all_of_the_statistics():
     assert weights == pytest.approx({0.95: 0.95, 0.05: 0.05})
 
 
-def test_algorithm_1_takes_eq_7_into_theta(text):
-    """It says so; Eq. 8's theta has a bar and Algorithm 1's has none."""
-    algorithm = text[text.index("#### **Algorithm 1:**") : text.index("### **Evaluation**")]
-    assert r"Compute scaling factor  $\theta$  by Eq. 6 and Eq. 7" in algorithm
-    assert r"$\hat{h} = \theta \odot h$" in algorithm
-    assert r"\widehat{\boldsymbol{h}} = \bar{\theta} \odot \boldsymbol{h}. \tag{8}" in text
+def test_an_evaluation_stands_on_the_rows_of_the_last_batch(glue):
+    """1 / sum of the squared weights of all rows; of a full batch and of the epochs' last ones."""
+
+    def count(alpha, last, size):
+        ages = np.arange(500)
+        squares = (alpha * (1 - alpha) ** ages) ** 2 / np.array([last, *[size] * 499], float)
+        assert count_effective_rows(alpha, [last, *[size] * 499]) == pytest.approx(1 / squares.sum())
+        return 1 / squares.sum()
+
+    assert [f"{count(alpha, 32, 32):.1f}" for alpha in (0.95, 0.05)] == ["35.4", "1248.0"]
+    rows = {task: pyarrow.parquet.read_metadata(f"{glue}/glue/{task}/train.parquet").num_rows for task in SMALL}
+    assert {task: number % 32 for task, number in rows.items()} == {"rte": 26, "stsb": 21, "mrpc": 20, "cola": 7}
+    found = {task: f"{count(0.95, number % 32, 32):.1f}" for task, number in rows.items()}
+    assert found == {"rte": "28.8", "stsb": "23.2", "mrpc": "22.1", "cola": "7.8"}
+    assert (rows["mrpc"] % 16, f"{count(0.95, 4, 16):.1f}") == (4, "4.4")
+    # Of n normal rows the squared correlation of independent dimensions is Beta(1/2, (n - 2)/2).
+    assert [round(767 * stats.beta(0.5, (n - 2) / 2).mean()) for n in (7, 35)] == [128, 23]
 
 
 def test_eq_9_as_printed_does_not_ignore_the_mean(text):

@@ -4,22 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from helpers import list_printed_cells
+from helpers import assert_contains, list_printed_cells
 from scipy import stats
 
 from isobench.papers import published
 from isobench.statistics.seeds import holm
 
-SMALL, LARGE = ("MRPC", "RTE", "CoLA", "STS-B"), ("MNLI", "QNLI", "SST-2")
-
 
 def table(number, paper="isobn_arxiv_v1"):
     return published.load_tables(paper)[f"table{number}"]
-
-
-def gain(encoder, column):
-    rows = table(1).cells[encoder]
-    return rows["isobn"][column][0] - rows["plain"][column][0]
 
 
 def test_only_the_first_version_repeats_robertas_own_numbers(papers):
@@ -57,25 +50,6 @@ def test_the_gain_is_half_against_the_reported_numbers():
     assert below == {"RTE", "SST-2", "MRPC", "STS-B"}
     assert f"{reported['RTE'] - rows['plain']['RTE'][0]:.2f}" == "2.13"
     assert all(rows["isobn"][name][0] > reported[name] for name in rows["isobn"])
-
-
-@pytest.mark.parametrize(
-    ("encoder", "columns", "printed", "text"),
-    [
-        ("bert-base-cased", SMALL, "1.63", 1.6),
-        ("roberta-large", SMALL, "1.25", 1.3),
-        ("bert-base-cased", LARGE, "0.14", 0.15),
-        ("roberta-large", LARGE, "0.25", 0.25),
-    ],
-)
-def test_the_texts_average_improvements(encoder, columns, printed, text):
-    """Those of the printed cells; what their last digits hide, up to 0.01 a difference, allows the text's."""
-    mean = np.mean([gain(encoder, column) for column in columns])
-    assert f"{mean + 1e-9:.2f}" == printed
-    half = 0.5 * 10.0 ** -len(str(text).partition(".")[2])
-    assert mean - 0.01 <= text + half
-    assert mean + 0.01 >= text - half
-    assert (abs(mean - text) <= half + 1e-9) == (text in (1.6, 0.25))  # without it, the other two are off
 
 
 def test_the_texts_explained_variances_are_those_of_table_2():
@@ -135,3 +109,17 @@ def test_what_else_changed_between_the_versions(papers):
         ("logistic regression", (False, True)),
     ):
         assert (phrase in first, phrase in last) == has, phrase
+
+
+def test_our_text_of_the_first_version_has_lost_the_grid(papers):
+    """Learning rates, batches, beta and Figure 1's ranges stood in formulas; the rest of the protocol is there."""
+    text = (papers / "isobn_arxiv_v1.txt").read_text()
+    assert_contains(
+        text,
+        "using a learning rate in the range of and batch size in .",
+        "the normalization strength is chosen in the range of .",
+        "first 6% of steps followed by a linear decay to 0. The maximum number of training epochs is set to 10.",
+        "the momentum is set to 0.95, the is set to 0.1",
+        "We fine-tune the PTLMs with 5 different random seeds",
+        "(e.g., in BERT for MRPC)",
+    )

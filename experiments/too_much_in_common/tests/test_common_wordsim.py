@@ -29,8 +29,8 @@ def by_numpy(w, method, count, counts=None):
     if method == "centered_scaled":
         lengths = np.sqrt((w**2).sum(1, keepdims=True))
         return w - lengths * (w / np.maximum(lengths, 1e-300)).mean(0)  # a padding token's row is zero
-    if method == "post_process":
-        top = np.linalg.svd(centred, full_matrices=False)[2][:count]
+    if method.startswith("post_process"):
+        top = np.linalg.svd(centred, full_matrices=False)[2][: count if method == "post_process" else 2]
         return centred - centred @ top.T @ top
     return {"raw": w, "centered": centred}[method]
 
@@ -44,12 +44,12 @@ def test_correlations_are_those_of_their_definition():
     rng = np.random.default_rng(1)
     w, ids, scores = rng.normal(0.5, 1, (40, 6)), rng.integers(0, 40, (25, 2)), rng.uniform(0, 10, 25)
     counts = rng.zipf(1.5, 40)
-    for method in (*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS):
-        vectors = by_numpy(w, method, 2, counts)
+    for method in (*common_wordsim.METHODS, common_wordsim.RELEASED_CODE, *common_wordsim.FREQUENCY_METHODS):
+        vectors = by_numpy(w, method, 3, counts)
         left, right = vectors[ids[:, 0]], vectors[ids[:, 1]]
         inner = (left * right).sum(1)
         cosine = inner / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 2, torch.from_numpy(counts))
+        ours = common_wordsim.transform_embeddings(torch.tensor(w), method, 3, torch.from_numpy(counts))
         assert np.allclose(ours @ ours.T, vectors @ vectors.T)
         assert np.allclose(ours, vectors) or method.endswith("whitened")
         found = list(common_wordsim.correlate_with_scores(ours, ids, scores))
@@ -86,7 +86,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     assert code == 0
     found = read_analysis_rows(outputs, "common_wordsim")
     rows = found["word_similarity"]
-    assert len(rows) == 4 * 5 * 2
+    assert len(rows) == 5 * 5 * 2  # with the released code's D beside ours
     w = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
     number = AutoTokenizer.from_pretrained(tiny).get_vocab()
     sets, expected = word_pairs.load_word_pairs(Data(root=str(root))), {}
@@ -113,7 +113,12 @@ def test_methods_by_frequency_need_a_corpus_and_the_papers_scale_a_folder(tiny, 
     code, _, err = cli(*arguments(tiny, cache, outputs, f"data.root={root}", "analysis.corpus=wikitext"))
     assert (code, err) == (0, "")
     rows = read_analysis_rows(outputs, "common_wordsim")["word_similarity"]
-    assert [row["method"] for row in rows[:: 5 * 2]] == [*common_wordsim.METHODS, *common_wordsim.FREQUENCY_METHODS]
+    methods = [*common_wordsim.METHODS, common_wordsim.RELEASED_CODE, *common_wordsim.FREQUENCY_METHODS]
+    assert [row["method"] for row in rows[:: 5 * 2]] == methods
+    released = [*arguments(tiny, cache, outputs, f"data.root={root}"), "analysis.removed=2"]
+    assert cli(*released)[0] == 0  # then both are the same
+    rows = read_analysis_rows(outputs, "common_wordsim")["word_similarity"]
+    assert [row["method"] for row in rows[:: 5 * 2]] == [*common_wordsim.METHODS]
     check_refused(cli(*arguments(tiny, cache, outputs, "scale=paper", "data.root=null")), "data.root=FOLDER")
 
 
