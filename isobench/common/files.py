@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
 MEBIBYTE = 2**20
+LOST_DISK = (errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO)  # it says nothing of the file, which may be whole
 SETTINGS_LIMIT = MEBIBYTE  # bytes of a file of settings: a config, a remembered command, a heartbeat
 RECORD_LIMIT = 256 * MEBIBYTE  # bytes of a file with results: a record, an analysis's about.json
 CHUNK_BYTES = MEBIBYTE  # read at once
@@ -238,6 +239,10 @@ def name_system_error(error: OSError) -> str:
 
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
+    if error.errno in LOST_DISK:
+        place = error.filename or path
+        reason = name_system_error(error)
+        return StorageError(f"{place} can't be read or written: {reason}; the same command goes on later")
     return StorageError(
         f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
         "(earlier results are intact)"
@@ -287,8 +292,8 @@ def require_writable(folder: Path) -> Iterator[None]:
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, no permission."""
-    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM)
+    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, forbidden, lost."""
+    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, *LOST_DISK)
     return isinstance(error, OSError) and error.errno in errors
 
 
