@@ -225,10 +225,11 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
     rows = []
     for claim, found in zip(claims, faults, strict=True):
         word = "not in print" if isinstance(claim.printed, str) else "accepts print"
+        word = "rejects print" if claim.contradicted else word
         outcome = Outcome("\n".join(found or [word, "rejects broken"]), judge_print(claim).numbers)
         rows.append(_describe_claim(claim, outcome))
     print_claims(rows, by_print=True)
-    decidable = sum(not isinstance(claim.printed, str) for claim in claims)
+    decidable = sum(not isinstance(claim.printed, str) and not claim.contradicted for claim in claims)
     sound = faults.count([])
     print(
         f"{sound} of {len(claims)} checks reject broken numbers, and accept print where it can decide ({decidable})."
