@@ -16,7 +16,7 @@ from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
 from isobench.config.composing import compose_experiment, keep_global_hydra
-from isobench.config.schema import Experiment
+from isobench.config.schema import Config, Experiment
 from isobench.frozen.diagnosis import Diagnosis
 from isobench.papers.folders import PAPER_FLAG, find_papers, take_paper_flags
 from isobench.report.build import build_report
@@ -72,11 +72,13 @@ def diagnose(
     """Diagnose vectors, as ``isobench diagnose`` does, and return what a notebook shows as tables.
 
     Args:
-        X: vectors [N, d], an array or tensor, or a file of them: .npy, .npz, .parquet, .safetensors or .pt.
+        X: vectors [N, d]: an array or tensor, a data frame, or a file: .npy, .npz, .parquet, .safetensors or .pt. Of
+            a data frame and a .parquet the same columns are coordinates (`isobench diagnose` says which).
         labels: of the rows, [N]: classes; or a file or column, as for ``--labels``.
         pairs: scored pairs: row numbers [P], row numbers [P] and scores [P]; or a file, as for ``--pairs``.
-        key: which array of a file with several.
-        methods: settings that choose further methods, such as ``["calibration=mine", "--config-dir", FOLDER]``.
+        key: which array of a file with several, or which list column of a table.
+        methods: settings that choose further methods, such as ``["calibration=mine", "--config-dir", FOLDER]``, or
+            say how labels and pairs are read: ``["data.encoding=shift_jis"]``.
         seed: of samples and halves.
 
     Raises:
@@ -86,20 +88,24 @@ def diagnose(
     from isobench.frozen.diagnose import diagnose as diagnose_vectors
 
     path = Path(X).expanduser() if isinstance(X, str | Path) else None
-    notes: list[str] = []
-    if key and not path:
-        raise UserError(f"key={key!r} chooses an array of a file, and X is none: leave it out")
-    if path:
-        X, notes = matrix.read_vectors(path, key, [labels] if isinstance(labels, str) else [])
-    vectors = matrix.check_vectors(X, str(path or "X"))
-    if isinstance(labels, str | Path):
-        labels = matrix.read_labels(str(labels), path)
-    if isinstance(pairs, str | Path):
-        pairs = matrix.read_pairs(Path(pairs).expanduser())
-    own = {}
+    table = None if path else matrix.as_table(X)
+    cfg, own = Config(), dict[str, Any]()
     if methods:
         with keep_global_hydra():
-            own = compose_methods(methods)[1]
+            cfg, own = compose_methods(methods)
+    notes: list[str] = []
+    leave_out = [name for name in (labels, getattr(labels, "name", None)) if isinstance(name, str)]
+    if path:
+        X, notes = matrix.read_vectors(path, key, leave_out)
+    elif table is not None:
+        X, notes = matrix.read_table(table, "X", key, leave_out)
+    elif key:
+        raise UserError(f"key={key!r} chooses an array of a file, and X is none: leave it out")
+    vectors = matrix.check_vectors(X, str(path or "X"))
+    if isinstance(labels, str | Path):
+        labels = matrix.read_labels(str(labels), path or table, cfg.data.encoding)
+    if isinstance(pairs, str | Path):
+        pairs = matrix.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
     return diagnose_vectors(
         vectors,
         None if labels is None else matrix.make_classes(labels, len(vectors)),

@@ -327,6 +327,8 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
     Returns:
         A row for each claim and bundle: that of `isobench report`, the bundle's name (empty: none) and its scale.
     """
+    claimed = {claim.experiment for claim in load_claims()}
+    bundles = [bundle for bundle in bundles if bundle.experiment in claimed]
     judged, rows = [], []
     for group in group_bundles(bundles):
         rows = judge_together(group)
@@ -351,8 +353,7 @@ def group_bundles(bundles: list[Bundle]) -> list[list[Bundle]]:
 def judge_together(bundles: list[Bundle]) -> list[dict[str, Any]]:
     """Import bundles into a temporary output folder, and judge all claims there: a row for each."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    claimed = {claim.experiment for claim in load_claims()}
-    trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in claimed]
+    trained = [bundle.experiment for bundle in bundles if bundle.has_runs and bundle.has_analysis]
     commands = [["import", *(str(bundle.path) for bundle in bundles)]]
     commands += [*(["report", f"+experiment={name}"] for name in trained), ["report"]]
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from isobench.report.checks import (
     prevents_learning,
     raises_isotropy,
 )
-from isobench.report.claims import Claim
+from isobench.report.claims import UNDECIDED, Claim, Outcome
 from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
 from isobench.report.time_checks import costs
 
@@ -66,6 +66,28 @@ def approach_isotropy(cell: PrintedCell) -> dict[str, Any]:
     return cell.numbers | {"mean": 0.8 * cell.plain["mean"] + 0.2 * perfect}
 
 
+def reach_on(tasks: Sequence[str]) -> Change:
+    """Make the change to heads that are about isotropic on these tasks, and plain fine-tuning's on the others."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        if cell.kind != "isotropy" or cell.method not in SMALL:
+            return cell.numbers
+        return cell.plain | {"mean": float(cell.plain["mean"] > 0.8)} if cell.task in tasks else cell.plain
+
+    return change
+
+
+def lose_on(tasks: Sequence[str], points: float = 40) -> Change:
+    """Make the change that loses points on these tasks, and nothing on the others."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        if cell.kind != "score" or cell.method not in SMALL:
+            return cell.numbers
+        return cell.plain | {"mean": cell.plain["mean"] - points * (cell.task in tasks)}
+
+    return change
+
+
 def learn_stsb(cell: PrintedCell) -> dict[str, Any]:
     return cell.plain if cell.task == "stsb" else cell.numbers
 
@@ -80,6 +102,17 @@ def time_flow(factor: float) -> Report:
 def flow_costs(table: str, factor: float) -> Check:
     """Make the check that the flow takes so many times the training time, in the tasks of a table."""
     return costs(f"isotropy_calibration/{table}", GPU, factor / TOLERANCE, factor * TOLERANCE, "flow")
+
+
+def all_hold(*checks: Check) -> Check:
+    """Make the check that holds, or does not hold, if each of these does."""
+
+    def check(report: Report) -> Outcome:
+        outcomes = [own(report) for own in checks]
+        words = {outcome.word for outcome in outcomes}
+        return Outcome(words.pop() if len(words) == 1 else UNDECIDED, "; ".join(x.numbers for x in outcomes))
+
+    return check
 
 
 def break_times(printed: partial[Report], low: float, high: float) -> dict[str, partial[Report]]:
@@ -107,16 +140,18 @@ def break_isotropy(printed: partial[Report], exponential: str) -> dict[str, part
 
 NO_GAIN = "no isotropy calibration method yields consistently better performance than the uncalibrated models"
 NO_GAIN_CRITERION = (
-    "no method is above plain fine-tuning on three quarters of an encoder's tasks (our choice) or more, by more than "
-    "chance over these tasks together"
+    "no method is above plain fine-tuning on three quarters of an encoder's tasks (our choice) or more; it fails if "
+    "one is by more than chance over these tasks together"
 )
 RELATION_CRITERION = (
-    "over runs of a task and encoder, the score falls with the head's I1 and rises with its I2, both as printed "
+    "over runs of a task and encoder, the score falls with the head's I1 and rises with its I2, both as printed, and "
+    "with each encoder "
     "(their form is inferred: errata.md, 19)"
 )
 SMALL_EFFECT = "the effect of cosine regularization and flow calibration is small in both, isotropy and performance"
 SMALL_CRITERION = (
-    "the median change over tasks is at most a point of score, and .02 of the head's I1 and I2 (our choice)"
+    "the change is at most a point of score, and .02 of the head's I1 and I2, on three quarters of the tasks (our "
+    "choices)"
 )
 COST_CRITERION = "our factor of the flow is at most a quarter off (our choice)"
 UNSTATED = "the paper does not state the methods' constants (errata.md, 12 and 21)"
@@ -135,6 +170,9 @@ CLAIMS = [
             ),
             "the flow wins on eight of BERT's nine tasks": partial(
                 GLUE_SCORES, change=let_win("flow", "bert-base-cased", set(GLUE_TASKS) - {"cola"})
+            ),
+            "cosine is above on eight of RoBERTa's nine tasks, by chance": partial(
+                GLUE_SCORES, change=let_win("cosine", "roberta-base", set(GLUE_TASKS) - {"stsb"}, deviations=0.3)
             ),
             "cosine gains a little on each task of DistilBERT": partial(
                 GLUE_SCORES, change=let_win("cosine", "distilbert-base-cased", GLUE_TASKS, deviations=1)
@@ -155,10 +193,10 @@ CLAIMS = [
         methods=["cosine"], tasks=["cola", "mrpc", "rte"], unstated=UNSTATED,
     ),
     Claim(
-        "calibration improving performance with statistical significance ... only in RoBERTa for WNLI ... and MNLI",
+        "In the overwhelming majority of cases, the calibrated models perform comparably to or worse",
         "Section 4.1, Table 1",
         "by the paper's test (Student's, p < .05, no correction) no more scores are gains than chance gives in 95% "
-        "of tables; print has two (errata.md, 4), and where they are is not judged",
+        "of tables; print has two (errata.md, 4). The text names them; where ours are is not judged",
         "glue_calibration", gains_are_few, GLUE_SCORES_PRINTED,
         broken={
             "four more gains": partial(
@@ -172,11 +210,12 @@ CLAIMS = [
         Claim(
             "cosine regularization and flow calibration (in BERT) do not affect performance much",
             "Section 4.1, Table 1",
-            f"in each encoder the median change by {method} over tasks is at most three points (our choice; .8 by "
-            "cosine and 2.0 by the flow in print). A median bears the seeds of STS-B that fail with cosine in print",
-            "glue_calibration", changes_little(points=3), GLUE_SCORES_PRINTED,
+            f"in each encoder the change by {method} is at most five points on three quarters of the tasks (our "
+            "choices; in print on eight of nine). That bears the seeds of STS-B that fail with cosine in print",
+            "glue_calibration", changes_little(points=5), GLUE_SCORES_PRINTED,
             broken={
                 "spectrum control's scores": partial(GLUE_SCORES, rows=dict.fromkeys(SMALL, FOUND[0])),
+                "40 points on each of three tasks": partial(GLUE_SCORES, change=lose_on(("sst2", "cola", "mrpc"))),
                 f"{factor} times the effect": partial(GLUE_SCORES, change=scale_effects(factor)),
                 f"{factor} times the effect, turned": partial(GLUE_SCORES, change=scale_effects(-factor)),
             },
@@ -188,12 +227,13 @@ CLAIMS = [
         Claim(
             "cosine regularization and flow calibration (for BERT) have a small impact on isotropy",
             "Appendix C, Table 4",
-            f"in each encoder the median change by {method} over tasks is at most .02 of the head's I1 and I2 (our "
-            "choice; .01 in print). A median bears the misprints (errata.md, 20)",
+            f"in each encoder the change by {method} is at most .02 of the head's I1 and I2 on three quarters of the "
+            "tasks (our choices; in print on eight of nine or more). That bears the misprints (errata.md, 20)",
             "glue_calibration", changes_little(isotropy=0.02), GLUE_PRINTED,
             broken={
                 "spectrum control's heads": partial(GLUE, rows=dict.fromkeys(SMALL, FOUND[0])),
                 "a fifth of the way to isotropy": partial(GLUE, change=approach_isotropy),
+                "spectrum control's heads on three tasks": partial(GLUE, change=reach_on(("sst2", "cola", "mrpc"))),
             },
             **OF_GLUE | {"methods": [method]}, encoders=encoders,
         )
@@ -202,7 +242,8 @@ CLAIMS = [
     Claim(
         "spectrum control in some cases ... even prevents learning, e.g., CoLA and STS-B",
         "Section 4.1, Table 1",
-        "on CoLA and STS-B, in each encoder, every run of both variants predicts one class, and not every plain one",
+        "on CoLA and STS-B, in each encoder, every run of both variants predicts one class, and not every plain one. "
+        "Of our runs only STS-B's tell, because our strength was chosen by a run that predicts one class on CoLA",
         "glue_calibration", prevents_learning, GLUE_SCORES_PRINTED,
         broken={
             "half of the loss": partial(GLUE_SCORES, change=scale_effects(0.5)),
@@ -211,14 +252,19 @@ CLAIMS = [
             "plain fine-tuning does not learn either": partial(GLUE_SCORES, rows={"none": FOUND[0]}),
         },
         methods=FOUND, tasks=["cola", "stsb"], settings="scale=paper",
-        unstated=f"{UNSTATED}; ours were chosen so that a run on CoLA predicts one class (laptop.md)",
+        unstated=f"{UNSTATED}; that CoLA is not learnt is how ours were chosen (laptop.md)",
     ),
     Claim(
         "The isotropy metrics I1 and I2 show the opposite trend to the performance metrics.",
         "Appendix C, Tables 1 and 4", RELATION_CRITERION,
         "glue_calibration", isotropy_lowers_scores, GLUE_PRINTED,
         broken=break_relation(GLUE)
-        | {"isotropy is plain fine-tuning's": partial(GLUE, change=scale_effects(0, "isotropy"))},
+        | {
+            "isotropy is plain fine-tuning's": partial(GLUE, change=scale_effects(0, "isotropy")),
+            "losses are gains with RoBERTa": partial(
+                GLUE, change=lambda cell: scale_effects(-1 if cell.encoder == "roberta-base" else 1, "score")(cell)
+            ),
+        },
         **OF_GLUE,
     ),
     Claim(
@@ -245,12 +291,14 @@ CLAIMS = [
     ),
     Claim(
         "isotropy calibration in machine translation tends to degrade performance", "Section 4.2, Table 2",
-        "most methods are below plain fine-tuning in the mean over tasks, one of them by more than chance",
+        "most methods are below plain fine-tuning in the mean over tasks, one of them by more than chance, and none "
+        "is above by more than chance",
         "mt_calibration", most_degrade, MT_PRINTED,
         broken={
             "losses are gains": partial(MT, change=scale_effects(-1, "score")),
             "losses within chance": partial(MT, change=scale_effects(0.02, "score")),
             "half of the methods": partial(MT, rows={SPECTRUM[1]: "cosine"}),
+            "one method gains much": partial(MT, change=let_win("cosine", "mbart-large-cc25", MT_TASKS, 10)),
         },
         **OF_MT,
     ),
@@ -282,9 +330,10 @@ CLAIMS = [
     ),
     Claim(
         "requiring 25% to 50% more computation", "Section 4.2, Table 2",
-        "spectrum control's mean factor is 1.25 to 1.63, Table 2's largest (errata.md, 9)",
-        "mt_calibration", costs("isotropy_calibration/table2", GPU, 1.25, 1.63, *SPECTRUM), MT_PRINTED,
-        broken=break_times(MT, 0.5, 1.3), methods=SPECTRUM, tasks=MT_TASKS[:2], settings="scale=paper",
+        "spectrum control's mean factor is 1.525 at most, as 50% is if rounded to fives (Table 2's is 1.50: "
+        "errata.md, 9), and its 95% interval lies between 1.25 and 1.6 (our choice; Table 2's ends at 1.57)",
+        "mt_calibration", costs("isotropy_calibration/table2", GPU, 1.25, 1.6, *SPECTRUM, most=1.525), MT_PRINTED,
+        broken=break_times(MT, 0.5, 1.1), methods=SPECTRUM, tasks=MT_TASKS[:2], settings="scale=paper",
     ),
     Claim(
         "none of the calibrated models performs significantly better than their uncalibrated counterparts",
@@ -312,6 +361,20 @@ CLAIMS = [
             "a fifth of the way to isotropy": partial(SUMMARY, change=approach_isotropy),
         },
         **OF_SUMMARY | {"methods": SMALL},
+    ),
+    Claim(
+        "spectrum control improves isotropy (I1 and I2) at the cost of a small performance drop",
+        "Section 4.3, Tables 3 and 5",
+        "the head's I1 rises and its I2 falls by half or more; R-1 falls by more than a quarter of a point, and by a "
+        "point and a half at most (our choices; print: .78 and .85)",
+        "summarization_calibration",
+        all_hold(raises_isotropy, loses_more({"cnn_dailymail": 0.25}), changes_little(points=1.5)), SUMMARY_PRINTED,
+        broken=break_isotropy(SUMMARY, SPECTRUM[1]) | {
+            "a quarter of the drop": partial(SUMMARY, change=scale_effects(0.25, "score")),
+            "drops are gains": partial(SUMMARY, change=scale_effects(-1, "score")),
+            "twice the drop": partial(SUMMARY, change=scale_effects(2, "score")),
+        },
+        **OF_SUMMARY | {"methods": SPECTRUM, "tasks": SUMMARY_TASKS[:1]},
     ),
     Claim(
         "requires 5.5 times more computation", "Section 4.3, Table 3", COST_CRITERION,

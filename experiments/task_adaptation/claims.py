@@ -8,7 +8,7 @@ from typing import Any
 
 from isobench.analyses.rows import group_rows
 from isobench.report.build import Report
-from isobench.report.checks import Check, improves, judge_cases
+from isobench.report.checks import Check, improves, judge_cases, list_collapses
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
 from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
 from isobench.report.wording import format_points
@@ -25,6 +25,7 @@ RELATED = 0.3  # a |Spearman| below this is what the paper calls "no clear relat
 WITHIN = 0.5  # the paper's: most dimensions have a mean of at most this absolute value
 VERY_LARGE = 2.5  # five times that; our choice
 SOME = 2  # so many dimensions are "some"; our choice
+FAR = 4  # times the variance is "far higher"; our choice
 FIGURE = "it is shown in a figure, without numbers"
 PRINT = partial(build_printed_report, "task_adaptation")
 BASE_ROWS, LARGE_ROWS, BOTH_ROWS = (
@@ -48,14 +49,16 @@ def describe_differences(differences: dict[tuple[str, str, str], float]) -> str:
 
 
 def l2_is_above(each: bool, statistic: Callable[[list[float]], float]) -> Check:
-    """Make the check that L2 normalisation is above plain fine-tuning, in each column or averaged over them."""
+    """Make the check that L2 normalisation is above plain fine-tuning, in each column or averaged over them.
+
+    It is not where it predicts one class and plain fine-tuning does not: such runs are not compared.
+    """
 
     def check(report: Report) -> Outcome:
         found = {names: x for names, x in list_differences(report, statistic).items() if names[1] == L2}
-        values = list(found.values())
-        return judge_cases(
-            (x > 0 for x in (values if each or not values else [sum(values)])), describe_differences(found)
-        )
+        values, collapses = list(found.values()), list_collapses(report, L2)
+        cases = [x > 0 for x in (values if each or not values else [sum(values)])]
+        return judge_cases([*cases, *[False] * len(collapses)], "; ".join([describe_differences(found), *collapses]))
 
     return check
 
@@ -73,17 +76,24 @@ def gains_are_much_less(report: Report) -> Outcome:
     small = [column for column in columns if gains[LARGE][column] < gains[BASE][column] / 2]
     numbers = f"mean gain {format_points(ours)} with {LARGE}, {format_points(theirs)} with {BASE}; less than half on "
     numbers += f"{len(small)} of {len(columns)} tasks: {', '.join(small) or 'none'}"
-    return judge_cases([0 < ours < theirs, len(small) > len(columns) / 2], numbers)
+    collapses = list_collapses(report, L2)
+    cases = [0 < ours < theirs, len(small) > len(columns) / 2, *[False] * len(collapses)]
+    return judge_cases(cases, "; ".join([numbers, *collapses]))
 
 
 def two_methods_are_worse(report: Report) -> Outcome:
-    """Check that the medians of Min-Max and Z-normalisation are below plain's somewhere, no other's is."""
+    """Check that the medians of Min-Max and Z-normalisation are below plain's somewhere, no other's is.
+
+    A method that predicts one class where plain fine-tuning does not is below it there.
+    """
     found = list_differences(report, statistics.median)
     if not found:
         return Outcome(NOT_RUN, "nothing to compare")
     losses = {names: x for names, x in found.items() if x < 0}
-    losers = {method for _, method, _ in losses}
+    collapses = {method: list_collapses(report, method) for method in (L2, *GRADIENT, MINMAX, Z)}
+    losers = {method for _, method, _ in losses} | {method for method, places in collapses.items() if places}
     numbers = f"medians below plain fine-tuning's: {describe_differences(losses) or 'none'}"
+    numbers = "; ".join([numbers, *(place for places in collapses.values() for place in places)])
     outcome = judge_cases([MINMAX in losers, Z in losers], numbers)
     return outcome if losers <= {MINMAX, Z} else outcome._replace(word=UNDECIDED)
 
@@ -106,8 +116,8 @@ def datasets_differ(report: Report) -> Outcome:
 def there_are_two_clusters(rows: Rows) -> Outcome:
     """Check that t-SNE shows two clusters, and that the vectors themselves are more clustered than one Gaussian.
 
-    The second condition is there because t-SNE can show clusters where there are none. The paper's reason is BERT's
-    next-sentence prediction, so other encoders decide nothing.
+    The second condition is there because t-SNE can show clusters where there are none. Most examples are in the two
+    clusters. The paper's reason is BERT's next-sentence prediction, so other encoders decide nothing.
     """
     numbers = "; ".join(
         f"{row['encoder']}, {row['task']}: {row['clusters']}, index {row['cluster_index']:.2f} against "
@@ -117,7 +127,10 @@ def there_are_two_clusters(rows: Rows) -> Outcome:
     predicts = [row for row in rows if row["encoder"].startswith("bert-")]
     if rows and not predicts:
         return Outcome(UNDECIDED, f"no encoder with next-sentence prediction; {numbers}")
-    cases = (row["clusters"] == 2 and row["cluster_index"] < row["gaussian_cluster_index"] for row in predicts)
+    cases = (
+        row["clusters"] == 2 and row["in_no_cluster"] < 0.5 and row["cluster_index"] < row["gaussian_cluster_index"]
+        for row in predicts
+    )
     return judge_cases(cases, numbers)
 
 
@@ -154,6 +167,17 @@ def variance_rises_with_importance(rows: Rows) -> Outcome:
     return Outcome(word, describe_correlations(rows))
 
 
+def one_dimension_is_loud(rows: Rows) -> Outcome:
+    """Check that one dimension varies ``FAR`` times as much as the next, and has a Fisher score of the lower half."""
+    cases, numbers = [], []
+    for names, own in group_rows(rows, "encoder", "task").items():
+        first, second = sorted(own, key=lambda row: row["std"], reverse=True)[:2]
+        cases.append(first["std"] ** 2 >= FAR * second["std"] ** 2 and first["fisher_rank"] > len(own) / 2)
+        deviations = f"{first['std']:.3g}, the next {second['std']:.3g}"
+        numbers.append(f"{', '.join(names)} {deviations}, rank {first['fisher_rank']} of {len(own)} by Fisher score")
+    return judge_cases(cases, f"largest standard deviation: {'; '.join(numbers)}")
+
+
 def describe_correlations(rows: Rows) -> str:
     """Write every row's Spearman correlation of standard deviation and Fisher score over the dimensions."""
     return "Spearman's: " + "; ".join(f"{row['encoder']}, {row['task']} {row['spearman']:+.2f}" for row in rows)
@@ -163,6 +187,13 @@ def scale_some(factor: float, **names: str) -> Change:
     """Make the change that multiplies the effects of the cells with these names (encoder, task, method) alone."""
     change = scale_effects(factor)
     return lambda cell: change(cell) if all(getattr(cell, k) == name for k, name in names.items()) else cell.numbers
+
+
+def collapse(**names: str) -> Change:
+    """Make the change to runs that predict one class, of the cells with these names alone."""
+    return lambda cell: (
+        dict.fromkeys(cell.numbers, 0) if all(getattr(cell, k) == name for k, name in names.items()) else cell.numbers
+    )
 
 
 def exchange(make: Callable[[], Report], column: str, one: str, other: str) -> Callable[[], Report]:
@@ -188,9 +219,9 @@ def gain_everywhere(cell: PrintedCell) -> dict[str, Any]:
     return scale_effects(1 if cell.numbers["mean"] > cell.plain["mean"] else -1)(cell)
 
 
-def make_clusters(*counts: int, index: float = 0.5, encoder: str = BASE) -> Callable[[], Rows]:
+def make_clusters(*counts: int, index: float = 0.5, outside: float = 0.1, encoder: str = BASE) -> Callable[[], Rows]:
     """Make rows of Figure 1: how many clusters a task has, and their index, beside .7 of one Gaussian."""
-    indices = {"cluster_index": index, "gaussian_cluster_index": 0.7}
+    indices = {"cluster_index": index, "gaussian_cluster_index": 0.7, "in_no_cluster": outside}
     return lambda: [
         {"encoder": encoder, "task": task, "clusters": count, **indices}
         for task, count in zip(FIGURE_TASKS, counts, strict=True)
@@ -200,6 +231,16 @@ def make_clusters(*counts: int, index: float = 0.5, encoder: str = BASE) -> Call
 def make_dimensions(*means: float) -> Callable[[], Rows]:
     """Make rows of Figure 2: the means of the dimensions, the same on every task."""
     return lambda: [{"encoder": BASE, "task": task, "mean": mean} for task in FIGURE_TASKS for mean in means]
+
+
+def make_loud(std: float, rank: int) -> Callable[[], Rows]:
+    """Make rows of Figure 3, MRPC: nine dimensions with a deviation of .1, and one with another and this rank."""
+    ranks = [rank, *(other for other in range(1, 11) if other != rank)]
+    deviations = [std, *[0.1] * 9]
+    return lambda: [
+        {"encoder": BASE, "task": "mrpc", "std": deviation, "fisher_rank": place}
+        for deviation, place in zip(deviations, ranks, strict=True)
+    ]
 
 
 def make_correlations(**correlations: float) -> Callable[[], Rows]:
@@ -219,6 +260,7 @@ CLAIMS = [
             "a method without gain": scale_some(0, method="gradient_norm_half"),
             "no gain on MRPC": scale_some(0, task="mrpc"),
             "L2 loses on RTE": scale_some(-1, method=L2, task="rte"),
+            "gradient normalisation predicts one class on SST-2": collapse(method=GRADIENT[1], task="sst2"),
         }) | {"L2 has the scores of Z-normalisation": exchange(BASE_ROWS, "method", L2, Z)},
         methods=(L2, *GRADIENT), tasks=TABLE1, settings="scale=paper",
     ),
@@ -231,6 +273,7 @@ CLAIMS = [
             "Z-normalisation is never worse": scale_some(0, method=Z),
             "Min-Max is never worse": scale_some(0, method=MINMAX),
             "L2 is worse on RTE": scale_some(-1, method=L2, task="rte"),
+            "L2 predicts one class on RTE": collapse(method=L2, task="rte"),
         }) | {"L2 has the scores of Min-Max": exchange(BOTH_TABLES, "method", L2, MINMAX)},
         methods=(L2, *GRADIENT, MINMAX, Z), tasks=(*TABLE1, *TABLE2), settings="scale=paper",
     ),
@@ -251,7 +294,10 @@ CLAIMS = [
         "With the BERT-large encoder, L2 normalization still helps", "Section 5.2, Table 1",
         "its mean over the tasks is above plain fine-tuning's, as in print; chance is not asked for",
         "glue_adaptation_large", l2_is_above(each=False, statistic=statistics.fmean), LARGE_ROWS,
-        break_print(LARGE_ROWS, {"it loses on RTE": scale_some(-1, task="rte")}),
+        break_print(LARGE_ROWS, {
+            "it loses on RTE": scale_some(-1, task="rte"),
+            "it predicts one class on SST-2": collapse(method=L2, task="sst2"),
+        }),
         methods=[L2], tasks=TABLE1, encoders=[LARGE], settings="scale=paper",
     ),
     Claim(
@@ -273,6 +319,7 @@ CLAIMS = [
         "glue_adaptation", l2_is_above(each=True, statistic=statistics.median), SECOND_TABLE,
         break_print(SECOND_TABLE, {
             "it loses on QNLI": scale_some(-1, task="qnli"), "no gain on MNLI": scale_some(0, task="mnli"),
+            "it predicts one class on MNLI": collapse(task="mnli"),
         }) | {
             "L2 has the scores of Min-Max": exchange(SECOND_TABLE, "method", L2, MINMAX),
             "L2 has the scores of Z-normalisation": exchange(SECOND_TABLE, "method", L2, Z),
@@ -281,11 +328,12 @@ CLAIMS = [
     ),
     Claim(
         "the pre-trained [CLS] embedding of new datasets fall into two clusters", "Section 3.2, Figure 1",
-        "t-SNE shows two clusters, and the vectors are more clustered than a Gaussian; only encoders trained by "
-        "next-sentence prediction, the paper's reason, decide",
+        "t-SNE shows two clusters with most examples, and the vectors are more clustered than a Gaussian; only "
+        "encoders trained by next-sentence prediction, the paper's reason, decide",
         "adaptation_embeddings", there_are_two_clusters, FIGURE,
         {
             "one Gaussian that t-SNE splits in two": make_clusters(2, 2, 2, 2, index=0.7),
+            "two small ones in a cloud": make_clusters(2, 2, 2, 2, outside=0.85),
             "three clusters": make_clusters(3, 3, 3, 3), "one cluster on one task": make_clusters(2, 2, 2, 1),
             "an encoder without next-sentence prediction": make_clusters(2, 2, 2, 2, encoder="distilbert-quire"),
         },
@@ -314,6 +362,18 @@ CLAIMS = [
             "importance rises everywhere": make_correlations(mrpc=0.4, cola=0.4, sst2=0.4),
         },
         tasks=UNRELATED_TASKS, rows_file="summary", settings="scale=paper",
+    ),
+    Claim(
+        "one dimension has far higher variance than others, but provides little information for classification",
+        "Section 3.3, Figure 3, of MRPC",
+        f"the largest variance is {FAR} times the next or more, and the Fisher score of its dimension is of the "
+        "lower half (our choices)",
+        "adaptation_embeddings", one_dimension_is_loud, FIGURE,
+        {
+            "it is the most important one": make_loud(0.6, 1), "of middling importance": make_loud(0.6, 5),
+            "twice the variance": make_loud(0.15, 10), "no such dimension": make_loud(0.1, 10),
+        },
+        tasks=["mrpc"], rows_file="dimensions", settings="scale=paper",
     ),
     Claim(
         "In RTE (also MNLI, QNLI, WNLI), the feature variance is positively related to the importance",

@@ -81,7 +81,8 @@ def predict(
     kind = "causal" if tokenizer.mask_token_id is None else "masked"
     loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, kind)
     subject.warnings += loaded.warnings
-    ids = torch.tensor([i for own in tokenizer(texts, add_special_tokens=False)["input_ids"] for i in own])
+    tokens = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    ids = torch.tensor([token for own in tokens for token in own])
     ids = ids[: len(ids) // length * length].view(-1, length)  # [windows, length]
     generator = torch.Generator().manual_seed(resolve_seeds(cfg)["order"])
     if kind == "causal":

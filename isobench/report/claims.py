@@ -9,6 +9,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -144,6 +145,8 @@ def judge_claim(
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         data = select(claim, found)
+        if claim.rows_file and found and not data:  # other encoders or tasks were looked at
+            return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
         outcome = _check(claim, data)
@@ -237,11 +240,11 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
 
 
 def _list_parts(data: Any) -> list[tuple[str, ...]]:
-    """List the encoders and tasks of a report's finished runs, or the encoders of an analysis's rows."""
+    """List the encoders, tasks and methods of a report's finished runs, or the encoders of an analysis's rows."""
     if isinstance(data, list):
         return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
     runs = data.runs[data.runs["status"] == "finished"]
-    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], strict=True)))
+    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], runs["method"], strict=True)))
 
 
 def _list_missing(claim: Claim, data: Any) -> list[str]:
@@ -261,10 +264,15 @@ def _list_names(data: Any) -> dict[str, set[Any]]:
 
 
 def _list_known_names(claim: Claim) -> dict[str, set[str]]:
-    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
+    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print.
+
+    Where print can't decide, those of the rows that are made up in its place.
+    """
     known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
-    if not isinstance(claim.printed, str):
-        known = _list_names(claim.printed())
+    made = (claim.broken.values() if claim.rows_file else ()) if isinstance(claim.printed, str) else [claim.printed]
+    for make in made:
+        with suppress(Exception):  # whatever the paper's own code raises; judging it says so
+            known = {column: known[column] | names for column, names in _list_names(make()).items()}
     file = find_config("experiment", claim.experiment)
     grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
     for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):

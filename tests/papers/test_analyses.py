@@ -96,7 +96,7 @@ BUNDLES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda folder: folder.parent.name)
 def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
     about = read_about(folder)
-    about["analysis"]["_target_"] = list_targets()[folder.parent.name]
+    about["analysis"]["_target_"] = list_targets()[about["experiment"]["name"]]
     rows = read_stored_rows(folder)
     shown = show_rows(about, rows)
     assert len(shown.tables) >= 1
