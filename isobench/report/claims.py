@@ -56,6 +56,7 @@ class Claim:
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
             check must reject them. `isobench.report.printed` breaks printed tables.
+        contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
         methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
             that name one of them, or none. Without all of them the claim is undecided. Empty: any.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
@@ -71,6 +72,7 @@ class Claim:
     check: Callable[[Any], Outcome]
     printed: Callable[[], Any] | str
     broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    contradicted: str = ""
     methods: Sequence[str] = ()
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
@@ -173,11 +175,12 @@ def judge_broken(claim: Claim) -> dict[str, Outcome]:
 
 
 def find_faults(claim: Claim) -> list[str]:
-    """List what is wrong with a claim itself: print that it rejects, broken numbers that it accepts or that it lacks,
-    and methods, tasks and encoders that neither its experiment nor print has."""
-    faults = []
-    if (outcome := judge_print(claim)).word != HOLDS and not isinstance(claim.printed, str):
-        faults.append(f"rejects print ({outcome.numbers})")
+    """List what is wrong with a claim: print that it wrongly rejects or accepts, broken numbers that it accepts,
+    no broken numbers, and methods, tasks and encoders that neither its experiment nor print has.
+    """
+    faults, word = [], FAILS if claim.contradicted else HOLDS
+    if (outcome := judge_print(claim)).word != word and not isinstance(claim.printed, str):
+        faults.append(f"{'accepts' if claim.contradicted else 'rejects'} print ({outcome.numbers})")
     faults += [] if claim.broken else ["has no broken numbers"]
     for name, outcome in judge_broken(claim).items():
         if outcome.word not in (FAILS, UNDECIDED):
