@@ -23,18 +23,21 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import platformdirs
 
 from isobench.common.errors import StorageError, UserError
 
+T = TypeVar("T")
+
 BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
 MEBIBYTE = 2**20
+LOST_DISK = (errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO)  # it says nothing of the file, which may be whole
 SETTINGS_LIMIT = MEBIBYTE  # bytes of a file of settings: a config, a remembered command, a heartbeat
 RECORD_LIMIT = 256 * MEBIBYTE  # bytes of a file with results: a record, an analysis's about.json
 CHUNK_BYTES = MEBIBYTE  # read at once
@@ -200,6 +203,22 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
         raise
 
 
+def cache_until_changed(function: Callable[..., T]) -> Callable[..., T]:
+    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes."""
+
+    @functools.cache
+    def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
+        return function(file, *arguments)
+
+    @functools.wraps(function)
+    def call(file: Path, *arguments: Any) -> T:
+        info = file.stat() if file.exists() else None
+        version = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else ()
+        return remember(file, version, *arguments)
+
+    return call
+
+
 def read_file_time(file: Path) -> float:
     """Return when a file was last written, in seconds since 1970; 0 if it is missing."""
     try:
@@ -220,6 +239,10 @@ def name_system_error(error: OSError) -> str:
 
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
+    if error.errno in LOST_DISK:
+        place = error.filename or path
+        reason = name_system_error(error)
+        return StorageError(f"{place} can't be read or written: {reason}; the same command goes on later")
     return StorageError(
         f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
         "(earlier results are intact)"
@@ -269,8 +292,8 @@ def require_writable(folder: Path) -> Iterator[None]:
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, no permission."""
-    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM)
+    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, forbidden, lost."""
+    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, *LOST_DISK)
     return isinstance(error, OSError) and error.errno in errors
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Experiment
 from isobench.papers import published
+from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable
 from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods
@@ -158,6 +159,11 @@ class Report:
     def scale(self) -> list[str]:
         """How the setting differs from the paper's, in words; empty if it does not."""
         return list_scale_differences(self.runs)
+
+    @property
+    def paper(self) -> str | None:
+        """The paper with which the runs are compared; None without one, or if its folder is not here."""
+        return self.experiment.paper if self.experiment.paper in find_papers() else None
 
     @cached_property
     def evidence(self) -> list[str]:

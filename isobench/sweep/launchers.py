@@ -4,10 +4,10 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
 from isobench.config.bounds import PositiveInt, check_values, read_hints
 from isobench.config.schema import Config
 from isobench.runs.run import Run
@@ -130,8 +130,13 @@ def has_apple_gpu() -> bool:
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:
-    if not str(hydra.launcher._target_).startswith("isobench.sweep."):
-        name = hydra.runtime.choices.get("hydra/launcher")
-        raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")
+    name = f"hydra/launcher={hydra.runtime.choices.get('hydra/launcher')}"
+    try:
+        chosen = get_class(hydra.launcher._target_)
+    except Exception as error:  # importing a module may raise anything
+        raise UserError(f"{name}: {hydra.launcher._target_}: {extract_first_line(error)}") from error
+    if not issubclass(chosen, Launcher):
+        own = f"{Launcher.__module__}.{Launcher.__name__}"
+        raise UserError(f"{name} can't carry out runs: choose auto, sequential, slurm or a subclass of {own}")
     launcher: Launcher = instantiate(hydra.launcher, _convert_="all")
     return launcher

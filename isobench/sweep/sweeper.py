@@ -298,7 +298,8 @@ def _write_page(report: "Report", runs: list[Run]) -> None:
         print_note(f"no page is written: {extract_first_line(error)}")
         return
     if experiment.name and len(read_plans(runs[0].cfg.output_dir, experiment.name)) > 1:
-        print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
+        command = shlex.join(["isobench", "report", *environment.format_paper_flags()])
+        print(f"The page shows this command's runs; for all sweeps: {command} +experiment={experiment.name}")
     print(f"Page: {page}")
 
 

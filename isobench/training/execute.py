@@ -10,7 +10,7 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
-from isobench.common.terminal import format_count, print_note, replace_control_characters
+from isobench.common.terminal import format_count, print_note
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data.availability import require_hub_files, require_metric_packages
@@ -45,8 +45,7 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
             raise
         print_error(error)
         return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
-    outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
-    print(outcome, file=sys.stderr, flush=True)
+    print(f"{position}{format_outcome(row, known)}", file=sys.stderr, flush=True)
     if row.record and row.record.status == "finished":
         for sentence in _describe_further_files(row):
             print_note(sentence)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from statistics import multimode
 from typing import Any
 
@@ -18,7 +19,6 @@ import numpy as np
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
-import yaml
 
 from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.errors import extract_first_line
@@ -30,8 +30,8 @@ from isobench.data.seq2seq_pairs import resolve_train_limit
 from isobench.metrics.accumulator import is_possible
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.papers.folders import find_config_folders
-from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.papers.folders import find_config_folders, read_config_file
+from isobench.runs.folder import CLOCK_TOLERANCE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import Epoch, RunRecord, parse_record
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
@@ -142,18 +142,20 @@ def find_other_classes(cfg: Config) -> Iterator[str]:
             yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
 
 
-@cache
 def read_own_classes() -> dict[tuple[str, str], str]:
     """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
-    found = {}
-    for folder in find_config_folders():
-        for file in folder.glob("calibration/*.yaml"):
-            method = yaml.safe_load(file.read_text()) or {}
-            if "_target_" in method:
-                found["calibration", method["name"]] = method["_target_"]
-        for file in folder.glob("experiment/*.yaml"):
-            for name, monitor in ((yaml.safe_load(file.read_text()) or {}).get("monitors") or {}).items():
-                found["monitor", name] = monitor["_target_"]
+    return _read_classes_in(tuple(find_config_folders()))
+
+
+@cache
+def _read_classes_in(folders: tuple[Path, ...]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for folder in folders:
+        methods = map(read_config_file, folder.glob("calibration/*.yaml"))
+        found |= {("calibration", method["name"]): method["_target_"] for method in methods if "_target_" in method}
+        for experiment in map(read_config_file, folder.glob("experiment/*.yaml")):
+            monitors = experiment.get("monitors") or {}
+            found |= {("monitor", name): own["_target_"] for name, own in monitors.items() if "_target_" in own}
     return found
 
 
@@ -193,6 +195,8 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     task, optimization, data, cost = cfg.task, cfg.optimization, record.data, record.cost
     if cost.training_seconds + cost.evaluation_seconds > cost.seconds + 0.01:  # they are rounded
         yield "its seconds of training and evaluation are more than those of the whole run"
+    if record.started and record.ended and record.ended - record.started < cost.seconds - CLOCK_TOLERANCE:
+        yield "it took more seconds than there are from its start to its end"
     if not record.history:
         return
     trained = data.examples.get(task.train_split, 0)

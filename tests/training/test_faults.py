@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import tiny_overrides
+from helpers import check_done, check_refused, tiny_overrides
 from killed_runs import outcome, run_and_die, start, stop_training
 from tampering import list_failures
 
@@ -176,6 +176,20 @@ def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monk
     with pytest.raises(type(trouble)):
         CheckpointFiles(folder, "any").load_newest()
     assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_a_file_server_that_goes_away_fails_no_run(cli, long, outputs, interrupted, undisturbed, monkeypatch, number):
+    def broken(*_, **__):
+        raise OSError(number, "as meant")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", broken)
+        check_refused(cli(*long), "can't be read or written: ")
+    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
+    assert not list(outputs.glob("runs/*/result.json"))
+    check_done(cli(*long))
+    assert outcome(outputs) == undisturbed
 
 
 def test_checkpoints_behind_a_link_are_left_alone(tmp_path):

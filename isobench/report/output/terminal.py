@@ -70,7 +70,7 @@ def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
 def _describe_scale(report: Report, scale: str) -> list[str]:
     """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
     differs = "; ".join(report.scale)
-    if not report.experiment.paper:
+    if not report.paper:
         return [f"Data: {differs}."] if differs else []
     comparison = f"NOT the paper's setting: {differs}." if differs else "Data and encoder are the paper's."
     return [f"scale={scale}. {comparison}"]
