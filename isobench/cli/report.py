@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 def main() -> None:
     settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
-    text = "also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, cost"
-    parser.add_argument("--appendix", action="store_true", help=text)
     text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
     parser.add_argument("--published", action="store_true", help=text)
     parser.add_argument("--claims", metavar="NAME", help="judge the claims of this paper and of no other")
@@ -58,12 +56,12 @@ def main() -> None:
     if options.published:
         run_guarded(lambda: report_published(arguments, options.claims))
     else:
-        run_guarded(lambda: report(arguments, options.appendix, options.claims))
+        run_guarded(lambda: report(arguments, options.claims))
 
 
 @collect_garbage_rarely()
-def report(arguments: Sequence[str], appendix: bool = False, paper: str | None = None) -> None:
-    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
+def report(arguments: Sequence[str], paper: str | None = None) -> None:
+    """Print an experiment's tables and comparisons, and write the report's files; without an experiment, the claims.
 
     ``paper`` names the one whose claims alone are judged.
     """
@@ -76,12 +74,10 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
         if len(bundles) > 1:
             raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
         output_dir = read_output_dir(settings, "isobench report BUNDLE")
-        _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0], appendix)
+        _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return
     check_typed_settings(arguments)
     if is_of_claims:
-        if appendix:
-            raise UserError("--appendix is of one experiment: add +experiment=NAME")
         _report_claims(list(arguments), paper)
         return
     _, runs = find_runs(drop_selection(arguments))
@@ -93,10 +89,10 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
         return
     runs = _require_records(runs, f"{cfg.output_dir}: run it first, or see by isobench status how far it is")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
-    _show_report(runs, find_report_folder(runs), shown, notes, appendix)
+    _show_report(runs, find_report_folder(runs), shown, notes)
 
 
-def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str], appendix: bool) -> None:
+def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:
     """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
 
     Experiment and analysis are as the configs here have them, those in ``config_dirs`` too.
@@ -122,7 +118,7 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str], ap
             f"isobench has no analysis of {manifest.experiment}: add --paper=FOLDER or --config-dir=FOLDER"
         )
     if manifest.runs:
-        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [], appendix)
+        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [])
 
 
 def _require_records(runs: list[Run], where: str) -> list[Run]:
@@ -136,21 +132,17 @@ def _require_records(runs: list[Run], where: str) -> list[Run]:
     return add_states(runs)
 
 
-def _show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
-    """Build the report of runs, write it into a folder, and print its tables and evidence."""
+def _show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str]) -> None:
+    """Build the report of runs, write it into a folder, and print its tables and comparisons."""
     from isobench.report.build import build_report
     from isobench.report.output.page import write_report
-    from isobench.report.output.terminal import print_table
+    from isobench.report.output.terminal import print_comparisons, print_table
 
     built = build_report(runs[0].cfg.experiment, runs, notes=notes)
-    page = write_report(built, runs, folder, shown, appendix)
+    page = write_report(built, runs, folder, shown)
     print_table(built, runs)
-    out = make_console()
-    for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
-        out.print(sentence, highlight=False)
+    print_comparisons(built)
     print("Beside the page: report.md, tables.tex, and runs, epochs, cells (Parquet, CSV)")
-    if appendix:
-        print(f"Appendix: {page.parent / 'appendix.tex'}")
     print(f"Page: {page}")
 
 

@@ -15,8 +15,7 @@ import pandas as pd
 
 from isobench.report.build import Report
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
-from isobench.report.methods import count_seeds, list_arms, list_score_cells
-from isobench.report.sentences import list_comparisons, name_method
+from isobench.report.methods import count_seeds, list_arms, list_comparisons, list_score_cells, name_method
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, is_scored, read_numbers
 from isobench.report.wording import describe_p, format_points
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS

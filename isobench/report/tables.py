@@ -1,8 +1,7 @@
 """The three tables that everything a report shows is made of, with their schema: ``runs``, ``epochs``, ``cells``.
 
 All are pandas DataFrames. ``build_runs`` and ``build_epochs`` make the first two from the runs' records, and
-`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes and
-the appendix.
+`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes.
 """
 
 import math
