@@ -143,7 +143,7 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
         for file in (file for file in folder.iterdir() if file.suffix == ".json"):  # glob passes over some errors
             with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
                 times[file] = (file.lstat().st_mtime_ns, file.name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return [], []
     except OSError as error:
         troubles.append(f"{folder} can't be read: {name_system_error(error)}")
