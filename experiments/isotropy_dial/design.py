@@ -269,7 +269,7 @@ def format_time(seconds: str) -> str:
 
 
 def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
-    """Quote the simulation of the study, a file that benchmarks/power.py wrote, if it was made for this grid."""
+    """Quote the simulation of the study, a file that simulation/power.py wrote, if it was made for this grid."""
     doses: dict[str, list[float]] = {}
     for row in design:
         doses.setdefault(row["dial"], []).append(row["dose"])

@@ -12,7 +12,7 @@ from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
 from isobench_papers.mteb.sts_sets import read_parquet_sets
-from isobench_papers.probe.sets import find_probe_folder, read_split
+from isobench_papers.probe.sets import find_probe_folder, read_splits
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -141,7 +141,7 @@ def classify(
     """Score MTEB's ten draws of training examples, and yield the means; only texts that are drawn are embedded."""
     from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
-    training, evaluated_on = (read_split(folder, part) for part in (task.train, split))
+    training, evaluated_on = read_splits(folder, (task.train, split))
     classes, labels = np.unique(training.labels, return_inverse=True)
     expected = np.searchsorted(classes, evaluated_on.labels)
     test = encode(cfg, f"{folder.name}-{split}", evaluated_on.texts)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from isobench.common.linalg import cosine
+
 
 def rank_correlation(left: Tensor, right: Tensor) -> Tensor:
     """Compute Spearman's correlation of two vectors' coordinates: [N, d] and [N, d] -> [N].
@@ -17,7 +19,7 @@ def rank_correlation(left: Tensor, right: Tensor) -> Tensor:
 
 # Each takes N pairs of vectors, [N, d] and [N, d], and returns their similarities, [N].
 SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cosine": torch.cosine_similarity,  # 0 if one of two vectors is zero
+    "cosine": cosine,  # 0 if one of two vectors is zero
     "inner": lambda left, right: (left * right).sum(1),
     "spearman": rank_correlation,
     "l1": lambda left, right: -(left - right).abs().sum(1),

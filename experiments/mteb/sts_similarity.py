@@ -207,7 +207,7 @@ def measure_methods(
 
 def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
     """Convert vectors [N, d] to float64, each divided by its length if asked; a zero vector stays zero."""
-    from isobench.frozen.posthoc import divide_by_length
+    from isobench.common.linalg import divide_by_length
 
     return divide_by_length(vectors) if unit_length else vectors.double()
 

@@ -370,7 +370,8 @@ def calibrate(subject: "Subject", vectors: "Tensor", length: str, fit: int | str
     """
     import torch
 
-    from isobench.frozen.posthoc import divide_by_length, fit_method
+    from isobench.common.linalg import divide_by_length
+    from isobench.frozen.posthoc import fit_method
 
     given = divide_by_length(vectors) if length in ("before", "both") else vectors.double()
     if isinstance(fit, int):

@@ -1,12 +1,13 @@
 """Labelled texts for probes: ``<data.root>/probe/<name>/<split>.parquet``, with the columns text and label."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import print_note
-from isobench.data.labels import format_labels, refuse_misspellings
+from isobench.data.labels import format_labels, refuse_misspellings, refuse_odd_numbers
 from isobench.data.sources import check_texts
 from isobench.data.tables import read_columns, read_field
 
@@ -37,8 +38,17 @@ def find_probe_folder(root: str | None, name: str) -> Path:
     return folder
 
 
-def read_split(folder: Path, split: str) -> LabelledTexts:
-    """Read a split of a set; its order is that of the file, on which MTEB's draws depend."""
+def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:
+    """Read splits of a set, whose classes are checked together.
+
+    Their order is that of the files, on which MTEB's draws depend.
+    """
+    read = [_read_split(folder, split) for split in splits]
+    refuse_misspellings(sorted({label for own in read for label in own.labels.tolist()}), f"the set {folder.name}")
+    return read
+
+
+def _read_split(folder: Path, split: str) -> LabelledTexts:
     import numpy as np
 
     file = folder / f"{split}.parquet"
@@ -47,17 +57,20 @@ def read_split(folder: Path, split: str) -> LabelledTexts:
         raise UserError(f"data.root: {file} does not exist; the set's splits are: {has}")
     table = read_columns(file, ("text", "label"))
     texts = check_texts(read_field(table, "text"), "text", str(file))
-    return LabelledTexts(texts, np.array(format_labels(read_field(table, "label"), f"{file}, column label,")))
+    where = f"{file}, column label,"
+    labels = format_labels(read_field(table, "label"), where)
+    refuse_odd_numbers(labels, where)
+    return LabelledTexts(texts, np.array(labels))
 
 
 def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:
     """Read the training split of a set and the split that is evaluated; None if the set has one split."""
     folder = find_probe_folder(root, name)
     evaluated = next((split for split in EVALUATED if (folder / f"{split}.parquet").is_file()), None)
-    train, test = read_split(folder, "train"), evaluated and read_split(folder, evaluated)
-    if not test:
+    train, *others = read_splits(folder, ["train", *([evaluated] if evaluated else [])])
+    if not others:
         return train, None
-    refuse_misspellings(sorted({*train.labels, *test.labels}), f"the set {name}")
+    (test,) = others
     known = {text.strip() for text in train.texts}
     if 100 * (repeated := sum(text.strip() in known for text in test.texts)) > len(test.texts):
         print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")

@@ -25,6 +25,7 @@ RELATED = 0.3  # a |Spearman| below this is what the paper calls "no clear relat
 WITHIN = 0.5  # the paper's: most dimensions have a mean of at most this absolute value
 VERY_LARGE = 2.5  # five times that; our choice
 SOME = 2  # so many dimensions are "some"; our choice
+FAR = 4  # times the variance is "far higher"; our choice
 FIGURE = "it is shown in a figure, without numbers"
 PRINT = partial(build_printed_report, "task_adaptation")
 BASE_ROWS, LARGE_ROWS, BOTH_ROWS = (
@@ -166,6 +167,17 @@ def variance_rises_with_importance(rows: Rows) -> Outcome:
     return Outcome(word, describe_correlations(rows))
 
 
+def one_dimension_is_loud(rows: Rows) -> Outcome:
+    """Check that one dimension varies ``FAR`` times as much as the next, and has a Fisher score of the lower half."""
+    cases, numbers = [], []
+    for names, own in group_rows(rows, "encoder", "task").items():
+        first, second = sorted(own, key=lambda row: row["std"], reverse=True)[:2]
+        cases.append(first["std"] ** 2 >= FAR * second["std"] ** 2 and first["fisher_rank"] > len(own) / 2)
+        deviations = f"{first['std']:.3g}, the next {second['std']:.3g}"
+        numbers.append(f"{', '.join(names)} {deviations}, rank {first['fisher_rank']} of {len(own)} by Fisher score")
+    return judge_cases(cases, f"largest standard deviation: {'; '.join(numbers)}")
+
+
 def describe_correlations(rows: Rows) -> str:
     """Write every row's Spearman correlation of standard deviation and Fisher score over the dimensions."""
     return "Spearman's: " + "; ".join(f"{row['encoder']}, {row['task']} {row['spearman']:+.2f}" for row in rows)
@@ -219,6 +231,16 @@ def make_clusters(*counts: int, index: float = 0.5, outside: float = 0.1, encode
 def make_dimensions(*means: float) -> Callable[[], Rows]:
     """Make rows of Figure 2: the means of the dimensions, the same on every task."""
     return lambda: [{"encoder": BASE, "task": task, "mean": mean} for task in FIGURE_TASKS for mean in means]
+
+
+def make_loud(std: float, rank: int) -> Callable[[], Rows]:
+    """Make rows of Figure 3, MRPC: nine dimensions with a deviation of .1, and one with another and this rank."""
+    ranks = [rank, *(other for other in range(1, 11) if other != rank)]
+    deviations = [std, *[0.1] * 9]
+    return lambda: [
+        {"encoder": BASE, "task": "mrpc", "std": deviation, "fisher_rank": place}
+        for deviation, place in zip(deviations, ranks, strict=True)
+    ]
 
 
 def make_correlations(**correlations: float) -> Callable[[], Rows]:
@@ -340,6 +362,18 @@ CLAIMS = [
             "importance rises everywhere": make_correlations(mrpc=0.4, cola=0.4, sst2=0.4),
         },
         tasks=UNRELATED_TASKS, rows_file="summary", settings="scale=paper",
+    ),
+    Claim(
+        "one dimension has far higher variance than others, but provides little information for classification",
+        "Section 3.3, Figure 3, of MRPC",
+        f"the largest variance is {FAR} times the next or more, and the Fisher score of its dimension is of the "
+        "lower half (our choices)",
+        "adaptation_embeddings", one_dimension_is_loud, FIGURE,
+        {
+            "it is the most important one": make_loud(0.6, 1), "of middling importance": make_loud(0.6, 5),
+            "twice the variance": make_loud(0.15, 10), "no such dimension": make_loud(0.1, 10),
+        },
+        tasks=["mrpc"], rows_file="dimensions", settings="scale=paper",
     ),
     Claim(
         "In RTE (also MNLI, QNLI, WNLI), the feature variance is positively related to the importance",

@@ -170,10 +170,11 @@ def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray
     """
     import torch
 
+    from isobench.common.linalg import cosine
     from isobench.metrics.task import METRIC_FUNCTIONS
 
     left, right = (vectors[torch.from_numpy(ids[:, side])] for side in (0, 1))  # (n, d)
-    similarities = {"inner": (left * right).sum(1), "cosine": torch.cosine_similarity(left, right)}
+    similarities = {"inner": (left * right).sum(1), "cosine": cosine(left, right)}
     for name, values in similarities.items():
         correlations = dict.fromkeys(("pearson", "spearman"), math.nan)
         if len(scores) >= MIN_PAIRS:

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from isobench.analyses.rows import (
     SubjectNames,
     make_tables,
@@ -33,10 +31,10 @@ from isobench.common.files import (
 )
 from isobench.common.terminal import make_console, make_table, print_note
 from isobench.config.bounds import check_value
+from isobench.config.composing import compose_experiment
 from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
 from isobench.data.scale import find_scale_differences
-from isobench.papers.folders import find_config
 from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder, require_report_folder
 from isobench.runs.run import Run
 
@@ -61,13 +59,14 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     subjects = make_subjects(runs)
     folder = report_folder(first.output_dir, experiment.name)
     with require_report_folder(folder):
-        start = time.perf_counter()
+        start, started = time.perf_counter(), time.time()
         tables = make_tables(analysis.compute(subjects))
         rows = {name: table.to_pylist() for name, table in tables.items()}
         about = {
             "experiment": asdict(experiment),
             **list_analysis_inputs(runs),
             "seconds": round(time.perf_counter() - start, 1),
+            "times": {"started": started, "ended": time.time()},  # since 1970
             "scale": {"name": first.scale, "differs": analysis.describe_differences(subjects, rows)},
             "runs": [] if needs_training(first.analysis) else [asdict(run.cfg) for run in runs],
             "ended": [run.folder.key for run in runs if run.record is not None],
@@ -215,11 +214,10 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
 
 def find_analysis(experiment: str) -> dict[str, Any]:
     """Return the settings of the analysis that isobench has for an experiment of this name, or raise UserError."""
-    file = find_config("experiment", experiment)
-    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
-    if not analysis:
+    composed = compose_experiment(experiment)
+    if composed is None or not composed.analysis:
         raise UserError(f"isobench has no analysis of an experiment {experiment}")
-    return dict(analysis)
+    return composed.analysis
 
 
 class Analysis(NamedTuple):

@@ -51,7 +51,8 @@ class Subject:
     def loaded(self) -> encoders.LoadedEncoder:
         """The encoder with its pooler, on the CPU, the encoder in evaluation mode."""
         configure_process(self.cfg)
-        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, resolve_seeds(self.cfg)["init"])
+        seed, longest = resolve_seeds(self.cfg)["init"], self.cfg.task.max_length
+        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, max_length=longest)
         loaded.encoder.eval()
         return loaded
 

@@ -26,6 +26,8 @@ class Calibration(nn.Module):
     reads_token_states: bool = False
     # True: ``reparametrize_layer`` puts parameters of the method's own in the place of the classifier's weight.
     reparametrizes_head: bool = False
+    # True: it compares the rows of a batch, so with batches of one row nothing but the mean changes.
+    compares_rows: bool = False
     # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
     # is called once before training, with the pretrained embeddings of the whole training set.
     epoch_sample: int | None = None

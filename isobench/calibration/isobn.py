@@ -39,6 +39,7 @@ class IsoBN(Calibration):
         subtract_mean: subtract the moving average of the batch's mean before scaling.
     """
 
+    compares_rows = True
     covariance: Tensor  # [d, d], moving average
     deviation: Tensor  # [d], moving average of the standard deviations
     mean: Tensor  # [d], moving average of the mean; only there with subtract_mean

@@ -29,6 +29,7 @@ class BatchNorm(Calibration):
         eps: added to the variance, above 0.
     """
 
+    compares_rows = True
     mean: Tensor  # [d]
     variance: Tensor  # [d], unbiased (divided by B - 1)
 

@@ -78,6 +78,8 @@ class Uniformity(Calibration):
         t: above 0; the paper uses 2.
     """
 
+    compares_rows = True
+
     def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
         super().__init__(dim)
         self.strength, self.t = require_number("strength", strength), require_number("t", t, above=0)
@@ -116,6 +118,8 @@ class Decorrelation(Calibration):
         gamma: the deviation that every dimension should reach.
         epsilon: added to the variances, above 0, so that the gradient stays finite where a variance is 0.
     """
+
+    compares_rows = True
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class Whitening(Calibration):
         keep_norm: whether the root mean square of the embeddings' norms stays as it is; None for False.
     """
 
+    compares_rows = True
     mean: Tensor  # [d]
     covariance: Tensor  # [d, d]
     transform: Tensor  # [d, k], T

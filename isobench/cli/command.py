@@ -75,8 +75,12 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
-    """Split a command's arguments into folders, each once, and settings; ``a=b`` is a setting, ``./a=b`` a folder."""
-    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
+    """Split a command's arguments into folders, each once, and settings, which have a = or begin with + or ~.
+
+    A folder with a = in its name is written ``./a=b``; Hydra's ``hydra/launcher=slurm`` is a setting.
+    """
+    is_folder = re.compile(r"\.{0,2}/|~/|[^+~=][^=]*$")
+    settings = [text for text in arguments if not is_folder.match(text)]
     folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
     return list(folders), settings
 

@@ -16,7 +16,7 @@ from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import require_writable, write_text
 from isobench.common.progress import track_progress
-from isobench.common.terminal import format_count, print_plainly
+from isobench.common.terminal import format_count
 from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config
 
@@ -85,7 +85,7 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
         print(json.dumps(diagnosis.to_json()))
     else:
         print_diagnosis(diagnosis)
-        print_plainly(f"Page: {page}")
+        print(f"Page: {page}")
 
 
 def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None:
@@ -112,7 +112,8 @@ def _compute(
     from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose
 
-    pairs = matrix.read_pairs(options.pairs) if options.pairs else None
+    encoding = cfg.data.encoding
+    pairs = matrix.read_pairs(options.pairs, encoding) if options.pairs else None
     places: dict[str, int] | None = None  # of texts, by which pairs may name rows
     counts, texts = None, []
     if is_matrix and path:
@@ -120,7 +121,7 @@ def _compute(
         source = path.name
     else:
         if path:
-            texts = matrix.read_texts(path, options.text)
+            texts = matrix.read_texts(path, options.text, encoding)
         elif pairs:
             texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]])))
         places = {text: row for row, text in reversed(list(enumerate(texts)))}
@@ -131,7 +132,7 @@ def _compute(
         source = f"{name}{', ' * bool(name)}{cfg.encoder.name}, {what}{layer}"
     vectors, classes = matrix.check_vectors(vectors, source), None
     if options.labels:
-        labels = matrix.read_labels(options.labels, path)
+        labels = matrix.read_labels(options.labels, path, encoding)
         classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
     numbered = matrix.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
     is_of_texts = not (options.tokens or options.vocabulary)

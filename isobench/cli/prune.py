@@ -16,7 +16,7 @@ from pathlib import Path
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.terminal import format_count, print_plainly
+from isobench.common.terminal import format_count
 from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, run_folder_name, runs_folder
 from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
@@ -39,9 +39,9 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
     for folder, name in orphans:
-        print_plainly(f"{folder}  {name}")
+        print(f"{folder}  {name}")
     for folder, reason in unreadable:
-        print_plainly(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
+        print(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
         print(f"No run in {runs_folder(output_dir)} is to be removed.")
         return

@@ -24,15 +24,17 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import platformdirs
 
 from isobench.common.errors import StorageError, UserError
+
+T = TypeVar("T")
 
 BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
 MEBIBYTE = 2**20
@@ -217,6 +219,22 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
                 stream.flush()
                 os.fsync(stream.fileno())
         raise
+
+
+def cache_until_changed(function: Callable[..., T]) -> Callable[..., T]:
+    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes."""
+
+    @functools.cache
+    def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
+        return function(file, *arguments)
+
+    @functools.wraps(function)
+    def call(file: Path, *arguments: Any) -> T:
+        info = file.stat() if file.exists() else None
+        version = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else ()
+        return remember(file, version, *arguments)
+
+    return call
 
 
 def read_file_time(file: Path) -> float:

@@ -141,6 +141,29 @@ def weighted_covariance(matrix: Tensor, probabilities: Tensor) -> Tensor:
     return result
 
 
+def scale_rows(vectors: Tensor) -> Tensor:
+    """Multiply each row of floats [..., d] by a power of two, so that its largest magnitude is in [0.5, 1).
+
+    This rounds nothing. Afterwards no length over- or underflows, or is near a constant that a library puts in the
+    place of small ones. A row of zeros stays.
+    """
+    largest = vectors.abs().amax(-1, keepdim=True)
+    exponent = -torch.frexp(largest).exponent
+    half = exponent // 2  # 2^1074 alone overflows
+    one = torch.ones_like(largest)
+    return vectors * torch.ldexp(one, half) * torch.ldexp(one, exponent - half)
+
+
+def divide_by_length(vectors: Tensor) -> Tensor:
+    """Divide rows [..., d] by their Euclidean lengths, whatever these are, in float64; a row of zeros stays."""
+    return torch.nn.functional.normalize(scale_rows(to_float64(vectors)), dim=-1)
+
+
+def cosine(left: Tensor, right: Tensor) -> Tensor:
+    """Compute the cosines of rows [..., d], whatever their lengths are; 0 if one of two is zero."""
+    return torch.cosine_similarity(scale_rows(left), scale_rows(right), dim=-1)
+
+
 def row_norms(matrix: Tensor) -> Tensor:
     """Compute the Euclidean length of each row: [m, n] -> [m] float64."""
     pieces = matrix.detach().split(SUM_ROWS_ON_CPU)

@@ -67,6 +67,16 @@ FOLDER_BELOW = Bound(
     lambda path: re.fullmatch(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*", path) is not None,
     "must be a folder below data.root: names with / between them, no .. and no / to begin with",
 )
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        return bool("a".encode(name))
+    except (LookupError, ValueError):  # a codec of something else than texts is a LookupError too
+        return False
+
+
+ENCODING = Bound(_is_encoding, "is no encoding of texts: name one of Python's, such as windows-1251 or shift_jis")
 Folder = Annotated[
     str,
     Bound(lambda text: bool(text.strip()), "is empty: name a folder"),

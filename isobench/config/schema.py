@@ -16,6 +16,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.bounds import (
+    ENCODING,
     FOLDER_BELOW,
     NAME,
     Bound,
@@ -111,6 +112,7 @@ class Data(Section):
     root: str | None = None  # folder of Parquet files that are used instead of the hub's
     # Split -> a file of your own, used instead of root and hub, or its share of the training file's rows.
     files: Annotated[Any, FILES] | None = None
+    encoding: Annotated[str, ENCODING] | None = None  # of your CSV and TSV files that are not in UTF-8
     cache: str | None = None  # folder for tokens and embeddings; null is the user's cache folder
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # late: a command line is read without it
 UNLABELLED = -1  # the label of every example in GLUE's test splits, whose labels are hidden
 MOST_NUMBERED_CLASSES = 20  # whole numbers of more different values are taken for scores
 LARGEST_CLASS = 2**53  # larger whole numbers, such as 1e307, are scores: not each of them has a float of its own
+# Names of columns with labels, in small letters.
+LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE_NUMBER = re.compile(r"(?:\+|(-))?(0|[1-9][0-9]{0,299})(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
@@ -145,7 +147,12 @@ def format_labels(values: Sequence[Any], where: str) -> list[str]:
         raise UserError(f"{where} is empty: the file has no rows")
     if nested := next((value for value in values if isinstance(value, list | dict)), None):
         raise UserError(f"{where} has lists or mappings, such as {str(nested)[:60]}: write a single text or number")
-    names = [_format_label(value) for value in values]
+    try:
+        names = [_format_label(value) for value in values]
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where} has bytes that are no text in UTF-8, such as {error.object!r}: write texts"
+        ) from None
     missing = [number for number, name in enumerate(names, 1) if name == ""]
     if missing:
         count = format_count(len(missing), "row")
@@ -156,6 +163,8 @@ def format_labels(values: Sequence[Any], where: str) -> list[str]:
 def _format_label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, bytes):
+        value = value.decode()
     text = "" if value is None or value != value else str(value).strip()  # NaN differs from itself
     whole = WHOLE_NUMBER.fullmatch(text)
     return str(int(f"{whole[1] or ''}{whole[2]}")) if whole else text

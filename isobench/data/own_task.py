@@ -13,10 +13,10 @@ from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.terminal import format_count, print_note
-from isobench.config.bounds import check_value, read_hints
+from isobench.config.bounds import check_value
 from isobench.config.command_line import write_setting
 from isobench.config.schema import REGRESSION_METRICS, Config, Data, Task
-from isobench.data.labels import find_classes, parse_number
+from isobench.data.labels import LABEL_NAMES, find_classes, parse_number
 from isobench.data.sources import (
     describe_source,
     find_data_source,
@@ -27,7 +27,6 @@ from isobench.data.sources import (
 )
 from isobench.data.tables import describe_reading, read_own_file
 
-LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
 PAIR_NAMES = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"), ("question", "sentence"),
     ("text1", "text2"),
@@ -45,7 +44,7 @@ def complete_config(cfg: Config) -> Config:
     `find_classes` decides.
     """
     task, data = cfg.task, cfg.data
-    check_value("data.files", data.files, read_hints(Data)["files"])
+    check_value("data", data, Data)
     if not data.files:
         if not task.text:
             raise UserError(
@@ -62,6 +61,7 @@ def complete_config(cfg: Config) -> Config:
     stat = file.stat() if file.is_file() else None
     label, texts, classes = _find_columns(
         file,
+        data.encoding,
         stat and (stat.st_size, stat.st_mtime_ns),
         task.label,
         tuple(task.text),
@@ -124,13 +124,13 @@ def _match_files(task: Task, data: Data) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)  # a sweep completes the task of each of its runs
 def _find_columns(
-    file: Path, _state: object, label: str | None, texts: tuple[str, ...], classes: bool
+    file: Path, encoding: str | None, _state: object, label: str | None, texts: tuple[str, ...], classes: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
     """Find the columns of labels and texts in a file, and the classes if they are asked for and labels are no scores.
 
     ``_state`` tells whether the file has changed.
     """
-    table = read_own_file(file)
+    table = read_own_file(file, encoding)
     label = label or _find_label_column(table, texts, file)
     texts = texts or tuple(_find_text_columns(table, label, file))
     for setting, name in (("task.label", label), *(("task.text", text) for text in texts)):
@@ -206,7 +206,7 @@ def _read_rows(cfg: Config, split: str) -> list[Any]:
 
 def _describe_split(cfg: Config, split: str, rows: Sequence[Any], training_rows: set[Any]) -> str:
     task, file = cfg.task, find_own_file(cfg.task, cfg.data, split)
-    found = format_count(len(rows), "row") + describe_reading(read_own_file(file))
+    found = format_count(len(rows), "row") + describe_reading(read_own_file(file, cfg.data.encoding))
     repeated = 0 if split == task.train_split else sum(row in training_rows for row in rows)
     found += f", {repeated:,} of them in {task.train_split} too" if repeated else ""
     return f"{split} {file.name} ({found}{', not scored' if split == task.test_split else ''})"
@@ -230,7 +230,7 @@ def _describe_own_data(cfg: Config) -> str:
 
 def print_own_data(configs: Iterable[Config]) -> None:
     """Print on standard error how completed configs read the user's own files, each way once."""
-    different = {repr((cfg.task, cfg.data.files)): cfg for cfg in configs if cfg.data.files}
+    different = {repr((cfg.task, cfg.data.files, cfg.data.encoding)): cfg for cfg in configs if cfg.data.files}
     for line in dict.fromkeys(map(_describe_own_data, different.values())):
         print_note(line)
 

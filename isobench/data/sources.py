@@ -26,8 +26,8 @@ from isobench.data.labels import (
 )
 from isobench.data.packaged import generated_pairs, movie_reviews
 from isobench.data.tables import (
+    describe_format,
     describe_other_files,
-    find_format,
     has_column,
     read_columns,
     read_field,
@@ -91,8 +91,9 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
         seed = f" with seed {task.sample_seed}" * (task.sample_seed is not None)
         shares = {split: f"{share!r} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
         files = {split: find_own_file(task, data, split) for split in splits}
-        # The format is in it too, because it decides how a file's bytes are read.
-        return {split: shares.get(split) or f"{find_format(f)} {sha256_file(f)}" for split, f in files.items()}
+        # What decides how a file's bytes are read is in it too: the format, and an encoding that is named.
+        kinds = {split: describe_format(file, data.encoding) for split, file in files.items()}
+        return {split: shares.get(split) or f"{kinds[split]} {sha256_file(file)}" for split, file in files.items()}
     if source == "hub":
         return {"hub": f"{task.hub}/{task.subset}@{task.revision}"}
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
@@ -189,7 +190,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         where = "movie-reviews"
     elif source == "files":
         path = find_own_file(task, data, split)
-        columns = _read_own_columns(path, task, is_test)
+        columns = _read_own_columns(path, task, data.encoding, is_test)
         where = f"{split} of {path}" if list_shares(data) else str(path)
         chosen = choose_own_rows(task, data, split, list(zip(*map(columns.get, task.text), strict=True)))
         columns = {name: [values[index] for index in chosen] for name, values in columns.items()}
@@ -226,7 +227,7 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
     source = find_data_source(task, data)
     if source == "files":
         path = find_own_file(task, data, split)
-        table, where = read_own_file(path), str(path)
+        table, where = read_own_file(path, data.encoding), str(path)
         require_columns(table.schema, [column], where)
         texts = table[column].to_pylist()
         texts = [texts[index] for index in choose_own_rows(task, data, split, texts)]
@@ -240,13 +241,13 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
     return [text for text in check_texts(texts, column, where) if text.strip()]
 
 
-def _read_own_columns(path: Path, task: Task, may_lack_labels: bool) -> dict[str, list[Any]]:
+def _read_own_columns(path: Path, task: Task, encoding: str | None, may_lack_labels: bool) -> dict[str, list[Any]]:
     """Read the texts of a user's own file and, under ``label``, their classes as numbers, or their scores.
 
     With ``may_lack_labels``, ``label`` is left out if the file has no such column or if its labels are hidden.
     """
     label = task.label or "label"
-    table = read_own_file(path)
+    table = read_own_file(path, encoding)
     require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
     columns = {name: check_texts(table[name].to_pylist(), name, str(path), may_be_blank=False) for name in task.text}
     if "label" in columns:

@@ -2,19 +2,22 @@
 
 Columns of CSV and TSV are read as texts, so that no text such as "null", "1e5" or a date becomes something else. In
 CSV a field may stand in double quotes. In TSV a quote is a character like any other, as in GLUE's own files. What
-spreadsheets make of CSV is read too: fields between semicolons, tabs or bars, and two older encodings.
+spreadsheets make of CSV is read too: fields between semicolons, tabs or bars. A text is in UTF-8, or in UTF-16 if its
+mark says so; any other encoding has to be named, because no bytes tell which one it is.
 """
 
 import codecs
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import require_regular_file
+from isobench.common.terminal import format_count
+from isobench.data.labels import NUMBER
 
 FORMATS = {
     ".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".json": "JSON Lines",
@@ -27,16 +30,17 @@ ADVICE = {
     "Parquet": "write it again",
 }
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-ENCODINGS = {"cp1252": "Windows-1252 (Latin-1)", "utf-16": "UTF-16"}  # read too, beside UTF-8
 READ_AS = b"read as"  # in a table's metadata: how a file is written that is no usual one of its format
-EXCELS_FIRST_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=([;,\t|])\r?\n")
-UTF8_LETTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]")  # UTF-8 has these two bytes for a letter, Latin-1 hardly ever
+EXCELS_FIRST_LINE = re.compile(rb"sep=([;,\t|])\r?\n")
+NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what a byte that is no UTF-8 becomes under "surrogateescape"
+LINE_BREAK = re.compile(r"\r\n?|\n")
 JSON_STRING = re.compile(rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 DEEPEST_NESTING = 100  # of brackets in JSON Lines; pyarrow's parser crashes at some thousands
 MOST_ROWS = 10_000_000  # of a Parquet file; a megabyte can say that it has more than fit into memory
 LONGEST_TEXT = 10_000_000  # bytes of one field; a tokenizer takes some hundred times their memory
 ROW_FROM_0 = re.compile(r"in row (\d+)$")  # pyarrow's JSON reader counts from 0, its CSV reader from 1 as "Row #1"
 LARGEST_BLOCK = 2**31 - 1  # bytes; pyarrow takes no more
+MANY_LINES = 10  # a text of more lines is mentioned; if each of them could be a row, it is refused
 
 
 def find_format(path: Path) -> str:
@@ -48,19 +52,28 @@ def find_format(path: Path) -> str:
     return FORMATS[path.suffix.lower()]
 
 
-def read_own_file(path: Path) -> Any:
-    """Read all columns of a file as a ``pyarrow.Table``; one that has not changed since is not read again."""
+def describe_format(path: Path, encoding: str | None) -> str:
+    """Say what decides how a file's bytes are read: its format, and ``data.encoding`` where the format takes it."""
+    kind = find_format(path)
+    return f"{kind} in {codecs.lookup(encoding).name}" if encoding and kind in ("CSV", "TSV") else kind
+
+
+def read_own_file(path: Path, encoding: str | None = None) -> Any:
+    """Read all columns of a file as a ``pyarrow.Table``; one that has not changed since is not read again.
+
+    ``encoding``: as ``data.encoding``, of CSV and TSV that are not in UTF-8.
+    """
     status = path.stat() if path.is_file() else None
-    return _read_whole(path, status and (status.st_mtime_ns, status.st_size, status.st_ino))
+    return _read_whole(path, encoding, status and (status.st_mtime_ns, status.st_size, status.st_ino))
 
 
 @lru_cache(maxsize=4)  # the files of a task
-def _read_whole(path: Path, _state: Any) -> Any:
+def _read_whole(path: Path, encoding: str | None, _state: Any) -> Any:
     import pyarrow
 
     kind = find_format(path)
     try:
-        table = READERS[kind](path)
+        table = _decode_bytes(READERS[kind](path, encoding))
         table.validate(full=True)  # the JSON reader itself does not check that texts are UTF-8
     except (pyarrow.ArrowException, UnicodeError, OSError) as error:
         advice = "" if isinstance(error, OSError) and error.errno else f"; {ADVICE[kind]}"
@@ -78,7 +91,7 @@ def _read_whole(path: Path, _state: Any) -> Any:
 
 
 def describe_reading(table: Any) -> str:
-    """Say how a file is written if it is no usual one of its format: ``, semicolons, Windows-1252 (Latin-1)``."""
+    """Say how a file is written if it is no usual one of its format: ``, cp1251, semicolons``."""
     return (table.schema.metadata or {}).get(READ_AS, b"").decode()
 
 
@@ -96,7 +109,46 @@ def _refuse_long_texts(table: Any, path: Path) -> None:
                 )
 
 
-def _read_delimited(path: Path, **settings: Any) -> Any:
+def read_text(path: Path, encoding: str | None = None) -> tuple[bytes, str]:
+    """Read a text file; return it in UTF-8 without a mark, and the name of the encoding that it has.
+
+    ``encoding``, as ``data.encoding``, is that of a file which is neither UTF-8 nor UTF-16 with its mark. It also
+    decides where all bytes are below 128, because some encodings use no others.
+
+    Raises:
+        UserError: the encoding has to be named, is another one, or is none of texts.
+    """
+    content = path.read_bytes()
+    used = encoding or "utf-8"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and content[2:4] != b"\0\0":
+        used = "utf-16"
+    elif not content.isascii() and _is_utf8(content, path):
+        used = "utf-8"
+    is_packed = encoding is None and used == "utf-8" and b"\0" in content.partition(b"\n")[0]
+    try:
+        text = "" if is_packed else content.decode(used)
+    except UnicodeError as error:
+        line = 1 + content.count(b"\n", 0, getattr(error, "start", 0))
+        advice = "such as data.encoding=windows-1251, shift_jis or latin-1"
+        raise UserError(
+            f"{path} is not in {used.upper()} (line {line}): save it in UTF-8, or name its encoding, {advice}"
+        ) from None
+    if is_packed or "\0" in text.partition("\n")[0]:
+        raise UserError(f"{path} is packed, or no text in {used.upper()}: unpack it, or save it in UTF-8")
+    return (content if used == "utf-8" else text.encode()).removeprefix(codecs.BOM_UTF8), used
+
+
+def _is_utf8(content: bytes, path: Path) -> bool:
+    """Return whether bytes are UTF-8; raise UserError if most are: read otherwise, most would be garbled."""
+    text = content.decode(errors="surrogateescape")
+    wrong = [match.start() for match in NOT_UTF8.finditer(text)]
+    if wrong and sum(character > "\x7f" for character in text) > 2 * len(wrong):
+        where = f"{format_count(len(wrong), 'byte')} (the first: line {1 + text.count(chr(10), 0, wrong[0])})"
+        raise UserError(f"{path} is in UTF-8 but for {where}: correct the text there")
+    return not wrong
+
+
+def _read_delimited(path: Path, encoding: str | None, **settings: Any) -> Any:
     """Read a file that begins with a line of names; every column is text. ``settings``: for pyarrow's parser.
 
     If a row is longer than pyarrow's blocks of 1 MiB, larger blocks are used.
@@ -104,12 +156,8 @@ def _read_delimited(path: Path, **settings: Any) -> Any:
     import pyarrow
     from pyarrow import csv
 
-    content = path.read_bytes()
-    encoding = _find_encoding(content)
-    unusual = []
-    if encoding != "utf-8":
-        content = content.decode(encoding).encode()
-        unusual = [ENCODINGS[encoding]]
+    content, used = read_text(path, encoding)
+    unusual = [] if used == "utf-8" else [used]
     if "delimiter" not in settings and (named := EXCELS_FIRST_LINE.match(content)):
         content = content[named.end() :]
     if "delimiter" not in settings and (separator := _find_separator(content)) != ",":
@@ -121,30 +169,57 @@ def _read_delimited(path: Path, **settings: Any) -> Any:
         with csv.open_csv(pyarrow.BufferReader(content), read_options=blocks, parse_options=options) as reader:
             names = reader.schema.names
         types = csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
-        table = csv.read_csv(
+        return csv.read_csv(
             pyarrow.BufferReader(content), read_options=blocks, parse_options=options, convert_options=types
         )
-        return table.replace_schema_metadata({READ_AS: "".join(f", {word}" for word in unusual)})
 
     try:
-        return read(csv.ReadOptions())
+        table = read(csv.ReadOptions())
     except pyarrow.ArrowInvalid as error:
         if "straddl" not in str(error):
             raise
-        return read(csv.ReadOptions(block_size=min(len(content) + 1, LARGEST_BLOCK)))
+        table = read(csv.ReadOptions(block_size=min(len(content) + 1, LARGEST_BLOCK)))
+    if (lines := _check_line_breaks(table, options.delimiter, path)) > MANY_LINES:
+        unusual.append(f"a text of {lines:,} lines")
+    return table.replace_schema_metadata({READ_AS: "".join(f", {word}" for word in unusual)})
 
 
-def _find_encoding(content: bytes) -> str:
-    """Return the Python name of a text's encoding; damaged UTF-8 counts as UTF-8, so that it is refused."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and content[2:4] != b"\0\0":
-        return "utf-16"
-    if b"\0" in content.partition(b"\n")[0]:
-        raise UnicodeError("it is packed, or no text in UTF-8, Latin-1 or UTF-16 with its mark")
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return "utf-8" if UTF8_LETTER.search(content) else "cp1252"
-    return "utf-8"
+def _check_line_breaks(table: Any, separator: str, path: Path) -> int:
+    """Return the most lines of a row; raise UserError if a field holds rows, as one whose quote is not closed does.
+
+    It holds rows if each of its lines, with what stands beside the field, has a value for each column, and many lines
+    have no more, or each has a value as its column, counted from either end, has them: one that occurs twice, as
+    labels do, or a number where all are numbers.
+    """
+    import numpy as np
+    from pyarrow import compute
+
+    breaks = np.array([compute.match_substring_regex(column, "[\r\n]").to_numpy() for column in table.columns])
+    broken = np.flatnonzero(breaks.any(0)).tolist()
+    most, width = 1, table.num_columns
+    fits = [_describe_values(column) for column in table.columns] if broken else []
+    for row in broken:
+        lines = LINE_BREAK.split(separator.join(column[row].as_py() for column in table.columns).rstrip("\r\n"))
+        most = max(most, len(lines))
+        rows = [line.split(separator) for line in lines]
+        if width == 1 or len(rows) == 1 or any(len(fields) < width for fields in rows):
+            continue
+        known = all(any(fit(fields[i]) or fit(fields[i - width]) for i, fit in enumerate(fits)) for fields in rows)
+        if known or (len(rows) > MANY_LINES and all(len(fields) == width for fields in rows)):
+            name = table.column_names[breaks[:, row].argmax()]
+            raise UserError(
+                f"{path}, row {row + 1}: {name} opens with a quote and goes on over {len(lines)} lines that look "
+                "like rows: close the quote, or write the file as JSON Lines if it is one text"
+            )
+    return most
+
+
+def _describe_values(column: Any) -> Callable[[str], bool]:
+    """Return whether a text is as those values of a column that occur twice, or as all if these are numbers."""
+    counts = column.value_counts().to_pylist()
+    common = {entry["values"] for entry in counts if entry["values"] and entry["counts"] > 1}
+    has_numbers = all(NUMBER.fullmatch(value) for entry in counts if not LINE_BREAK.search(value := entry["values"]))
+    return lambda text: text in common or bool(has_numbers and NUMBER.fullmatch(text))
 
 
 def _find_separator(content: bytes) -> str:
@@ -153,7 +228,7 @@ def _find_separator(content: bytes) -> str:
     return next((mark for mark in (",", *SEPARATORS) if mark in names), ",")
 
 
-def _read_json_lines(path: Path) -> Any:
+def _read_json_lines(path: Path, _: str | None) -> Any:
     """Read a file with one JSON object a line; texts that look like dates stay texts."""
     import pyarrow
     from pyarrow import json
@@ -182,7 +257,7 @@ def _refuse_deep_nesting(path: Path) -> None:
         )
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_parquet(path: Path, _: str | None) -> Any:
     import pyarrow.parquet
 
     rows = pyarrow.parquet.read_metadata(path).num_rows
@@ -191,7 +266,19 @@ def _read_parquet(path: Path) -> Any:
     return pyarrow.parquet.read_table(path)
 
 
-READERS: dict[str, Callable[[Path], Any]] = {
+def _decode_bytes(table: Any) -> Any:
+    """Make texts of the columns that are bytes in UTF-8, as some programs write the texts of Parquet; others stay."""
+    import pyarrow
+
+    for place, field in enumerate(table.schema):
+        kind = field.type.value_type if pyarrow.types.is_dictionary(field.type) else field.type
+        if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
+            with contextlib.suppress(pyarrow.ArrowInvalid):
+                table = table.set_column(place, field.name, table.column(place).cast(kind).cast(pyarrow.string()))
+    return table
+
+
+READERS: dict[str, Callable[[Path, str | None], Any]] = {
     "CSV": partial(_read_delimited, newlines_in_values=True),
     "TSV": partial(_read_delimited, delimiter="\t", quote_char=False),
     "JSON Lines": _read_json_lines,
@@ -199,7 +286,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@contextmanager
+@contextlib.contextmanager
 def handle_parquet_errors(path: Path) -> Iterator[None]:
     """Raise UserError instead of what pyarrow raises for a file that is damaged or no Parquet."""
     import pyarrow
@@ -246,7 +333,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     with handle_parquet_errors(path):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
-        return pyarrow.parquet.read_table(path, columns=list(top_columns))
+        return _decode_bytes(pyarrow.parquet.read_table(path, columns=list(top_columns)))
 
 
 def read_field(table: Any, name: str) -> list[Any]:

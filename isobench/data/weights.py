@@ -3,14 +3,11 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
-import functools
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.files import (
@@ -22,16 +19,17 @@ from isobench.common.files import (
     require_regular_file,
     sha256_file,
 )
-from isobench.config.schema import POOLINGS, Encoder
+from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import encoders
-from isobench.papers.folders import find_config
+from isobench.papers.folders import find_config, read_config_file
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
 
 # Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
 TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
+WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")  # a width's names in configs of transformers
 EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
 
@@ -107,39 +105,29 @@ def find_word_vectors(encoder: Encoder) -> Path:
 
 def read_model_type(encoder: Encoder) -> str | None:
     """Return the architecture (transformers' ``model_type``) of the folder ``encoder.path``, None if not known."""
-    if not encoder.path:
-        return None
-    try:
-        config = orjson.loads(read_bounded(find_encoder_folder(encoder) / "config.json"))
-    except (OSError, ValueError):
-        return None  # fingerprinting or loading says what is wrong
-    model_type = config.get("model_type") if isinstance(config, dict) else None
+    model_type = _read_config(encoder).get("model_type") if encoder.path else None
     return model_type if isinstance(model_type, str) else None
 
 
-def describe_own_pooling(encoder: Encoder) -> list[str]:
-    """Say how sentence-transformers pools the folder ``encoder.path``, if that is not as ``encoder.pooling`` does.
+def read_width(encoder: Encoder) -> int | None:
+    """Return the width of the vectors of an encoder in a folder or a package, None if not known."""
+    config = _read_config(encoder)
+    return next((width for name in WIDTHS if isinstance(width := config.get(name), int)), None)
 
-    The setting decides, because it is part of the key. The folder's files are read as data.
-    """
-    if not encoder.path:
-        return []
-    folder = find_encoder_folder(encoder)
+
+def _read_config(encoder: Encoder) -> dict[str, Any]:
+    """Read the transformers config of an encoder in a folder or a package; empty if there is none."""
+    source = find_encoder_source(encoder)
+    if source == "embedded" and encoder.embedded in encoders.CONFIGS:
+        return encoders.CONFIGS[encoder.embedded]
+    if source not in ("path", "embedded") or encoder.word_vectors:
+        return {}
     try:
-        listed = orjson.loads(read_bounded(folder / "modules.json"))
-        modules = {module["type"].rpartition(".")[2]: module["path"] for module in listed}
-        settings = orjson.loads(read_bounded(folder / modules["Pooling"] / "config.json"))
-        chosen = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
-        kinds = settings.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)
-        own = re.sub(r"_?tokens?\b|[^\w+]", "", kinds)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return []
-    others = sorted(set(modules) - {"Transformer", "Pooling", "Normalize"})
-    notes = [f"encoder.path: {name!r} of the folder's modules.json is not computed" for name in others]
-    if own != encoder.pooling:
-        advice = f"set encoder.pooling={own} to have it" if own in POOLINGS else "isobench has none such"
-        notes.append(f"encoder.path: the folder's own pooling is {own}, not {encoder.pooling}: {advice}")
-    return notes
+        folder = find_encoder_folder(encoder) if encoder.path else encoders.find_packaged_weights(encoder).parent
+        config = orjson.loads(read_bounded(folder / "config.json"))
+    except (OSError, ValueError):
+        return {}  # fingerprinting or loading says what is wrong
+    return config if isinstance(config, dict) else {}
 
 
 def find_encoder_folder(encoder: Encoder) -> Path:
@@ -279,11 +267,7 @@ def label_encoder(encoder: Encoder) -> str:
     return encoder.name if is_shipped else f"{encoder.name} ({describe_weights(encoder)})"
 
 
-@functools.cache
 def _read_shipped_encoder(name: str) -> Encoder | None:
     file = find_config("encoder", name)
-    if file is None:
-        return None
     names = {setting.name for setting in fields(Encoder)}
-    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return Encoder(**{key: value for key, value in settings.items() if key in names})
+    return Encoder(**{key: value for key, value in read_config_file(file).items() if key in names}) if file else None

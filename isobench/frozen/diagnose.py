@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import UserError
-from isobench.common.linalg import Array
+from isobench.common.linalg import Array, cosine
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
+from isobench.frozen.matrix import find_whole_numbers
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
@@ -88,6 +89,10 @@ def diagnose(
     drawn = drawn[~scan.missing[drawn]]
     sample = torch.from_numpy(read_rows(vectors, drawn)).double()
     noted = [*notes, *scan.list_notes()]
+    numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
+    if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
+        named = name_some(list(map(str, numbering)))
+        noted.append(f"Coordinates that number the rows, as ids do (from 0): {named}. Leave them out.")
     if scan.rows > SAMPLE:
         noted.append(
             f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
@@ -374,9 +379,9 @@ def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[flo
 
 def _draw_cosines(rows: Tensor) -> list[float]:
     """Return the cosines of about ``SHOWN`` pairs of different rows, which stand in random order; ascending."""
-    directed = rows[torch.linalg.vector_norm(rows, dim=1) > 0]
+    directed = rows[rows.any(1)]
     count = min(len(directed) // 2, -(-SHOWN // max(1, len(directed))))  # each shift has as many pairs as rows
-    pairs = [torch.cosine_similarity(directed, directed.roll(shift, 0)) for shift in range(1, count + 1)]
+    pairs = [cosine(directed, directed.roll(shift, 0)) for shift in range(1, count + 1)]
     return _thin(torch.cat(pairs).sort().values) if pairs else []
 
 

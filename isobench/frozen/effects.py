@@ -14,10 +14,11 @@ from torch import Tensor
 
 from isobench.calibration import center, whiten
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.linalg import cosine, divide_by_length
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
 from isobench.frozen.diagnosis import Effect
-from isobench.frozen.posthoc import Transform, check_post_hoc, divide_by_length, fit_method
+from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
 from isobench.statistics.paired_bootstrap import resample_metric
@@ -106,7 +107,7 @@ def measure_effects(
                 score, (change, low, high) = outcome.mean(), compare_paired(outcome - plain)
             elif pairs is not None:
                 ends = after[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
-                outcome = torch.cosine_similarity(ends[:, 0], ends[:, 1]).numpy()
+                outcome = cosine(ends[:, 0], ends[:, 1]).numpy()
                 plain = outcome if not effects else plain
                 score = _spearman(outcome, pairs[1][tested])
                 change, low, high = _bootstrap(outcome, plain, pairs[1][tested], seed)
@@ -238,7 +239,7 @@ def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: i
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:
     """Compute Spearman's correlation of scores [P] with the cosines of the vectors of row numbers [P, 2]."""
     ends = vectors[rows]
-    return _spearman(torch.cosine_similarity(ends[:, 0], ends[:, 1]).numpy(), scores)
+    return _spearman(cosine(ends[:, 0], ends[:, 1]).numpy(), scores)
 
 
 def _spearman(values: np.ndarray, scores: np.ndarray) -> float:

@@ -13,12 +13,13 @@ from torch import Tensor
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
-from isobench.common.terminal import format_count, print_note
+from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.schema import Config
 from isobench.data import weights
 from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_device, uses_gpu
 from isobench.data.batches.tokens import Collator, Tokens, tokenise_examples
 from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
+from isobench.data.sentence_settings import describe_own_settings, read_sentence_settings
 from isobench.data.sources import Examples
 from isobench.metrics.tokens import mask_tokens
 from isobench.models import encoders, tokenization
@@ -27,6 +28,7 @@ from isobench.runs.identity import resolve_seeds
 from isobench.training.train import configure_process
 
 VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change
+SPECIAL_TOKENS = 16  # more than a tokenizer adds to a text, of which a token has a byte at least
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
@@ -56,7 +58,8 @@ class FrozenEncoder:
         configure_process(cfg)
         self.device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
         self.fingerprint = weights.fingerprint_encoder(cfg.encoder)
-        for note in weights.describe_own_pooling(cfg.encoder):
+        self.own = read_sentence_settings(cfg.encoder)
+        for note in describe_own_settings(cfg.encoder):
             print_note(note)
 
     @cached_property
@@ -78,8 +81,14 @@ class FrozenEncoder:
     def encode(self, name: str, sentences: Sequence[str]) -> dict[Layer, SentenceVectors]:
         """Return the sentences' vectors at each layer, in the sentences' order; equal sentences are computed once.
 
+        They are read as the encoder's own folder says: after its default prompt, and up to its longest input.
         ``name``: of the set of sentences, for the cache's file names and the progress bar.
         """
+        if self.own.prompt:
+            print_note_once(
+                f"encoder={self.cfg.encoder.name}: its default prompt {self.own.prompt!r} begins each text"
+            )
+        sentences = [self.own.prompt + sentence for sentence in sentences]
         places: dict[str, int] = {}
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]
         keys = {layer: self._make_key(list(places), layer) for layer in self.layers}
@@ -106,9 +115,18 @@ class FrozenEncoder:
 
     def _make_key(self, sentences: list[str], layer: Layer) -> str:
         encoder = self.cfg.encoder
-        settings = [encoder.pooling, encoder.token_type_ids, layer]
+        settings = [encoder.pooling, encoder.token_type_ids, layer, *self._list_own_limits(sentences)]
         device = name_device(self.cfg)
         return sha256_json([VERSION, torch.__version__, self.fingerprint, settings, device, sentences])
+
+    def _list_own_limits(self, sentences: list[str]) -> list[Any]:
+        """List what the folder declares beside the prompt that changes what is read of these sentences."""
+        limits: list[Any] = ["small letters"] if self.own.small_letters else []
+        if longest := self.own.longest:
+            long = [sentence for sentence in sentences if len(sentence.encode()) + SPECIAL_TOKENS > longest]
+            if long and max(map(len, self.tokenizer(long)["input_ids"])) > longest:
+                limits.append(longest)
+        return limits
 
     @torch.no_grad()
     def _compute(self, name: str, sentences: list[str], layers: list[Layer]) -> dict[Layer, dict[str, np.ndarray]]:
@@ -135,6 +153,10 @@ class FrozenEncoder:
         """
         if layer not in self.layers:
             raise ValueError(f"layer must be one of {list(self.layers)}, for which the encoder was made, not {layer}")
+        if self.own.prompt:
+            print_note_once(
+                f"encoder={self.cfg.encoder.name}: texts whose tokens are taken go without its default prompt"
+            )
         _, batches, _ = self._make_batches(sentences)
         special = torch.tensor(sorted(self.tokenizer.all_special_ids))
         for batch in batches:
@@ -154,7 +176,10 @@ class FrozenEncoder:
 
     def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, Any, int]:
         """Tokenise sentences; return their tokens, padded batches of like length, and the longest input in tokens."""
-        longest = min(self.loaded.max_positions, self.tokenizer.model_max_length)
+        limits = (self.loaded.max_positions, self.tokenizer.model_max_length, self.own.longest)
+        longest = min(limit for limit in limits if limit is not None)
+        if self.own.small_letters:
+            sentences = [sentence.lower() for sentence in sentences]
         examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))
         tokens = tokenise_examples(examples, self.tokenizer, longest)
         self.loaded.encoder.to(self.device)

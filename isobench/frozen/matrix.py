@@ -4,6 +4,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,13 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
-from isobench.data.labels import format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
-from isobench.data.tables import FORMATS, read_own_file
+from isobench.data.labels import LABEL_NAMES, format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
+from isobench.data.tables import FORMATS, read_own_file, read_text
 
 MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
 PICKLED = "it holds pickled Python objects, which could run any code: save the numbers alone"
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
-LABELS = ("label", "labels")  # columns of these names are no coordinates
+NUMBERED = re.compile(r"(.*?)[0-9]+")  # a column of a numbered family, such as x12
 WORD_VECTOR = re.compile(r"\S+( -?\d+(\.\d+)?(e-?\d+)?){8,}\s*$")  # a line of a text file of word vectors
 INDEX = re.compile(r"\+?[0-9]{1,18}(\.0*)?")
 
@@ -89,7 +90,7 @@ def require_file(path: Path) -> None:
         raise UserError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: name a file")
 
 
-def _choose(arrays: dict[str, str], key: str | None, path: Path) -> str:
+def _choose(arrays: dict[str, str], key: str | None, path: Path | str) -> str:
     """Return the key of a file's only array, or the one that is asked for; ``arrays``: keys with their shapes."""
     if key is None and len(arrays) == 1:
         return next(iter(arrays))
@@ -142,22 +143,46 @@ def _read_pt(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[s
 
 
 def _read_parquet(path: Path, key: str | None, leave_out: Sequence[str]) -> tuple[Any, list[str]]:
-    """Read a list column, or as coordinates all numeric columns but labels and pandas' index; the note says which."""
+    return read_table(read_own_file(path), str(path), key, leave_out)
+
+
+def as_table(frame: Any) -> Any:
+    """Return a data frame of any library as a ``pyarrow.Table``; None for an array or tensor."""
+    import pyarrow
+
+    if isinstance(frame, pyarrow.Table) or not hasattr(frame, "columns"):
+        return frame if isinstance(frame, pyarrow.Table) else None
+    try:
+        return pyarrow.table(frame)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        raise UserError(f"X can't be read as a table: {extract_first_line(error)}") from error
+
+
+def read_table(
+    table: Any, where: str, key: str | None = None, leave_out: Sequence[str] = ()
+) -> tuple[np.ndarray, list[str]]:
+    """Read vectors from a table, and say which columns they are.
+
+    They are a list column, else the numeric columns whose names differ in the number at their end alone, such as x0
+    to x383, if most do. Else they are all but labels, and but whole numbers beside fractions: counts, years, ids.
+    Where all numbers are whole, only those that differ in each row are left out. pandas' index is never one.
+    """
     from pyarrow import compute, types
 
-    table = read_own_file(path)
+    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise UserError(f"{where} has two columns with the name {twice[0]}: rename one")
     lists = {
         field.name: str(field.type)
         for field in table.schema
         if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
     }
     if key is not None or lists:
-        name = _choose(lists, key, path)
+        name = _choose(lists, key, where)
         lengths = compute.list_value_length(table[name]).to_numpy()
         if not len(lengths) or not (lengths == lengths[0]).all():  # a missing list has the length NaN
             odd = int((lengths != lengths[0]).argmax()) if len(lengths) else 0
             what = "no list" if len(lengths) and np.isnan(lengths[odd]) else "not as many numbers as the first row"
-            raise UserError(f"{path}, column {name}: row {odd} (from 0) has {what}")
+            raise UserError(f"{where}, column {name}: row {odd} (from 0) has {what}")
         values = compute.list_flatten(table[name]).to_numpy()
         return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
     kinds = (types.is_floating, types.is_integer, types.is_decimal)
@@ -166,18 +191,52 @@ def _read_parquet(path: Path, key: str | None, leave_out: Sequence[str]) -> tupl
         field.name
         for field in table.schema
         if any(is_kind(field.type) for is_kind in kinds)
-        and field.name not in (*leave_out, *LABELS, *index)
+        and field.name not in (*leave_out, *index)
         and not field.name.startswith("__index_level_")
     ]
-    if not numeric:
+    family = _find_family(numeric)
+    chosen = family or [name for name in numeric if name.lower() not in LABEL_NAMES]
+    if not chosen:
         raise UserError(
-            f"{path} has neither a list column nor numeric columns; it has: {', '.join(table.column_names)}"
+            f"{where} has neither a list column nor numeric columns of coordinates; it has: "
+            f"{', '.join(table.column_names)}"
         )
-    columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in numeric]
-    ends = numeric[0] if len(numeric) == 1 else f"{numeric[0]} to {numeric[-1]}"
-    others = name_some([name for name in table.column_names if name not in numeric])
-    note = f"The coordinates are the {len(numeric)} numeric columns {ends}{'; left out: ' * bool(others)}{others}."
-    return np.stack([column.to_numpy() for column in columns], 1), [note]
+    columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in chosen]
+    vectors = np.stack([column.to_numpy() for column in columns], 1)
+    if not family:
+        has_fractions = bool((np.isfinite(vectors) & (vectors != np.round(vectors))).any())
+        kept = ~find_whole_numbers(vectors, each_once=not has_fractions)
+        if kept.any():
+            chosen, vectors = [name for name, is_kept in zip(chosen, kept, strict=True) if is_kept], vectors[:, kept]
+    ends = chosen[0] if len(chosen) == 1 else f"{chosen[0]} to {chosen[-1]}"
+    others = name_some(
+        sorted([name for name in table.column_names if name not in chosen], key=lambda name: name not in numeric)
+    )
+    note = f"The coordinates are the {len(chosen)} numeric columns {ends}{'; left out: ' * bool(others)}{others}."
+    return vectors, [note]
+
+
+def _find_family(names: Sequence[str]) -> list[str]:
+    """Return the names that differ in the number at their end alone, such as x0 to x383; empty unless most do."""
+    stems = {name: numbered[1] for name in names if (numbered := NUMBERED.fullmatch(name))}
+    stem, count = max(Counter(stems.values()).items(), key=lambda item: item[1], default=("", 0))
+    return [name for name, own in stems.items() if own == stem] if 2 * count > len(names) and count > 1 else []
+
+
+def find_whole_numbers(vectors: np.ndarray, each_once: bool) -> np.ndarray:
+    """Find the columns of a matrix [N, d] that hold different whole numbers, and NaN, alone: [d] bool.
+
+    With ``each_once``, no number occurs twice, as in a column of ids.
+    """
+
+    def is_one(column: np.ndarray) -> bool:
+        known = column[np.isfinite(column)]
+        if not (known == np.round(known)).all():
+            return False
+        different = len(np.unique(known))
+        return different > 1 and (different == len(known) or not each_once)
+
+    return np.array([is_one(column) for column in vectors.T], bool)
 
 
 READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[str]]]] = {
@@ -186,21 +245,25 @@ READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[s
 }  # fmt: skip
 
 
-def read_column(path: Path, column: str) -> list[Any]:
-    """Read a column of a CSV, TSV, JSON Lines or Parquet file."""
-    table = read_own_file(path)
+def read_column(source: Any, column: str, encoding: str | None = None) -> list[Any]:
+    """Read a column of a CSV, TSV, JSON Lines or Parquet file, or of a ``pyarrow.Table``."""
+    table = read_own_file(source, encoding) if isinstance(source, Path) else source
     if column not in table.column_names:
-        raise UserError(f"{path} has no column {column}: {suggest_nearest(column, table.column_names)}")
+        where = source if isinstance(source, Path) else "X"
+        raise UserError(f"{where} has no column {column}: {suggest_nearest(column, table.column_names)}")
     return table[column].to_pylist()
 
 
-def read_texts(path: Path, column: str | None) -> list[str]:
-    """Read texts: the lines of a .txt file, or a column of a table; no row is left out."""
+def read_texts(path: Path, column: str | None, encoding: str | None = None) -> list[str]:
+    """Read texts: the lines of a .txt file, or a column of a table; no row is left out.
+
+    ``encoding``, here and below: as ``data.encoding``.
+    """
     require_file(path)
     if path.suffix.lower() == ".txt":
         if column is not None:
             raise UserError(f"{path} has one text a line and no columns: leave out --text {column}")
-        texts: list[Any] = _read_lines(path)
+        texts: list[Any] = _read_lines(path, encoding)
         if len(texts) > 1 and all(WORD_VECTOR.match(line) for line in texts[1:4]):
             raise UserError(
                 f"{path} looks like word vectors: leave it out, and add --vocabulary encoder=word_vectors "
@@ -209,7 +272,7 @@ def read_texts(path: Path, column: str | None) -> list[str]:
     elif path.suffix.lower() in FORMATS:
         if column is None:
             raise UserError(f"{path}: name the column of the texts, --text COLUMN")
-        texts = read_column(path, column)
+        texts = read_column(path, column, encoding)
     else:
         raise UserError(f"{path}: texts are read from .txt (one a line), {', '.join(FORMATS)}")
     for number, text in enumerate(texts):
@@ -220,31 +283,29 @@ def read_texts(path: Path, column: str | None) -> list[str]:
     return texts
 
 
-def _read_lines(path: Path) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except ValueError as error:
-        raise UserError(f"{path} is no text in UTF-8: {error}") from error
-    if "\0" in lines[0]:
-        raise UserError(f"{path} is no text in UTF-8: it has zero bytes")
+def _read_lines(path: Path, encoding: str | None) -> list[str]:
+    lines = read_text(path, encoding)[0].decode().split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
-def read_labels(named: str, path: Path | None) -> list[Any] | np.ndarray:
-    """Read labels from a .npy or .txt file (one a line), else from the column of this name of the file of vectors."""
+def read_labels(named: str, source: Any, encoding: str | None = None) -> list[Any] | np.ndarray:
+    """Read labels from a .npy or .txt file (one a line), else from the column of this name of the vectors' source.
+
+    ``source``: the file of the vectors, or a ``pyarrow.Table``; None if they are an array.
+    """
     file = Path(named).expanduser()
     if file.suffix.lower() in (".npy", ".txt"):
         require_file(file)
         if file.suffix.lower() == ".txt":
-            return _read_lines(file)
+            return _read_lines(file, encoding)
         try:
             return np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             reason = PICKLED if "pickle" in str(error) else extract_first_line(error)
             raise UserError(f"{file} can't be read as .npy: {reason}") from error
-    if path is None or path.suffix.lower() not in FORMATS:
+    if source is None or (isinstance(source, Path) and source.suffix.lower() not in FORMATS):
         raise UserError(f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table")
-    return read_column(path, named)
+    return read_column(source, named, encoding)
 
 
 def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
@@ -273,12 +334,12 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
     return classes.astype(np.int64)
 
 
-def read_pairs(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
+def read_pairs(path: Path, encoding: str | None = None) -> tuple[list[Any], list[Any], list[Any]]:
     """Read scored pairs from a table: the columns first, second (rows from 0, or texts) and score."""
     require_file(path)
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"{path}: pairs are read from {', '.join(FORMATS)}")
-    table = read_own_file(path)
+    table = read_own_file(path, encoding)
     for names in PAIR_COLUMNS:
         if set(names) <= set(table.column_names):
             first, second, scores = (table[name].to_pylist() for name in names)

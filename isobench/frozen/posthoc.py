@@ -59,8 +59,3 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
     return map_chain(lambda method: method | ({"momentum": 1.0} if "momentum" in method else {}), calibration)
-
-
-def divide_by_length(vectors: Tensor) -> Tensor:
-    """Divide vectors [..., d] by their Euclidean lengths, in float64; a zero vector stays zero."""
-    return torch.nn.functional.normalize(vectors.double(), dim=-1, eps=torch.finfo(torch.float64).tiny)

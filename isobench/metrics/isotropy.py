@@ -142,7 +142,8 @@ def isoscore_of(covariance: Tensor, shrinkage: float = 0.0, target: Tensor | Non
     if dim < 2 or not largest > 0:
         return math.nan
     c = c / largest  # so that no square overflows or underflows
-    return ((c.trace().square() / c.square().sum() - 1) / (dim - 1)).item()
+    score = (c.trace().square() / c.square().sum() - 1) / (dim - 1)
+    return score.clamp(0, 1).item()  # rounding alone leads out of this range
 
 
 def average_cosine(w: Array) -> float:

@@ -10,12 +10,14 @@ from torch import nn
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import Encoder, Task
 from isobench.data import weights
+from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.word_vectors import open_word_vectors
 from isobench.models.attention import find_first_position, restrict_to_first_token
 from isobench.models.huggingface_head import find_huggingface_pooling
 from isobench.models.layer_forms import add_normformer, register_form
 from isobench.models.loading import (
     describe_missing_weights,
+    describe_unread_weights,
     enable_gradient_checkpointing,
     handle_loading_errors,
     load_missing_parameters,
@@ -48,12 +50,18 @@ class LoadedEncoder:
 
 
 def load_encoder(
-    cfg: Encoder, cache: str | None, seed: int, head: str = "isobn", all_tokens: bool = False
+    cfg: Encoder,
+    cache: str | None,
+    seed: int,
+    head: str = "isobn",
+    all_tokens: bool = False,
+    max_length: int | None = None,
 ) -> LoadedEncoder:
     """Load a pretrained encoder with the pooling that a head wants: ``encoder.pooling``, or transformers' own.
 
     ``seed`` initialises weights that the checkpoint lacks, which ``warnings`` then name. With ``all_tokens`` batches
-    are padded, and every layer computes every token: for readers of several layers.
+    are padded, and every layer computes every token: for readers of several layers. ``max_length``: how many tokens
+    of a text will be read at most, if the encoder is to be trained.
     """
     torch.manual_seed(seed)
     if cfg.word_vectors:
@@ -78,11 +86,12 @@ def load_encoder(
         refuse_other_shapes(cfg, report["mismatched_keys"])
         missing = {n for n in report["missing_keys"] if pooling == "pooler" or not n.startswith("pooler.")}
         notes = weights.describe_unread_parts(cfg)
-        notes += weights.describe_own_pooling(cfg) if head == "isobn" else []
+        notes += describe_own_settings(cfg, max_length, pools=head == "isobn")
         if cfg.missing_from and missing:
             notes, missing = notes + load_missing_parameters(cfg, model, missing), set()
         elif cfg.missing_from and not report["missing_keys"]:
             notes.append(f"the safetensors weights lack nothing: {cfg.missing_from} was not read")
+        notes += describe_unread_weights(report["unexpected_keys"], model)
     return _assemble_encoder(cfg, model, pooling, missing, seed, notes, all_tokens)
 
 
@@ -96,14 +105,17 @@ def _assemble_encoder(
     all_tokens: bool,
 ) -> LoadedEncoder:
     """Put a transformers model together with its pooling and pooler; ``missing``: parameters that the seed made."""
+    whole = model
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
     dim, layers = int(config.hidden_size), int(config.num_hidden_layers)
     if isinstance(cfg.layer, int) and cfg.layer > layers:
         raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
-    missing_of_encoder = [name for name in missing if not name.startswith("pooler.")]
-    notes = notes + describe_missing_weights(cfg, missing_of_encoder, model)
+    of_encoder = {id(parameter) for parameter in model.parameters()}
+    names = {name for name, parameter in whole.named_parameters() if id(parameter) in of_encoder}
+    missing_of_encoder = [name for name in missing if name in names and not name.startswith("pooler.")]
+    notes = notes + describe_missing_weights(cfg, missing_of_encoder, whole, model)
     is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
     if pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal:
         raise UserError(
@@ -223,7 +235,8 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
             )
             refuse_other_shapes(cfg, report["mismatched_keys"])
             missing = set(report["missing_keys"])
-    notes = describe_missing_weights(cfg, missing, model)
+    body = getattr(model, model.base_model_prefix, model)
+    notes = describe_missing_weights(cfg, missing, model, body)
     words = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > words:
         raise UserError(

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from isobench.data import hub, weights
 from isobench.models.attention import keep_masks_on_gpu, register_packed_attention
 
 OBJECT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # each holds one JSON object
+MOST_MISSING = 0.05  # share of a model's weights, but for its head, that a checkpoint may lack
+NUMBER = re.compile(r"\d+")
 POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's place until it is fetched
 WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder.pooling=cls (no pooler is read)"
 
@@ -86,12 +89,37 @@ def _find_damaged_file(folder: Path) -> str | None:
     return None
 
 
-def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module) -> list[str]:
-    """Return a warning that names the parameters that the checkpoint lacks, in a list; empty if it lacks none."""
-    if 2 * len(missing) > len(list(model.parameters())):
-        raise UserError(f"encoder={cfg.name}: the weights are another model's: {len(missing)} parameters are missing")
+def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module, body: nn.Module) -> list[str]:
+    """Return a warning that names the parameters that the checkpoint lacks, in a list; empty if it lacks none.
+
+    ``missing``: their names in ``model``. ``body``: the part of it without its head.
+
+    Raises:
+        UserError: more than ``MOST_MISSING`` of the body, pooler apart, is missing, by parameters or by numbers.
+    """
+    of_body = {id(parameter) for parameter in body.parameters()}
+    sizes = {
+        name: parameter.numel()
+        for name, parameter in model.named_parameters()
+        if id(parameter) in of_body and not name.startswith("pooler.")
+    }
+    lacking = [sizes[name] for name in missing if name in sizes]
+    share = max(sum(lacking) / sum(sizes.values()), len(lacking) / len(sizes))
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+    if share > MOST_MISSING:
+        raise UserError(
+            f"encoder={cfg.name}: the weights lack {100 * share:.0f}% of the model ({names}), so they are another "
+            "model's or incomplete: copy them again, or save the model as you mean it with save_pretrained(FOLDER)"
+        )
     return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
+
+
+def describe_unread_weights(unexpected: Collection[str], model: Any) -> list[str]:
+    """Return a warning that names weights of further layers that config.json has no place for, in a list."""
+    known = {NUMBER.sub("#", name) for name in model.state_dict()}
+    prefix = f"{model.base_model_prefix}."
+    unread = sorted(name for name in unexpected if NUMBER.sub("#", name.removeprefix(prefix)) in known)
+    return [f"not read, as config.json has no place for it: {unread[0]} and {len(unread) - 1} more"] if unread else []
 
 
 def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -61,10 +60,10 @@ class Paper(StrictEntries):
     differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
 
 
-@cache
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
-    return read_checked_yaml(folder / PAPER_FILE, Paper, [*Paper.model_fields, *TableOrFigure.model_fields])
+    paper: Paper = read_checked_yaml(folder / PAPER_FILE, Paper, (*Paper.model_fields, *TableOrFigure.model_fields))
+    return paper
 
 
 def find_task(name: str) -> PaperTask | None:

@@ -9,6 +9,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ class Claim:
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
             check must reject them. `isobench.report.printed` breaks printed tables.
+        contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
         methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
             that name one of them, or none. Without all of them the claim is undecided. Empty: any.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
@@ -70,6 +72,7 @@ class Claim:
     check: Callable[[Any], Outcome]
     printed: Callable[[], Any] | str
     broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    contradicted: str = ""
     methods: Sequence[str] = ()
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
@@ -142,6 +145,8 @@ def judge_claim(
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         data = select(claim, found)
+        if claim.rows_file and found and not data:  # other encoders or tasks were looked at
+            return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
         outcome = _check(claim, data)
@@ -170,11 +175,12 @@ def judge_broken(claim: Claim) -> dict[str, Outcome]:
 
 
 def find_faults(claim: Claim) -> list[str]:
-    """List what is wrong with a claim itself: print that it rejects, broken numbers that it accepts or that it lacks,
-    and methods, tasks and encoders that neither its experiment nor print has."""
-    faults = []
-    if (outcome := judge_print(claim)).word != HOLDS and not isinstance(claim.printed, str):
-        faults.append(f"rejects print ({outcome.numbers})")
+    """List what is wrong with a claim: print that it wrongly rejects or accepts, broken numbers that it accepts,
+    no broken numbers, and methods, tasks and encoders that neither its experiment nor print has.
+    """
+    faults, word = [], FAILS if claim.contradicted else HOLDS
+    if (outcome := judge_print(claim)).word != word and not isinstance(claim.printed, str):
+        faults.append(f"{'accepts' if claim.contradicted else 'rejects'} print ({outcome.numbers})")
     faults += [] if claim.broken else ["has no broken numbers"]
     for name, outcome in judge_broken(claim).items():
         if outcome.word not in (FAILS, UNDECIDED):
@@ -258,10 +264,15 @@ def _list_names(data: Any) -> dict[str, set[Any]]:
 
 
 def _list_known_names(claim: Claim) -> dict[str, set[str]]:
-    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
+    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print.
+
+    Where print can't decide, those of the rows that are made up in its place.
+    """
     known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
-    if not isinstance(claim.printed, str):
-        known = _list_names(claim.printed())
+    made = (claim.broken.values() if claim.rows_file else ()) if isinstance(claim.printed, str) else [claim.printed]
+    for make in made:
+        with suppress(Exception):  # whatever the paper's own code raises; judging it says so
+            known = {column: known[column] | names for column, names in _list_names(make()).items()}
     file = find_config("experiment", claim.experiment)
     grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
     for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):

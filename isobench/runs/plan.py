@@ -143,7 +143,7 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
         for file in (file for file in folder.iterdir() if file.suffix == ".json"):  # glob passes over some errors
             with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
                 times[file] = (file.lstat().st_mtime_ns, file.name)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return [], []
     except OSError as error:
         troubles.append(f"{folder} can't be read: {name_system_error(error)}")
@@ -155,8 +155,8 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
         except (OSError, ValueError) as error:
             troubles.append(
                 f"{file} is damaged or can't be read ({extract_first_line(error)}): its runs are kept, and count as "
-                "runs of no plan; their command, which stands in their result.json, writes it anew in the working "
-                "folder where it was typed, and an import where they were imported"
+                "runs of no plan; repeat their command, which stands in their result.json, in its working folder, or "
+                "their import"
             )
     return plans, troubles
 

@@ -21,7 +21,7 @@ NOT_IDENTIFIED = Identity("", {}, {})  # of a run that is compared with no other
 class Run:
     """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
 
-    The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
+    The record lacks past epochs' metrics and curves, which no table shows (`RunRecord.drop_notes_of_history`).
     """
 
     cfg: Config

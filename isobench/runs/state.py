@@ -48,6 +48,7 @@ class Heartbeat:
             steps=before.steps if before else None,
             **describe_process().model_dump(),
             pid=os.getpid(),
+            started=(before.started or before.since) if before else now,
             since=now,
             updated=now,
             attempt=before.attempt + 1 if before else 1,

@@ -10,11 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, map_chain, split_chain
-from isobench.papers.folders import find_config_folders
+from isobench.papers.folders import find_config_folders, read_config_file
 
 
 class UntrustedError(UserError):
@@ -39,7 +37,7 @@ def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
 
     def use_own(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         others = {key: value for key, value in settings.items() if key != "_target_"}
-        own = read_own_classes(tuple(folders)).get((group, name))
+        own = read_own_classes(folders).get((group, name))
         if own is None:
             target = settings.get("_target_")
             raise UntrustedError(f"isobench has no {group} {name}: the class {target} is run with --trust only")
@@ -61,7 +59,7 @@ def find_other_classes(cfg: Config, folders: Sequence[Path] = ()) -> Iterator[st
     named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
     named += [("monitor", name, settings) for name, settings in cfg.monitors.items()]
     for group, name, settings in named:
-        ours, target = read_own_classes(tuple(folders)).get((group, name)), str(settings.get("_target_"))
+        ours, target = read_own_classes(folders).get((group, name)), str(settings.get("_target_"))
         if ours is not None and target.rpartition(".")[2] != ours.rpartition(".")[2]:
             yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
 
@@ -73,21 +71,18 @@ def _has_instruction(value: Any) -> bool:
     return isinstance(value, list) and any(map(_has_instruction, value))
 
 
-@cache
-def read_own_classes(folders: tuple[Path, ...] = ()) -> dict[tuple[str, str], str]:
+def read_own_classes(folders: Sequence[Path] = ()) -> dict[tuple[str, str], str]:
     """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
-    found = {}
-    for folder in (*folders, *find_config_folders()):  # isobench's own last: no other takes their names
-        for file in folder.glob("calibration/*.yaml"):
-            method = yaml.safe_load(file.read_text()) or {}
-            if "_target_" in method:
-                found["calibration", method["name"]] = _write_out(method["_target_"], folder)
-        for file in folder.glob("experiment/*.yaml"):
-            for name, monitor in ((yaml.safe_load(file.read_text()) or {}).get("monitors") or {}).items():
-                found["monitor", name] = _write_out(monitor["_target_"], folder)
+    return _read_classes_in((*folders, *find_config_folders()))  # isobench's own last: no other takes their names
+
+
+@cache
+def _read_classes_in(folders: tuple[Path, ...]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for folder in folders:
+        methods = map(read_config_file, folder.glob("calibration/*.yaml"))
+        named = [("calibration", method["name"], method) for method in methods if "name" in method]
+        for experiment in map(read_config_file, folder.glob("experiment/*.yaml")):
+            named += [("monitor", name, own) for name, own in (experiment.get("monitors") or {}).items()]
+        found |= {(group, name): own["_target_"] for group, name, own in named if "_target_" in own}
     return found
-
-
-def _write_out(target: str, folder: Path) -> str:
-    """Write out a class that a paper's config names by a dot and its place in the paper's folder."""
-    return f"isobench_papers.{folder.name}{target}" if target.startswith(".") else target

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Annotated, Any
 
-import yaml
-
 from isobench.common.errors import UserError
 from isobench.config.bounds import NAME, check_value, check_values, read_hints
 from isobench.config.schema import (
@@ -31,7 +29,7 @@ from isobench.config.schema import (
 from isobench.data import weights
 from isobench.data.sources import list_shares
 from isobench.papers import published
-from isobench.papers.folders import find_config
+from isobench.papers.folders import find_config, read_config_file
 
 BASE_METHOD = "none"  # plain fine-tuning
 # Settings of some kinds of runs, which are null in all others.
@@ -270,7 +268,7 @@ def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | No
     """Return what may have set an encoder's setting to other than its default, and what to do instead."""
     name, experiment = cfg.encoder.name, cfg.experiment.name
     file = find_config("encoder", name)
-    if file and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
+    if file and read_config_file(file).get(setting, default) != default:
         return f"encoder={name}", "choose another encoder"
     sources = [f"+experiment={experiment}"] if experiment else []
     sources += [] if file else [f"encoder={name}"]

@@ -152,7 +152,7 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     from transformers import AutoConfig
 
     from isobench.data import hub, weights
-    from isobench.data.packaged.encoders import DISTILBERT_CONFIG, MPNET_CONFIG, SMOLLM2_CONFIG, find_packaged_weights
+    from isobench.data.packaged.encoders import CONFIGS, find_packaged_weights
     from isobench.models.loading import silence_transformers
 
     source = weights.find_encoder_source(cfg)
@@ -164,9 +164,8 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     if source == "scratch":
         settings = {"vocab_size": cfg.vocabulary_size} if cfg.vocabulary_size else {}
         return AutoConfig.for_model(**settings | dict(cfg.scratch or {}))
-    packaged = {"distilbert": DISTILBERT_CONFIG, "mpnet": MPNET_CONFIG, "smollm2": SMOLLM2_CONFIG}
-    if source == "embedded" and cfg.embedded in packaged:
-        return AutoConfig.for_model(**packaged[cfg.embedded])
+    if source == "embedded" and cfg.embedded in CONFIGS:
+        return AutoConfig.for_model(**CONFIGS[cfg.embedded])
     name, options = str(cfg.hub), {"revision": cfg.revision, "local_files_only": is_cached}
     if source != "hub":
         path = weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent

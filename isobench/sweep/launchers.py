@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
 from isobench.common.environment import read_command_start
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
 from isobench.config.bounds import PositiveInt, check_values, read_hints
 from isobench.runs.run import Run
 from isobench.sweep.forecast import forecast_memory
@@ -28,6 +28,7 @@ class Launcher:
     """
 
     is_local = True
+    workers: int | None = None
     submitted_message: str | None = None  # for the user, after a launch that did not wait
 
     def __init__(self, workers: PositiveInt | None) -> None:
@@ -70,8 +71,13 @@ def _use_threads(count: int | None) -> Iterator[None]:
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:
-    if not str(hydra.launcher._target_).startswith("isobench.sweep."):
-        name = hydra.runtime.choices.get("hydra/launcher")
-        raise UserError(f"hydra/launcher={name} can't carry out runs: choose auto, sequential or slurm")
+    name = f"hydra/launcher={hydra.runtime.choices.get('hydra/launcher')}"
+    try:
+        chosen = get_class(hydra.launcher._target_)
+    except Exception as error:  # importing a module may raise anything
+        raise UserError(f"{name}: {hydra.launcher._target_}: {extract_first_line(error)}") from error
+    if not issubclass(chosen, Launcher):
+        own = f"{Launcher.__module__}.{Launcher.__name__}"
+        raise UserError(f"{name} can't carry out runs: choose auto, sequential, slurm or a subclass of {own}")
     launcher: Launcher = instantiate(hydra.launcher, _convert_="all")
     return launcher

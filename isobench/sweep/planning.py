@@ -8,22 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.override_parser.types import RangeSweep
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import NoGridError, UserError, extract_first_line
-from isobench.common.files import explain_output_errors, refuse_file
-from isobench.common.packages import conf_dir
-from isobench.config.bounds import Seed, check_value, read_hints
+from isobench.common.files import explain_output_errors
+from isobench.config.bounds import Seed, check_value
 from isobench.config.command_line import (
     Override,
     check_typed_settings,
@@ -31,8 +26,8 @@ from isobench.config.command_line import (
     quote_for_hydra,
     split_config_dirs,
 )
-from isobench.config.explain import explain_absent_part, explain_config_error
-from isobench.config.schema import Config, format_method_name, register_schema
+from isobench.config.composing import compose_overrides, find_experiment_name
+from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
 from isobench.runs.identity import Identifier
@@ -149,11 +144,6 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
     return grid
 
 
-def find_experiment_name(base: DictConfig) -> str | None:
-    """Find the name of a sweep's experiment: the one in its YAML, else the file's; None without an experiment."""
-    return base.experiment.name or base.hydra.runtime.choices.get("experiment")
-
-
 def find_places(order: list[str], runs: Sequence[Run]) -> dict[str, list[int]]:
     """Rank each run, by its key, in a sweep that is started by the values of these settings.
 
@@ -252,32 +242,8 @@ def _list_swept_values(override: HydraOverride) -> list[str]:
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
     """Let Hydra compose a sweep's command line without running it; yield the arguments of `plan_runs`."""
-    register_schema()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(conf_dir(), version_base="1.3"):
-        hydra = GlobalHydra.instance().hydra
-        assert hydra is not None
-        base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
-        check_value("output_dir", base.output_dir, read_hints(Config)["output_dir"])
-        refuse_file("output_dir", base.output_dir)
-        yield hydra.config_loader, base, list(base.hydra.overrides.task)
-
-
-@contextmanager
-def keep_global_hydra() -> Iterator[None]:
-    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back; explain its errors."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().hydra = None
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain_config_error(error)) from error
-    except (AssertionError, AttributeError) as error:
-        if absent := explain_absent_part(error):
-            raise UserError(absent) from error
-        raise
-    finally:
-        GlobalHydra.instance().hydra = before  # the instance may be another one by now
+    with compose_overrides(convert_to_overrides(arguments)) as (loader, base):
+        yield loader, base, list(base.hydra.overrides.task)
 
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:

@@ -24,7 +24,8 @@ from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
 from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
 from isobench.data.own_task import check_files, print_own_data
-from isobench.data.weights import describe_own_pooling
+from isobench.data.sentence_settings import describe_own_settings
+from isobench.data.weights import read_width
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -176,9 +177,9 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         check_export_folder(cfg)
     if is_dry:
         ask_hub_early(configs)  # the hub answers while torch is imported
-    encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs if cfg.encoder.path and cfg.head.name == "isobn"}
-    for encoder in encoders.values():
-        for note in describe_own_pooling(encoder):
+    for cfg in {repr((cfg.encoder, cfg.task.max_length, cfg.head.name)): cfg for cfg in configs}.values():
+        trained_on = None if cfg.analysis and not needs_training(cfg.analysis) else cfg.task.max_length
+        for note in describe_own_settings(cfg.encoder, trained_on, pools=cfg.head.name == "isobn"):
             print_note_once(note)
     if configs:
         from isobench.training.instantiate import check_method_settings
@@ -193,9 +194,15 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
 
             for cfg in scratch.values():
                 check_scratch(cfg.encoder, name_kind(cfg.task))
-        for generates in (False, True):
-            similar_configs = (cfg for cfg in configs if (cfg.task.generation is not None) == generates)
-            check_method_settings((cfg.calibration for cfg in similar_configs), generates)
+        encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
+        widths = {name: read_width(encoder) for name, encoder in encoders.items()}
+        groups: dict[tuple[bool, int | None], list[Any]] = {}
+        for cfg in configs:
+            generates = cfg.task.generation is not None
+            width = None if generates or cfg.task.language else widths[repr(cfg.encoder)]
+            groups.setdefault((generates, width), []).append(cfg.calibration)
+        for (generates, width), calibrations in groups.items():
+            check_method_settings(calibrations, generates, width)
 
 
 def _add_tracking_groups(runs: list[Run]) -> None:
@@ -274,7 +281,8 @@ def _write_page(report: "Report", runs: list[Run]) -> None:
         print_note(f"no page is written: {extract_first_line(error)}")
         return
     if experiment.name and len(read_plans(runs[0].cfg.output_dir, experiment.name)) > 1:
-        print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
+        command = shlex.join(["isobench", "report", *environment.format_paper_flags()])
+        print(f"The page shows this command's runs; for all sweeps: {command} +experiment={experiment.name}")
     print(f"Page: {page}")
 
 

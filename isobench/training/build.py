@@ -1,11 +1,13 @@
 """Build what a run trains with from its config: data, encoder, calibrations and head, as one Lightning module."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 
-from isobench.calibration.batch_statistics import count_effective_rows
+from isobench.calibration.base import Calibration
+from isobench.calibration.batch_statistics import count_effective_rows, is_distributed
 from isobench.calibration.chain import Chain, find_prepared_once
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
@@ -54,7 +56,9 @@ def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
 def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
     seeds = resolve_seeds(cfg)
-    loaded = encoders.load_encoder(cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name)
+    loaded = encoders.load_encoder(
+        cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name, max_length=cfg.task.max_length
+    )
     loaders = make_loaders(cfg, identity, tokenizer, loaded)
     chain = build_chain(cfg, loaded.dim)
     seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
@@ -71,24 +75,35 @@ def _build_classifier(cfg: Config, identity: Identity) -> RunParts:
         for position in positions:
             chain.prepare(position, vectors.split(1024), module.pooler)
     module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
-    effective_rows = _count_effective_rows(cfg, chain, len(loaders.train_tokens))
+    methods = _name_methods(cfg, chain)
+    effective_rows = _count_effective_rows(cfg, methods, len(loaders.train_tokens))
     few = [
         f"{name} evaluates by averages of {rows:.1f} rows, nearly those of an epoch's last batch alone "
         "(optimization.drop_last=true leaves out one that is not full)"
         for name, rows in effective_rows.items()
         if rows < FEW_ROWS
     ]
+    if cfg.optimization.batch_size == 1 and not is_distributed():
+        few = [
+            f"{name} compares the rows of a batch, which has one row: it changes nothing but the mean "
+            "(raise optimization.batch_size)"
+            for name, method in methods.items()
+            if method.compares_rows
+        ]
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings, *few], effective_rows=effective_rows)
 
 
-def _count_effective_rows(cfg: Config, chain: Chain, examples: int) -> dict[str, float]:
+def _name_methods(cfg: Config, chain: Chain) -> dict[str, Calibration]:
+    """Return the methods of a chain by name."""
+    methods = sorted(split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True)  # as in it
+    return dict(zip((str(method["name"]) for method in methods), chain, strict=True))
+
+
+def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examples: int) -> dict[str, float]:
     """Count, for each method with moving averages, the rows on which they stand when an epoch ends."""
     size, (full, rest) = cfg.optimization.batch_size, divmod(examples, cfg.optimization.batch_size)
     epoch = [*([rest] if rest and not cfg.optimization.drop_last else []), *([size] * full)]  # the newest first
-    methods = sorted(
-        split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True
-    )  # as in the chain
-    momenta = {str(m["name"]): getattr(method, "momentum", None) for m, method in zip(methods, chain, strict=True)}
+    momenta = {name: getattr(method, "momentum", None) for name, method in methods.items()}
     return {
         name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)
         for name, momentum in momenta.items()

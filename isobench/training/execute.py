@@ -11,7 +11,7 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
-from isobench.common.terminal import format_count, print_note, replace_control_characters
+from isobench.common.terminal import format_count, print_note
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data.availability import require_hub_files, require_metric_packages
@@ -48,7 +48,7 @@ def execute_run(run: Run, position: str, since: float) -> int:
     if record is None:
         return EXIT_BUSY
     ended = replace(run, record=record)
-    print(replace_control_characters(f"{position}{format_outcome(ended)}"), file=sys.stderr, flush=True)
+    print(f"{position}{format_outcome(ended)}", file=sys.stderr, flush=True)
     if record.status == "finished":
         for sentence in _describe_further_files(ended):
             print_note(sentence)

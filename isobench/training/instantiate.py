@@ -25,15 +25,19 @@ from isobench.papers.folders import find_papers
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 
 
-def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = False) -> None:
+def check_method_settings(
+    configs: Iterable[dict[str, Any]], generates: bool = False, width: int | None = None
+) -> None:
     """Make each of isobench's own methods once, without memory for its tensors, to see whether it takes its settings.
 
-    The encoder's width is not known before its weights are loaded, so a setting that is too large for it is found
-    only then. A method from elsewhere is not made here, because it may need the right width or much time: its class
-    is imported, and its settings must be parameters of it.
+    A method from elsewhere is not made here, because it may need much time: its class is imported, and its settings
+    must be parameters of it.
 
     ``configs``: the ``calibration`` of each run. ``generates``: the tasks are translation or summarisation.
+    ``width``: that of the encoder's vectors. None: it is not known before the weights are loaded, so a setting that
+    is too large for it is found only then.
     """
+    configs = list(configs)
     parts = {repr(part): part for config in configs for part in split_chain(config)}
     for part in parts.values():
         if part["_target_"].startswith("isobench."):
@@ -43,6 +47,12 @@ def check_method_settings(configs: Iterable[dict[str, Any]], generates: bool = F
                 refuse_what_generation_lacks(part["name"], calibration)
         else:
             _check_signature(part)
+    if width is None:
+        return
+    for config in {repr(config): config for config in configs}.values():
+        if all(part["_target_"].startswith("isobench.") for part in split_chain(config)):
+            with torch.device("meta"):
+                instantiate_chain(config, width)
 
 
 def _check_signature(config: dict[str, Any]) -> None:

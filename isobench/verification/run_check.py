@@ -28,7 +28,7 @@ from isobench.data.seq2seq_pairs import resolve_train_limit
 from isobench.metrics.accumulator import is_possible
 from isobench.metrics.generated_text import evaluate_texts
 from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import CLOCK_TOLERANCE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import Epoch, RunRecord, parse_record
 from isobench.runs.trust import find_other_classes
@@ -162,6 +162,8 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     task, optimization, data, cost = cfg.task, cfg.optimization, record.data, record.cost
     if cost.training_seconds + cost.evaluation_seconds > cost.seconds + 0.01:  # they are rounded
         yield "its seconds of training and evaluation are more than those of the whole run"
+    if record.started and record.ended and record.ended - record.started < cost.seconds - CLOCK_TOLERANCE:
+        yield "it took more seconds than there are from its start to its end"
     if not record.history:
         return
     trained = data.examples.get(task.train_split, 0)

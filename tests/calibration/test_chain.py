@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
+from isobench.common.packages import conf_dir
 from isobench.config.command_line import Override
 from isobench.config.schema import format_method_name, split_chain
 from isobench.runs.validate import validate_config
@@ -36,6 +38,33 @@ class Shifted(Calibration):
 
     def parameter_groups(self):
         return [{"params": [self.by], "lr": 0.5}]
+
+
+def keeps_shape(method, batches, x):
+    """Whether a method that has seen batches only shifts and stretches others."""
+    for batch in batches:
+        method.train()(batch)
+    before, after = x - x.mean(0), method.eval()(x)
+    after = after - after.mean(0)
+    return before.shape == after.shape and torch.allclose(after * (before.norm() / after.norm()), before, atol=1e-3)
+
+
+def reaches_encoder(method, h):
+    loss = method.train().regularize(h.requires_grad_())
+    return loss.requires_grad and bool(torch.autograd.grad(loss, h)[0].abs().max() > 1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml")))
+def test_exactly_the_methods_that_compare_rows_do_nothing_with_one(name):
+    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 9)
+
+    def make():
+        (method,) = instantiate_chain(make_config(f"calibration={name}").calibration, 8)
+        return method
+
+    single = keeps_shape(make(), x[:40].split(1), x[40:]) and not reaches_encoder(make(), x[:1].clone())
+    whole = keeps_shape(make(), [x[:40]], x[40:]) and not reaches_encoder(make(), x[:40].clone())
+    assert make().compares_rows == (single and not whole)
 
 
 def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():

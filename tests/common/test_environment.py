@@ -43,7 +43,7 @@ COUNT_PAGES = """
 import resource, sys
 from isobench.common.environment import keep_freed_memory
 
-def count_pages(*_):
+def count_pages(*_, **__):
     import torch
     for _ in range(8):  # the heap grows to its size
         torch.ones(1 << 24)

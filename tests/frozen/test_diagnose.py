@@ -293,6 +293,27 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     assert peaks[1] < peaks[0] + 120_000 * 40  # hashes and a mark for each row, and not the rows' 64 bytes
 
 
+def test_a_coordinate_that_numbers_the_rows_is_named():
+    x = make_vectors()
+    x[:, 2] = np.random.default_rng(1).permutation(N)
+    assert [note for note in diagnose(x).notes if "number the rows" in note and "(from 0): 2." in note]
+    for other in (make_vectors(), np.arange(N * D).reshape(N, D)):  # the second is a matrix of whole numbers
+        assert not [note for note in diagnose(other).notes if "number the rows" in note]
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-30, 1e100])
+def test_what_has_no_unit_does_not_depend_on_the_scale(factor):
+    x, rng = make_vectors(n=80), np.random.default_rng(1)
+    pairs = rng.permutation(80).reshape(40, 2), rng.normal(size=40)
+    whole, scaled = diagnose(x, pairs=pairs), diagnose(x * factor, pairs=pairs)
+    with_unit = ("I1", "I2", "median norm")
+    for measure, value in index(whole).items():
+        assert measure in with_unit or index(scaled)[measure] == pytest.approx(value, rel=1e-6, abs=1e-9), measure
+    for one, other in zip(whole.effects, scaled.effects, strict=True):
+        assert other.score == pytest.approx(one.score) or one.method == "IsoBN"  # whose epsilon has the unit
+    assert scaled.cosines == pytest.approx(whole.cosines, abs=1e-9)
+
+
 def test_own_methods_and_their_mistakes():
     own = {"_target_": "isobench.calibration.Centering", "name": "c", "version": 1, "placement": "after_pooler",
            "target": "head", "kind": "center_scaled"}  # fmt: skip

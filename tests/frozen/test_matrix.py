@@ -57,7 +57,42 @@ def test_numeric_columns_of_parquet_without_the_labels(tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     vectors, notes = matrix.read_vectors(tmp_path / "x.parquet", None, ["kind"])
     np.testing.assert_array_equal(vectors, X[:, :2])
-    assert notes == ["The coordinates are the 2 numeric columns u to v; left out: name, kind, label."]
+    assert notes == ["The coordinates are the 2 numeric columns u to v; left out: label, name, kind."]
+
+
+@pytest.mark.parametrize(
+    ("columns", "coordinates"),
+    [
+        ({"id": range(9), "x0": X[:, 0], "x1": X[:, 1], "x2": X[:, 2]}, "x0 x1 x2"),
+        ({"id": np.arange(9) + 10**6, "u": X[:, 0], "v": X[:, 1]}, "u v"),
+        ({"u": X[:, 0], "v": X[:, 1], "row": [3.0, 1, 2, 0, 4, 5, 8, 7, np.nan]}, "u v"),
+        ({"u": X[:, 0], "v": X[:, 1], "year": [2001] * 4 + [2002] * 5}, "u v"),
+        ({"u": X[:, 0], "dead": [0.0] * 9}, "u dead"),  # a constant says nothing of the rows
+        ({"0": X[:, 0], "1": X[:, 1], "2": X[:, 2], "stars": X[:, 0], "score": X[:, 1]}, "0 1 2"),
+        ({"Score": X[:, 0], "u": X[:, 1], "v": X[:, 2]}, "u v"),
+        ({"id": range(9), "a": [1, 2, 3] * 3, "b": [0, 0, 1] * 3}, "a b"),  # quantised
+        ({"a1": [*range(9)], "a2": [*range(8, -1, -1)], "label": [0, 1, 2] * 3}, "a1 a2"),
+    ],
+)
+def test_not_all_numeric_columns_are_coordinates_of_a_file_or_a_frame(tmp_path, columns, coordinates):
+    frame = pandas.DataFrame(columns)
+    frame.to_parquet(tmp_path / "x.parquet")
+    chosen = coordinates.split()
+    for vectors, (note,) in (
+        matrix.read_vectors(tmp_path / "x.parquet"),
+        matrix.read_table(matrix.as_table(frame), "X"),
+    ):
+        np.testing.assert_array_equal(vectors, frame[chosen].to_numpy())
+        left_out = [name for name in columns if name not in chosen]
+        assert note.endswith(f"left out: {', '.join(left_out)}." if left_out else f"{chosen[0]} to {chosen[-1]}.")
+
+
+def test_what_is_no_frame_is_no_table_and_two_columns_of_one_name_are_refused():
+    assert matrix.as_table(X) is matrix.as_table(torch.from_numpy(X)) is matrix.as_table(X.tolist()) is None
+    with pytest.raises(UserError, match="two columns with the name u|can't be read as a table"):
+        matrix.read_table(matrix.as_table(pandas.DataFrame(X[:, :2], columns=["u", "u"])), "X")
+    with pytest.raises(UserError, match="can't be read as a table"):
+        matrix.as_table(pandas.DataFrame({"u": [1.0, "a"]}))
 
 
 @pytest.mark.parametrize("name", [None, "row"])

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from isobench.common.linalg import cosine, divide_by_length
 from isobench.metrics import (
     IsotropyAccumulator,
     explained_variance,
+    isoscore,
     isotropy_summary,
     partition_isotropy,
     weighted_isotropy,
 )
 from isobench.metrics.accumulator import class_summary, is_possible
+from isobench.metrics.isotropy import isoscore_of
 
 
 @pytest.mark.parametrize("shape", [(50, 8), (5, 12), (8, 8)])
@@ -27,6 +30,27 @@ def test_explained_variance_is_the_svds(shape):
         explained_variance(torch.tensor(h), 1),
         explained_variance(torch.tensor(h), 3),
     ]
+
+
+@pytest.mark.parametrize("dim", [2, 3, 32, 768])
+def test_isoscore_of_one_direction_and_of_all_alike_is_in_its_range(dim):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        assert 0 <= isoscore(rng.normal(size=(2, dim))) < 1e-12
+    assert isoscore_of(torch.eye(dim, dtype=torch.float64) * rng.uniform()) <= 1
+    assert math.isnan(isoscore(np.full((2, dim), np.nan)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cosines_and_unit_rows_do_not_depend_on_the_scale_to_the_bit(dtype):
+    x, y = torch.randn(2, 50, 8, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    for exponent in (0, -40, 100, *([] if dtype == torch.float32 else [-900, 900])):
+        assert torch.equal(cosine(x * 2.0**exponent, y), torch.cosine_similarity(x, y))
+        units = divide_by_length(x * 2.0**exponent)
+        assert torch.equal(units, torch.nn.functional.normalize(x.double(), dim=-1))
+    assert torch.equal(cosine(torch.zeros(1, 8), y[:1].float()), torch.zeros(1))
+    tiny = torch.full((1, 4), 5e-324, dtype=torch.float64)
+    assert divide_by_length(tiny).tolist() == [[0.5] * 4]
 
 
 def test_one_number_or_kind_is_a_list_of_one():

@@ -14,8 +14,10 @@ from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.batches.loaders import check_token_ids
 from isobench.data.packaged import encoders as packaged_encoders
+from isobench.data.sentence_settings import DECLARED_TOKENS
+from isobench.frozen.encode import FrozenEncoder
 from isobench.models.attention import restrict_to_first_token
-from isobench.models.encoders import load_encoder
+from isobench.models.encoders import load_encoder, load_generator
 from isobench.models.tokenization import load_tokenizer
 
 
@@ -127,7 +129,7 @@ def test_weights_of_another_model_are_refused(tiny, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(tiny, folder)
     save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="weights are another model's"):
+    with pytest.raises(UserError, match="the weights lack 100% of the model"):
         load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
 
 
@@ -268,6 +270,145 @@ def test_the_folders_own_pooling_is_said_where_it_differs(tiny, tmp_path, own, p
     notes = load_encoder(Encoder(name="tiny", path=str(folder), pooling=pooling), None, 1).warnings
     assert [said in note for note in notes] == [True] * bool(said)
     assert not load_encoder(Encoder(name="tiny", path=str(folder)), None, 1, head="huggingface").warnings
+
+
+def declare(folder, longest, prompt="", small_letters=False):
+    texts = {"prompts": {"query": prompt, "other": "bad "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(texts))
+    own = {"max_seq_length": longest, "do_lower_case": small_letters}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(own))
+
+
+@pytest.mark.parametrize("below", [False, True])  # the transformer may lie in a folder of its own
+def test_vectors_of_a_frozen_encoder_are_those_that_its_folder_declares(tiny, tmp_path, below):
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = copy_with_pooling(tiny, tmp_path, MEAN)
+    declare(folder, 6, "good film ", small_letters=True)
+    if below:
+        modules = json.loads((folder / "modules.json").read_text())
+        (folder / "modules.json").write_text(json.dumps([modules[0] | {"path": "0_Transformer"}, *modules[1:]]))
+        shutil.copytree(tiny, folder / "0_Transformer")
+        (folder / "sentence_bert_config.json").rename(folder / "0_Transformer/sentence_bert_config.json")
+        folder = folder / "0_Transformer"
+    texts = ["THE plot was dull and quite awful", "a cast"]
+    settings = ["encoder=local", f"encoder.path={folder}", f"data.cache={tmp_path}/cache", "encoder.pooling=mean"]
+    found = FrozenEncoder(make_config(*settings), [None]).encode("texts", texts)[None]
+    model, tokenizer = AutoModel.from_pretrained(tiny).eval(), AutoTokenizer.from_pretrained(tiny)
+    for text, vector in zip(texts, found.vectors, strict=True):
+        inputs = tokenizer(f"good film {text.lower()}", return_tensors="pt", truncation=True, max_length=6)
+        with torch.no_grad():
+            torch.testing.assert_close(vector, model(**inputs).last_hidden_state[0].mean(0), atol=1e-5, rtol=1e-4)
+    assert found.cut == 2
+
+
+@pytest.mark.parametrize("head", ["isobn", "huggingface"])
+def test_training_says_what_it_leaves_of_a_folders_own_reading(tiny, tmp_path, head):
+    folder = copy_with_pooling(tiny, tmp_path, MEAN)
+    declare(folder, 6, "good film ", small_letters=True)
+    encoder = Encoder(name="tiny", path=str(folder), pooling="mean")
+    notes = load_encoder(encoder, None, 1, head, max_length=40).warnings
+    for said in ("'good film '", "set task.max_length=6", "small letters"):
+        assert sum(said in note for note in notes) == 1
+    assert not any("max_length" in note for note in load_encoder(encoder, None, 1, head, max_length=6).warnings)
+
+
+def test_a_declared_limit_is_in_the_cache_key_only_where_it_cuts_a_text(tiny, tmp_path):
+    plain, limited = copy_with_pooling(tiny, tmp_path / "a", MEAN), copy_with_pooling(tiny, tmp_path / "b", MEAN)
+    declare(limited, 12)
+    frozen = [
+        FrozenEncoder(make_config("encoder=local", f"encoder.path={folder}", "encoder.pooling=mean"), [None])
+        for folder in (plain, limited)
+    ]
+    for encoder in frozen:
+        encoder.fingerprint = {}
+    for text, is_cut in (("a film", False), ("the plot was quite dull", False), ("film " * 11, True)):
+        assert (len({encoder._make_key([text], None) for encoder in frozen}) == 2) == is_cut
+
+
+@pytest.mark.slow
+def test_a_packaged_encoder_reads_as_many_tokens_as_its_authors_declare(cache):
+    folder = packaged_encoders.find_packaged_weights(Encoder(name="minilm", embedded="minilm")).parent
+    declared = json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"]
+    assert DECLARED_TOKENS["minilm"] == declared == 256
+    encoder = FrozenEncoder(make_config("encoder=minilm", "encoder.pooling=mean", f"data.cache={cache}"), [None])
+    found = encoder.encode("long", ["film " * 254, "film " * 400, "film " * 253])[None]
+    assert found.cut == 2
+    assert torch.equal(found.vectors[0], found.vectors[1])
+    assert not torch.equal(found.vectors[0], found.vectors[2])
+
+
+def save_without(tiny, folder, leaves_out, **changed):
+    """Copy an encoder without the weights that a function chooses by name, and with changed settings."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(tiny, folder)
+    stored = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in stored.items() if not leaves_out(name)}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text()) | changed
+    (folder / "config.json").write_text(json.dumps(config))
+    return Encoder(name="local", path=str(folder), pooling="mean")
+
+
+@pytest.mark.parametrize(
+    ("part", "refused"),
+    [
+        ("encoder.layer.1.", True),
+        ("query", True),
+        ("LayerNorm", True),
+        ("layer.0.attention.self.query.bias", False),
+        ("pooler", False),
+    ],
+)
+def test_an_encoder_that_lacks_more_than_a_little_is_refused(tiny, tmp_path, part, refused):
+    encoder = save_without(tiny, tmp_path / "model", lambda name: part in name)
+    if refused:
+        with pytest.raises(UserError, match=r"the weights lack \d+% of the model"):
+            load_encoder(encoder, None, seed=1)
+    else:
+        loaded = load_encoder(encoder, None, seed=1)
+        assert (loaded.init_seed == 1) == bool(loaded.warnings) == ("bias" in part)
+
+
+def test_weights_of_more_layers_than_config_has_are_named(tiny, tmp_path):
+    encoder = save_without(tiny, tmp_path / "model", lambda name: False, num_hidden_layers=1)
+    (note,) = load_encoder(encoder, None, seed=1).warnings
+    assert "encoder.layer.1." in note
+
+
+def test_an_encoder_needs_no_decoders_weights(tmp_path):
+    from safetensors.torch import load_file, save_file
+    from transformers import BartConfig, BartModel
+
+    sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "vocab_size": 30}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    BartModel(BartConfig(**sizes, **heads)).save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    for part, refused in (("decoder.layers.", False), ("encoder.layers.1.", True)):
+        kept = {name: value for name, value in stored.items() if part not in name}
+        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        encoder = Encoder(name="bart", path=str(tmp_path), pooling="mean")
+        if refused:
+            with pytest.raises(UserError, match="the weights lack"):
+                load_encoder(encoder, None, seed=1)
+        else:
+            loaded = load_encoder(encoder, None, seed=1)
+            assert (loaded.init_seed, loaded.warnings) == (None, [])
+
+
+def test_a_generator_needs_its_decoders_weights(tmp_path):
+    from safetensors.torch import load_file, save_file
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    T5ForConditionalGeneration(
+        T5Config(d_model=16, d_ff=24, d_kv=8, num_heads=2, num_layers=2, vocab_size=30)
+    ).save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    kept = {name: value for name, value in stored.items() if not name.startswith("decoder.")}
+    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="the weights lack"):
+        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, "seq2seq")
 
 
 def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):

@@ -189,7 +189,14 @@ def test_a_share_of_one_asks_for_every_column():
 
 @pytest.mark.parametrize(
     ("shift", "spread", "word"),
-    [(0.9, 0.1, HOLDS), (3.0, 0.1, FAILS), (-3.0, 0.1, FAILS), (0.9, 2.0, UNDECIDED), (0.1, 0.8, UNDECIDED)],
+    [
+        (0.9, 0.1, HOLDS),
+        (1.05, 0.1, UNDECIDED),
+        (3.0, 0.1, FAILS),
+        (-3.0, 0.1, FAILS),
+        (0.9, 2.0, UNDECIDED),
+        (0.1, 0.8, UNDECIDED),
+    ],
 )
 def test_a_gain_of_about_a_point(shift, spread, word):
     plain = [70.0 + number * spread for number in range(5)]
@@ -416,3 +423,5 @@ def test_several_methods_have_one_factor_and_need_every_task():
 
     words = [judge(1.3, 1.4, 1.5, 1.6), judge(1.2, 1.4, 1.5, 1.7), judge(2.0, 2.0, 2.0, 2.0), judge(1.3, 1.4, 1.5)]
     assert words == [HOLDS, HOLDS, FAILS, UNDECIDED]  # the last lacks one of the four
+    check = costs(TRANSLATION, GPU, 1.25, 1.63, *methods, most=1.5)
+    assert [judge(1.3, 1.4, 1.5, 1.6), judge(1.5, 1.5, 1.6, 1.6)] == [HOLDS, UNDECIDED]

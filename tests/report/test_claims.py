@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, check_done
 from made_up_report import PLAIN, make_report, make_runs
 
 from isobench.analyses.rows import read_claimed_rows
@@ -71,6 +71,7 @@ FAULTS = {
     "isobn_ev has no task rtf": {"tasks": ["rte", "rtf"]},
     "isobn_ev has no encoder bart": {"encoders": ["bart", "bert-base-cased"]},
     "rejects print (x)": {"printed": lambda: WORST},
+    "accepts print (x)": {"contradicted": "Table 2"},
 }
 
 
@@ -101,6 +102,21 @@ def test_a_check_that_rejects_its_paper_or_names_what_is_not_there_is_a_fault(ch
     claim = make_claim(**changes)
     assert judge_print(claim).word == word
     assert find_faults(claim)
+
+
+def test_a_claim_may_say_that_the_papers_own_numbers_contradict_it(cli, monkeypatch):
+    claim = make_claim(printed=lambda: WORST, contradicted="Table 2")
+    assert judge_print(claim).word == FAILS
+    assert find_faults(claim) == []
+    monkeypatch.setattr("isobench.report.claims.load_claims", lambda *_: [claim])
+    check_done(cli("report", "--published"))
+
+
+def test_made_up_rows_have_the_names_that_print_without_numbers_lacks():
+    broken = {"none is": lambda: [row | {"method": "raw"} for row in WORST]}
+    claim = make_claim(printed="a figure", methods=["raw"], broken=broken)
+    assert find_faults(claim) == []
+    assert find_faults(replace(claim, methods=["rwa"]))
 
 
 def test_a_claim_sees_what_it_names_and_plain_fine_tuning():
@@ -381,4 +397,4 @@ def test_the_report_of_a_sweep_end_to_end(cli, small, outputs):
     page = (folder / "report.html").read_text()
     for text in ("isobn_paper", "Not the paper", "of 4</strong> runs done"):
         assert text in page
-    assert "\n- " in out  # the evidence, in sentences
+    assert "Selection: " in out

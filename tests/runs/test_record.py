@@ -254,6 +254,7 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
     with Heartbeat(tmp_path):
         again = read_heartbeat(tmp_path)
         assert (again.state, again.step, again.steps, again.attempt) == ("starting", 4, 9, 2)
+        assert left.since == left.started == again.started < again.since
     assert read_heartbeat(tmp_path) is None
     for damage in (
         {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},

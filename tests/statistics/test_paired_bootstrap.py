@@ -1,11 +1,10 @@
 """Pairs of seeds and examples: metrics against scikit-learn and scipy, the test against loops and simulations."""
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import simulated_pairs
 from scipy import special
 
 from isobench.metrics.task import METRIC_FUNCTIONS
@@ -177,21 +176,11 @@ def test_a_score_that_is_undefined_on_some_samples_is_refused():
     assert "undefined on some samples" in compare_predictions("pearson", labels, ours, theirs).reason
 
 
-@pytest.fixture
-def power_pairs(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    monkeypatch.setitem(sys.modules, "common", SimpleNamespace(write_result=None))  # it changes a process's settings
-    import power_pairs
-
-    yield power_pairs
-    sys.modules.pop("power_pairs")
-
-
 @pytest.mark.parametrize("name", ["measured", "seeds matter most", "examples matter most"])
-def test_intervals_hold_the_true_difference_in_simulated_studies(power_pairs, name):
+def test_intervals_hold_the_true_difference_in_simulated_studies(name):
     """600 studies: a coverage of 95% is counted with a standard deviation of 0.9%."""
-    setting = power_pairs.SETTINGS[name]
-    counts = power_pairs.simulate(setting, seeds=5, examples=200, studies=600, percentile_studies=100)
+    setting = simulated_pairs.SETTINGS[name]
+    counts = simulated_pairs.simulate(setting, seeds=5, examples=200, studies=600, percentile_studies=100)
     for case in ("null", "planted"):
         assert counts[f"ours/{case}/said"] > 0.9
         assert 0.92 < counts[f"ours/{case}/coverage"] < 0.985
@@ -199,17 +188,17 @@ def test_intervals_hold_the_true_difference_in_simulated_studies(power_pairs, na
     assert counts["ours/planted/below"] > counts["ours/null/below"] + 0.1
 
 
-def test_every_metric_that_the_report_compares_is_simulated(power_pairs):
+def test_every_metric_that_the_report_compares_is_simulated():
     """A metric without simulated coverage must not be compared: add it to the simulation, or refuse it."""
-    assert {"accuracy", *power_pairs.METRICS} == RESAMPLED_METRICS.keys()
+    assert {"accuracy", *simulated_pairs.METRICS} == RESAMPLED_METRICS.keys()
 
 
 @pytest.mark.parametrize("metric", ["f1", "pearson"])
-def test_planted_differences_of_other_metrics_are_held(power_pairs, monkeypatch, metric):
+def test_planted_differences_of_other_metrics_are_held(monkeypatch, metric):
     """150 studies: a coverage of 95% is counted with a standard deviation of 1.8%."""
-    monkeypatch.setattr(power_pairs, "METRIC_RESAMPLES", 50)
+    monkeypatch.setattr(simulated_pairs, "METRIC_RESAMPLES", 50)
     planted = 3.5  # about what find_true_difference gives for both
-    counts = power_pairs.simulate_metric(metric, seeds=5, examples=200, studies=150, planted=planted)
+    counts = simulated_pairs.simulate_metric(metric, seeds=5, examples=200, studies=150, planted=planted)
     for case in ("null", "planted"):
         assert counts[f"{case}/said"] > 0.95
         assert counts[f"{case}/coverage"] > 0.89

@@ -13,6 +13,8 @@ from isobench.calibration import Calibration
 from isobench.common.errors import RunFailure, UserError
 from isobench.common.packages import conf_dir
 from isobench.config.schema import Encoder
+from isobench.data.packaged import encoders as packaged_encoders
+from isobench.data.weights import read_width
 from isobench.models.dropout import CpuDropout
 from isobench.models.encoders import load_encoder
 from isobench.runs.validate import validate_config
@@ -182,6 +184,21 @@ def test_settings_are_checked_before_the_width_is_known():
         check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])
     with pytest.raises(UserError, match="collections.Counter must subclass isobench.calibration.Calibration"):
         check_method_settings([base | {"_target_": "collections.Counter"}])
+
+
+def test_more_columns_than_the_encoder_has_are_refused_before_a_run(cli, small):
+    for k, code in ((33, 2), (32, 0)):
+        found, _, err = cli(*small, "calibration=whitening_pca", f"calibration.k={k}", "dry_run=true")
+        assert found == code, err
+        assert ("k=33 must be between 1 and 32" in err) == (code == 2)
+
+
+@pytest.mark.parametrize("name", ["minilm", "distilbert-quire", "mpnet", "smollm2-4bit"])
+def test_the_width_of_a_packaged_encoder_is_known_before_it_is_loaded(name, monkeypatch):
+    encoder = make_config(f"encoder={name}").encoder
+    if name != "minilm":  # whose config is in the package alone
+        monkeypatch.setattr(packaged_encoders, "find_packaged_weights", None)
+    assert read_width(encoder) == {"minilm": 384, "distilbert-quire": 768, "mpnet": 768, "smollm2-4bit": 576}[name]
 
 
 def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 import torch
 import wandb
-from helpers import make_config, train_run, write_parquet
+from helpers import build_parts, make_config, train_run, write_parquet
 
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.folder import RunFolder
@@ -54,6 +54,13 @@ def test_a_small_last_batch_is_recorded_and_warned_of(small, drops, rows, warns)
     record, _ = run(*small, "calibration=isobn_paper", *sizes)
     assert record["effective_rows"] == {"isobn_paper": rows}
     assert any("averages of" in warning for warning in record["warnings"]) == warns
+
+
+@pytest.mark.parametrize(("method", "idle"), [("isobn_paper", True), ("whitening_zca", True), ("center", False)])
+def test_a_method_that_compares_rows_is_warned_of_where_a_batch_has_one(small, method, idle):
+    for size, warns in ((1, idle), (2, False)):
+        warnings = build_parts(*small, f"calibration={method}", f"optimization.batch_size={size}").warnings
+        assert any("has one row" in warning for warning in warnings) == warns
 
 
 @pytest.mark.slow

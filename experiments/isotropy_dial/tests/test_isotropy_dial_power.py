@@ -2,12 +2,10 @@
 
 import itertools
 import json
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import ROOT
 
 from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
@@ -19,29 +17,21 @@ from isobench_papers.isotropy_dial.rows import (
     VOCABULARY_MEASURES,
     WHOLE,
 )
-
-MODULES = ("power", "synthetic_correlations", "synthetic_scenarios", "synthetic_studies")
-
-
-@pytest.fixture(scope="module")
-def simulation():
-    """The modules of the simulation; without benchmarks/common.py, which changes a process's settings."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        patch.setitem(sys.modules, "common", SimpleNamespace(write_result=None))
-        yield SimpleNamespace(**{name: __import__(name) for name in MODULES})
-        for name in MODULES:
-            sys.modules.pop(name)
+from isobench_papers.isotropy_dial.simulation.correlations import correlate, draw_isotropy
+from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials, read_grid
+from isobench_papers.isotropy_dial.simulation.power import test_slopes as compare_slopes
+from isobench_papers.isotropy_dial.simulation.scenarios import flip_signs, make_scenarios
+from isobench_papers.isotropy_dial.simulation.studies import holm, read_pilot, simulate
 
 
 @pytest.fixture(scope="module")
-def study(simulation):
+def study():
     """The study's design, its number of seeds, and the pilot's noise."""
-    design, seeds = simulation.power.read_dials()
+    design, seeds = read_dials()
     return SimpleNamespace(
         design=design,
         seeds=seeds,
-        noise=simulation.synthetic_studies.read_pilot(simulation.power.STUDY / "pilot.csv"),
+        noise=read_pilot(STUDY / "pilot.csv"),
     )
 
 
@@ -68,21 +58,21 @@ def build_rows(design, scores, isotropy):
 
 
 @pytest.mark.slow
-def test_the_simulation_analyses_studies_as_the_study_does(simulation, study):
+def test_the_simulation_analyses_studies_as_the_study_does(study):
     """200 studies with planted slopes and correlations: the same intervals and p, also after Holm's correction."""
-    design, of_correlations, rng = study.design, simulation.synthetic_correlations, np.random.default_rng(0)
+    design, rng = study.design, np.random.default_rng(0)
     studies, effects = 200, design.effects(1.0, -2.0, 0.0, 3.0)
     scores, isotropy, slopes, given = {}, {}, {}, {GIVEN_DIAL: {}, GIVEN_DOSE: {}}
     for name, noise in study.noise.items():
-        drawn = simulation.synthetic_studies.simulate(rng, noise, effects, studies, study.seeds)
+        drawn = simulate(rng, noise, effects, studies, study.seeds)
         scores[name] = drawn
-        isotropy[name] = of_correlations.draw_isotropy(rng, design, drawn, effects, len(MEASURES), 3.0, 0.5)
-        slopes[name] = simulation.power.test_slopes(design, drawn)
+        isotropy[name] = draw_isotropy(rng, design, drawn, effects, len(MEASURES), 3.0, 0.5)
+        slopes[name] = compare_slopes(design, drawn)
         for kind in given:
-            found = of_correlations.correlate(design, isotropy[name], drawn[:, :, None], kind == GIVEN_DOSE)
+            found = correlate(design, isotropy[name], drawn[:, :, None], kind == GIVEN_DOSE)
             given[kind][name] = student_t(np.moveaxis(found, 1, -1))
     families = [np.concatenate([own[-1] for own in part.values()], axis=-1) for part in (slopes, given[GIVEN_DIAL])]
-    adjusted = [simulation.synthetic_studies.holm(p) for p in families]
+    adjusted = [holm(p) for p in families]
     for i in range(studies):
         rows = build_rows(design, *({name: own[i] for name, own in part.items()} for part in (scores, isotropy)))
         found = [row for row in measure_slopes(rows) if row["quantity"] == "score" and row["doses"] == WHOLE]
@@ -101,10 +91,10 @@ def test_the_simulation_analyses_studies_as_the_study_does(simulation, study):
         assert tested == pytest.approx(list(adjusted[1][i]), rel=1e-6)
 
 
-def test_scenarios_have_the_true_slopes_that_they_state(simulation, study):
+def test_scenarios_have_the_true_slopes_that_they_state(study):
     """Drawn scores have the stated mean slopes, the variant a mean slope of 0, within 4.5 standard errors."""
     design, rng = study.design, np.random.default_rng(0)
-    scenarios = simulation.synthetic_scenarios.make_scenarios(design)
+    scenarios = make_scenarios(design)
     assert len(scenarios) == 7
     for name, pair in scenarios.items():
         for scenario, is_null in zip(pair, (False, True), strict=True):
@@ -115,21 +105,21 @@ def test_scenarios_have_the_true_slopes_that_they_state(simulation, study):
             assert (np.abs(truth).max() < 1e-9) == is_null, name
 
 
-def test_flipping_signs_counts_every_pattern(simulation):
+def test_flipping_signs_counts_every_pattern():
     values = np.random.default_rng(0).normal(0.3, 1, (20, 6))
     patterns = np.array(list(itertools.product((-1, 1), repeat=6)))
     expected = [np.mean(np.abs(patterns @ own) >= abs(own.sum()) - 1e-9) for own in values]
-    assert simulation.synthetic_scenarios.flip_signs(values) == pytest.approx(expected)
-    assert simulation.synthetic_scenarios.flip_signs(np.ones((1, 10))) == pytest.approx(2 / 2**10)
+    assert flip_signs(values) == pytest.approx(expected)
+    assert flip_signs(np.ones((1, 10))) == pytest.approx(2 / 2**10)
 
 
-def test_the_figures_have_the_shape_of_the_grid(simulation, study):
+def test_the_figures_have_the_shape_of_the_grid(study):
     """power.json was made for the dials, doses, seeds and encoders of today's grid; its smallest slopes scale."""
-    power = json.loads((simulation.power.STUDY / "power.json").read_text())
+    power = json.loads((STUDY / "power.json").read_text())
     design, shape = study.design, power["shape"]
     assert shape["dials"] == dict(zip(design.names, design.doses, strict=True))
     assert shape["seeds"] == study.seeds
-    encoders = {encoder for part in simulation.power.read_grid() for encoder in part["encoder"]}
+    encoders = {encoder for part in read_grid() for encoder in part["encoder"]}
     assert sorted(shape["encoders"]) == sorted(encoders)
     assert [[row["encoder"], row["dial"]] for row in power["smallest_slopes"]] == [
         [encoder, dial] for encoder in shape["encoders"] for dial in shape["dials"]

@@ -19,6 +19,19 @@ def test_the_test_set_of_a_probe_may_repeat_texts_but_not_misspell_classes(tmp_p
         sets.read_probe_set(str(tmp_path), "own")
 
 
+@pytest.mark.parametrize(
+    ("odd", "said"), [("Pos", "Pos, pos, which differ"), ("pos ", None), ("Pos\u200b", "differ")]
+)
+def test_classes_of_one_split_are_checked_as_those_of_two(tmp_path, odd, said):
+    columns = {"text": [*"abcd"], "label": ["neg", "pos", odd, "neg"]}
+    write_parquet(tmp_path / "probe/own/train.parquet", columns)
+    if said:
+        with pytest.raises(UserError, match=said):
+            sets.read_probe_set(str(tmp_path), "own")
+    else:
+        assert set(sets.read_probe_set(str(tmp_path), "own")[0].labels) == {"neg", "pos"}
+
+
 def test_budgets_are_drawn_by_class_and_nested():
     labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
     small, large = (set(recipes.draw_budget(labels, size, seed=4)) for size in (2, 5))

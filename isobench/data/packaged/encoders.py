@@ -50,6 +50,7 @@ MPNET_FOLDER = "all-mpnet-base-v2"  # in the archive
 # Of that folder, what transformers reads, and its sha256; the weights are those on the hub.
 MPNET_FILES: dict[str, str] = _PINNED["mpnet"]["files"]
 MPNET_CONFIG: dict[str, Any] = _PINNED["mpnet"]["config"]  # what config.json says of the architecture
+CONFIGS = {"distilbert": DISTILBERT_CONFIG, "mpnet": MPNET_CONFIG, "smollm2": SMOLLM2_CONFIG}
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:

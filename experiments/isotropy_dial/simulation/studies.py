@@ -1,4 +1,4 @@
-"""Draw synthetic studies of the shape of isotropy_dial, with the noise of pilot runs, for benchmarks/power.py."""
+"""Draw synthetic studies of the shape of isotropy_dial, with the noise of pilot runs, for power.py."""
 
 import csv
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Draw isotropies for the synthetic studies of benchmarks/power.py; count how their correlations with the score err.
+"""Draw isotropies for the synthetic studies of power.py; count how their correlations with the score err.
 
 Six measures describe the same embeddings, so their noise is correlated. A study has one family of tests: every
 measure with every encoder.
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from synthetic_studies import Design, Noise, chunks, holm, simulate
 
 from isobench.statistics.dose_response import correlate_partially, student_t
 from isobench.statistics.seeds import ALPHA, POWER
 from isobench_papers.isotropy_dial.rows import MEASURES
+from isobench_papers.isotropy_dial.simulation.studies import Design, Noise, chunks, holm, simulate
 
 TURNED = 3.0  # by which a dial moves isotropy over its range, in standard deviations of isotropy's noise
 COMMON = 0.7  # correlation of the noise of two measures

@@ -1,6 +1,6 @@
 """Simulate the whitening map: how often each registered statement is supported or refuted.
 
-    python benchmarks/power_whitening.py [--studies 100]
+    python -m isobench_papers.whitening_map.power [--studies 100]
 
 A set's change at n labels a class is gain - loss * (4 / n) ** decay, times a factor of the set, plus a part of the
 encoding, noise that all encodings of a set share, and noise of each cell. Stronger whitening has more of both noises.
@@ -10,8 +10,6 @@ independent.
 
 import argparse
 from collections import Counter
-
-from common import write_result
 
 import numpy as np
 
@@ -65,7 +63,6 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=100)
     studies = parser.parse_args().studies
     verdicts.RESAMPLES = 199  # of the permutations; the study has 10,000
-    outcome = {}
     for world, (loss, gain) in WORLDS.items():
         counts: Counter[tuple[str, str]] = Counter()
         tests: Counter[str] = Counter()
@@ -76,14 +73,10 @@ def main() -> None:
             for (statement, group), own in group_rows(registered, "statement", "group").items():
                 tests[f"{statement}: {group}"] += 1
                 counts[f"{statement}: {group}", own[0]["group_verdict"]] += 1
-        outcome[world] = {
-            name: {verdict: counts[name, verdict] / total for verdict in (verdicts.SUPPORTED, verdicts.REFUTED)}
-            for name, total in tests.items()
-        }
         print(f"\n{world} ({studies} studies): share of tests supported, refuted")
-        for name, shares in outcome[world].items():
-            print(f"  {name:75} {shares[verdicts.SUPPORTED]:6.1%} {shares[verdicts.REFUTED]:6.1%}")
-    write_result("power_whitening", {"studies": studies, "worlds": outcome})
+        for name, total in tests.items():
+            shares = [counts[name, verdict] / total for verdict in (verdicts.SUPPORTED, verdicts.REFUTED)]
+            print(f"  {name:75} {shares[0]:6.1%} {shares[1]:6.1%}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Simulate the study of isotropy_dial: how often its tests and intervals err, and what it can find.
 
-    python benchmarks/power.py [--studies 50000] [--seed 0] [--write]
+    python -m isobench_papers.isotropy_dial.simulation.power [--studies 50000] [--seed 0] [--write]
 
 Every synthetic study has the shape of the real one: its encoders, dials, doses and seeds, taken from the study's
 experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our pilot
@@ -18,7 +18,7 @@ Five parts come out, and --write puts them into experiments/isotropy_dial/power.
 3. the smallest effect of a dial's whole range that is found in 80% of studies after Holm's correction, in points;
    the same for the two ends of the noise's interval;
 4. the smallest partial correlation that is found in 80% of studies after Holm's correction;
-5. scenarios with worse noise (synthetic_scenarios.py): coverage and false positives of the preregistered t-test, and
+5. scenarios with worse noise (scenarios.py): coverage and false positives of the preregistered t-test, and
    of a permutation test that flips the signs of the seeds' slopes. The latter is no test of the study.
 """
 
@@ -28,20 +28,17 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from common import write_result
-
 import numpy as np
 import yaml
-from synthetic_correlations import find_smallest_correlations, measure_correlations
-from synthetic_scenarios import measure_scenarios
-from synthetic_studies import Design, Noise, chunks, holm, read_pilot, simulate
 
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA, POWER
 from isobench_papers.isotropy_dial.rows import DIAL, DIALS
+from isobench_papers.isotropy_dial.simulation.correlations import find_smallest_correlations, measure_correlations
+from isobench_papers.isotropy_dial.simulation.scenarios import measure_scenarios
+from isobench_papers.isotropy_dial.simulation.studies import Design, Noise, chunks, holm, read_pilot, simulate
 
-ROOT = Path(__file__).resolve().parents[1]
-STUDY = ROOT / "experiments" / "isotropy_dial"
+STUDY = Path(__file__).resolve().parents[1]
 PLANTED = 1.0  # points over a dial's whole range, where coverage is measured with a true effect
 
 
@@ -170,8 +167,9 @@ def main() -> None:
     noise = read_pilot(STUDY / "pilot.csv")
     parts = (rng, design, noise, arguments.studies, seeds)
     slopes, correlations = measure_slopes(*parts), measure_correlations(*parts)
+    command = "python -m isobench_papers.isotropy_dial.simulation.power"
     result = {
-        "command": f"python benchmarks/power.py --studies {arguments.studies} --seed {arguments.seed} --write",
+        "command": f"{command} --studies {arguments.studies} --seed {arguments.seed} --write",
         "studies": arguments.studies,
         "shape": {
             "encoders": list(noise),
@@ -188,7 +186,6 @@ def main() -> None:
     print_result(result)
     if arguments.write:
         (STUDY / "power.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    write_result("power", result)
 
 
 if __name__ == "__main__":

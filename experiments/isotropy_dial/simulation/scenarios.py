@@ -1,4 +1,4 @@
-"""Draw studies whose noise breaks what benchmarks/power.py assumes elsewhere, and count how the tests err there.
+"""Draw studies whose noise breaks what power.py assumes elsewhere, and count how the tests err there.
 
 Elsewhere the noise is nearly normal, has one size for all doses, and is independent from dose to dose. Student's
 t-test over the seeds can hardly fail with that. Each scenario here has a truth of its own, so that two things can be
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from synthetic_studies import Design, Noise, chunks, make_scores
 
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA
+from isobench_papers.isotropy_dial.simulation.studies import Design, Noise, chunks, make_scores
 
 COLLAPSE = 20.0  # points that a seed loses
 STEEP, STEEP_SD = 15.0, 3.0  # points that full whitening costs: the mean over seeds, and their standard deviation

@@ -1,0 +1,108 @@
+"""Read what sentence-transformers would do with texts and token vectors, from the files in an encoder's folder.
+
+They are read as data. The vectors of a frozen encoder are its own: its prompt, longest input and small letters are
+taken over. Training takes none of them, and ``encoder.pooling`` always decides, because settings are part of a run's
+key. What is not taken over is said.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from isobench.common.files import read_bounded
+from isobench.config.schema import POOLINGS, Encoder
+from isobench.data.weights import find_encoder_folder
+
+DECLARED_TOKENS = {"minilm": 256, "mpnet": 384}  # the longest input of packaged encoders, by their authors' folders
+
+
+@dataclass(frozen=True)
+class SentenceSettings:
+    """Hold what an encoder's folder declares; the defaults are those of a folder that declares nothing.
+
+    Attributes:
+        pooling: the kind, by sentence-transformers' name without "tokens".
+        others: its modules besides the transformer, the pooling and the division by the length.
+        prompt: the default prompt, which is put before each text.
+        pools_prompt: whether the prompt's tokens are pooled too.
+        longest: the longest input, in tokens.
+        small_letters: whether texts are put in small letters, whatever the tokenizer does.
+    """
+
+    pooling: str | None = None
+    others: tuple[str, ...] = ()
+    prompt: str = ""
+    pools_prompt: bool = True
+    longest: int | None = None
+    small_letters: bool = False
+
+
+def read_sentence_settings(encoder: Encoder) -> SentenceSettings:
+    """Read what an encoder's folder declares; nothing is known of a hub's."""
+    if not encoder.path or encoder.word_vectors or encoder.scratch:
+        return SentenceSettings(longest=DECLARED_TOKENS.get(str(encoder.embedded)))
+    root, paths = _find_modules(find_encoder_folder(encoder))
+    pooling = _read(root / paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
+    chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
+    kinds = pooling.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)
+    files = sorted((root / paths.get("Transformer", "")).glob("sentence_*_config.json"))
+    own = _read(files[0], dict) if files else {}
+    texts = _read(root / "config_sentence_transformers.json", dict)
+    prompts, longest = texts.get("prompts"), own.get("max_seq_length")
+    prompt = prompts.get(str(texts.get("default_prompt_name"))) if isinstance(prompts, dict) else None
+    return SentenceSettings(
+        pooling=re.sub(r"_?tokens?\b|[^\w+]", "", str(kinds)) or None,
+        others=tuple(sorted(set(paths) - {"Transformer", "Pooling", "Normalize"})),
+        prompt=prompt if isinstance(prompt, str) else "",
+        pools_prompt=pooling.get("include_prompt") is not False,
+        longest=longest if type(longest) is int and longest > 0 else None,
+        small_letters=own.get("do_lower_case") is True,
+    )
+
+
+def describe_own_settings(encoder: Encoder, max_length: int | None = None, pools: bool = True) -> list[str]:
+    """Say what an encoder's folder declares that is not done with it.
+
+    ``max_length``: how many tokens of a text are read at most in training; None: the encoder is frozen. ``pools``:
+    ``encoder.pooling`` is used.
+    """
+    own = read_sentence_settings(encoder)
+    notes = [f"{name!r} of the folder's modules.json is not computed" for name in own.others if pools]
+    if pools and own.pooling and own.pooling != encoder.pooling:
+        has = own.pooling in POOLINGS
+        advice = f"set encoder.pooling={own.pooling} to have it" if has else "isobench has none such"
+        notes.append(f"the folder's own pooling is {own.pooling}, not {encoder.pooling}: {advice}")
+    if own.prompt and max_length is not None:
+        notes.append(f"the folder's default prompt {own.prompt!r} is put before no text: write it into the texts")
+    elif own.prompt and not own.pools_prompt:
+        notes.append("the folder leaves its prompt's tokens out of the pooling, which is not done")
+    if own.longest and max_length is not None and max_length > own.longest:
+        notes.append(
+            f"the folder's longest input is {own.longest:,} tokens: set task.max_length={own.longest} to have it"
+        )
+    if own.small_letters and max_length is not None:
+        notes.append("the folder puts texts in small letters, which is not done: write them so")
+    where = "encoder.path" if encoder.path else f"encoder={encoder.name}"
+    return [f"{where}: {note}" for note in notes]
+
+
+def _find_modules(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return the folder that lists a transformer's modules, its own or the one above, and their paths by kind."""
+    for root in (folder, folder.parent):
+        listed = [module for module in _read(root / "modules.json", list) if isinstance(module, dict)]
+        paths = {str(module.get("type")).rpartition(".")[2]: str(module.get("path")) for module in listed}
+        if paths and (root == folder or folder.name in paths.values()):
+            return root, paths
+    return folder, {}
+
+
+def _read(file: Path, kind: type) -> Any:
+    """Read a JSON file of this kind; it is empty if there is none such."""
+    try:
+        content = orjson.loads(read_bounded(file))
+    except (OSError, ValueError):
+        return kind()
+    return content if isinstance(content, kind) else kind()
