@@ -20,13 +20,14 @@ from isobench.cli.command import CommandParser, read_output_dir, run_guarded, sp
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
-from isobench.common.terminal import make_console, print_note
+from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
+from isobench.config.schema import Config
 from isobench.papers.folders import find_papers
 from isobench.papers.published import count_numbers
-from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder, require_report_folder
+from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
 from isobench.runs.grouping import find_report_folder
-from isobench.runs.plan import parse_plan
+from isobench.runs.plan import parse_plan, read_plans
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.find_runs import (
@@ -87,9 +88,22 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         folder = report_folder(cfg.output_dir, cfg.experiment.name)
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    runs = _require_records(runs, f"{cfg.output_dir}: run it first, or see by isobench status how far it is")
+    advice = _name_other_runs(cfg) or "run it first, or see by isobench status how far it is"
+    runs = _require_records(runs, f"{cfg.output_dir}: {advice}")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
     _show_report(runs, find_report_folder(runs), shown, notes)
+
+
+def _name_other_runs(cfg: Config) -> str:
+    """Say that an experiment has ended runs with other settings, such as another data.root; empty if it has none."""
+    name = cfg.experiment.name
+    found = (
+        {identity.key for plan in read_plans(cfg.output_dir, name) for _, identity in plan.runs} if name else set()
+    )
+    ended = sum(RunFolder(cfg.output_dir, key).result_file.exists() for key in found)
+    return (
+        f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}" if ended else ""
+    )
 
 
 def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:

@@ -65,9 +65,12 @@ def describe_epoch_rule(runs: Sequence[Run]) -> str:
 
 
 def list_training_settings(runs: Sequence[Run]) -> dict[str, str]:
-    """List what the runs were trained with: name -> values in order of appearance, those that took effect."""
+    """List what the runs were trained with: name -> values in order of appearance, those that took effect.
+
+    A run that has not ended knows them only as they were set: it counts where none has ended.
+    """
     values: dict[str, dict[str, None]] = {}
-    for run in runs:
+    for run in [run for run in runs if run.record] or runs:
         task, o, data = run.cfg.task, run.cfg.optimization, run.record.data if run.record else None
         examples = data.examples if data else {}
         batch = min(o.batch_size, examples.get(task.train_split, o.batch_size))

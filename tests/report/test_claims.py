@@ -310,9 +310,10 @@ def test_the_page_of_claims_over_what_was_run(cli, small, outputs):
     assert "encoder local is not the paper's" in out.replace("\n", " ")
     rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
     assert len(rows) == len(CLAIMS)
-    assert sum(row["outcome"] == NOT_RUN for row in rows) == len(CLAIMS) - 1
+    judged = [claim for claim in CLAIMS if claim.experiment == "isobn_ev" and not claim.encoders]  # ours is another
+    assert sum(row["outcome"] == NOT_RUN for row in rows) == len(CLAIMS) - len(judged)
     page = (outputs / "reports" / "claims.html").read_text()
-    assert page.count("Not the paper's setting: ") == 1
+    assert page.count("Not the paper's setting: ") == len(judged)
     assert (outputs / "reports" / "claims.md").read_text().count("\n| ") == len(CLAIMS) + 2
 
 
