@@ -170,7 +170,7 @@ def variance_rises_with_importance(rows: Rows) -> Outcome:
 
 
 def one_dimension_is_loud(rows: Rows) -> Outcome:
-    """Check that one dimension has ``FAR`` times the next one's variance, and a Fisher score in the lowest quarter."""
+    """Check that a dimension has ``FAR`` times the next one's variance and a Fisher score in the lowest quarter."""
     cases, numbers = [], []
     for names, own in group_rows(rows, "encoder", "task").items():
         first, second = sorted(own, key=lambda row: row["std"], reverse=True)[:2]
