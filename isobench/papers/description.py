@@ -42,7 +42,7 @@ class TableOrFigure(StrictEntries):
         experiment, *_ = self.command.split(" ")
         file = find_config("experiment", experiment.removeprefix("+experiment=")) if self.laptop else None
         grids = yaml.safe_load(file.read_text(encoding="utf-8"))["experiment"].get("grid") if file else None
-        return f"{experiment} scale=laptop" if "laptop" in (grids or {}) else ""
+        return f"{experiment} scale=laptop data.root=FOLDER" if "laptop" in (grids or {}) else ""
 
 
 class Paper(StrictEntries):

@@ -55,7 +55,8 @@ class Claim:
         check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
-            check must reject them. `isobench.report.printed` breaks printed tables.
+            check must reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows,
+            the first ones have each encoder, task and method that has to be measured in the paper's setting.
         contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
         methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
             that name one of them, or none. Without all of them the claim is undecided. Empty: any.
@@ -231,20 +232,29 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]
     if differences:
         return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)), "; ".join(differences)
-    if outcome.word in (HOLDS, FAILS) and not isinstance(claim.printed, str):
-        have = _list_parts(data)
-        printed = select(claim, claim.printed())
-        if missing := [", ".join(part) for part in _list_parts(printed) if part not in have]:
-            outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
+    if outcome.word in (HOLDS, FAILS) and (missing := _list_unmeasured(claim, data)):
+        outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
     return outcome, ""
 
 
-def _list_parts(data: Any) -> list[tuple[str, ...]]:
-    """List the encoders, tasks and methods of a report's finished runs, or the encoders of an analysis's rows."""
+def _list_unmeasured(claim: Claim, data: Any) -> list[str]:
+    """List what print has, or the rows made up in its place, and data lack: encoders with a task and method."""
+    make = claim.printed
+    if isinstance(make, str):
+        make = next(iter(claim.broken.values()), list) if claim.rows_file else list
+    have, wanted = _list_parts(data), _list_parts(select(claim, make()))
+    missing = (p for p in wanted if not any(all(x in (None, y) for x, y in zip(p, own, strict=True)) for own in have))
+    return [", ".join(filter(None, part)) for part in missing]
+
+
+def _list_parts(data: Any) -> list[tuple[str | None, ...]]:
+    """List the encoders, tasks and methods of a report's finished runs or an analysis's rows; None: not named."""
+    columns = ("encoder", "task", "method")
     if isinstance(data, list):
-        return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
+        parts = dict.fromkeys(tuple(row.get(column) for column in columns) for row in data)
+        return [part for part in parts if any(part)]
     runs = data.runs[data.runs["status"] == "finished"]
-    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], runs["method"], strict=True)))
+    return list(dict.fromkeys(zip(*(runs[column] for column in columns), strict=True)))
 
 
 def _list_missing(claim: Claim, data: Any) -> list[str]:

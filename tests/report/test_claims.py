@@ -201,7 +201,7 @@ def test_a_check_whose_code_fails_is_unknown_and_blames_the_claims_file():
     [(HOLDS, "seen here"), (FAILS, "not seen here"), (UNDECIDED, "can't tell here"), (NOT_RUN,) * 2],
 )
 def test_outside_the_papers_setting_the_words_are_about_ours(word, elsewhere):
-    claim = make_claim(check=lambda rows: Outcome(word, "1"), printed="a figure")
+    claim = make_claim(check=lambda rows: Outcome(word, "1"), printed="a figure", broken={})
     for differences, expected in (([], word), (["another encoder"], elsewhere)):
         outcome, scale = judge_claim(claim, None, lambda *_, differences=differences: ([], differences))
         assert (outcome.word, scale) == (expected, "; ".join(differences) if word != NOT_RUN else "")
@@ -214,7 +214,16 @@ def test_a_part_of_what_the_paper_prints_does_not_decide_and_unstated_settings_n
     whole = claim.printed()
     one = [row for row in whole if row["encoder"] == "bert-base-cased"]
     assert judge_claim(claim, None, lambda *_: (whole, []))[0] == (HOLDS, "1")
-    assert judge_claim(claim, None, lambda *_: (one, []))[0] == (UNDECIDED, "1; not measured: roberta-large")
+    outcome, _ = judge_claim(claim, None, lambda *_: (one, []))
+    assert outcome.word == UNDECIDED
+    assert outcome.numbers.startswith("1; not measured: roberta-large, mrpc, none; roberta-large, mrpc, batch_norm;")
+    most = [row for row in whole if (row["encoder"], row["task"], row["method"]) != ("roberta-large", "rte", "none")]
+    missing = (UNDECIDED, "1; not measured: roberta-large, rte, none")
+    assert judge_claim(claim, None, lambda *_: (most, []))[0] == missing
+    in_a_figure = replace(
+        claim, printed="a figure", broken={"none": lambda: whole}
+    )  # what is made up says what counts
+    assert judge_claim(in_a_figure, None, lambda *_: (most, []))[0] == missing
     outcome = judge_claim(replace(claim, unstated="constants"), None, lambda *_: (whole, []))
     assert outcome == (("seen here", "1"), "constants")
     claim = next(claim for claim in CLAIMS if claim.experiment == "glue_isobn")
