@@ -23,7 +23,7 @@ from isobench.report.checks import (
 )
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
 from isobench.report.methods import list_arms, list_score_cells
-from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
+from isobench.report.printed import Change, PrintedCell, build_printed_report, collapse, only, scale_effects
 from isobench.report.wording import format_points
 from isobench.statistics.seeds import compare_runs
 
@@ -331,24 +331,9 @@ def list_by_task(column: str, *tasks: Sequence[float]) -> Rows:
     ]
 
 
-def only(change: Change, **names: Sequence[str]) -> Change:
-    """Make the change of those printed cells alone whose encoder, task and method are among the names."""
-
-    def change_some(cell: PrintedCell) -> dict[str, Any]:
-        is_meant = all(getattr(cell, name) in wanted for name, wanted in names.items())
-        return change(cell) if is_meant else cell.numbers
-
-    return change_some
-
-
 def change_gains(points: Callable[[PrintedCell], float]) -> Change:
     """Make the change to so many points above plain fine-tuning's median."""
     return lambda cell: cell.numbers | {"median": cell.plain["median"] + points(cell)}
-
-
-def collapse(cell: PrintedCell) -> dict[str, Any]:
-    """Make a cell of runs that predict one class."""
-    return dict.fromkeys(cell.numbers, 0)
 
 
 def stand_in(other: str, change: Change | None = None) -> Report:

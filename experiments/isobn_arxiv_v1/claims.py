@@ -6,8 +6,8 @@ from functools import partial
 from isobench.report.build import Report
 from isobench.report.checks import is_better_than
 from isobench.report.claims import HOLDS, UNDECIDED, Claim, Outcome
-from isobench.report.printed import Change, scale_effects
-from isobench_papers.isobn.claims import NOTHING, only, stand_in
+from isobench.report.printed import Change, only, scale_effects
+from isobench_papers.isobn.claims import NOTHING, stand_in
 
 # Tasks whose larger class has 70% and 67% of the training examples. In SST-2 and RTE it has 56% and 50%, and the
 # classes of QNLI and MNLI are about even.

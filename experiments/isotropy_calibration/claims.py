@@ -20,7 +20,7 @@ from isobench.report.checks import (
     raises_isotropy,
 )
 from isobench.report.claims import UNDECIDED, Claim, Outcome
-from isobench.report.printed import Change, PrintedCell, build_printed_report, scale_effects
+from isobench.report.printed import Change, PrintedCell, build_printed_report, only, scale_effects
 from isobench.report.time_checks import costs
 from isobench.report.wording import format_points
 
@@ -60,11 +60,6 @@ def let_be_above(cell: PrintedCell) -> dict[str, Any]:
     if cell.kind != "score" or None in (cell.numbers["sd"], cell.plain.get("sd")):
         return cell.numbers
     return cell.plain | {"mean": cell.plain["mean"] + cell.plain["sd"] / 2}
-
-
-def change_for(method: str, change: Change) -> Change:
-    """Make the change of one method's cells alone."""
-    return lambda cell: change(cell) if cell.method == method else cell.numbers
 
 
 def approach_isotropy(cell: PrintedCell) -> dict[str, Any]:
@@ -312,7 +307,7 @@ CLAIMS = [
         | {
             "isotropy is plain fine-tuning's": partial(GLUE, change=scale_effects(0, "isotropy")),
             "losses are gains with RoBERTa": partial(
-                GLUE, change=lambda cell: scale_effects(-1 if cell.encoder == "roberta-base" else 1, "score")(cell)
+                GLUE, change=only(scale_effects(-1, "score"), encoder=["roberta-base"])
             ),
         },
         **OF_GLUE,
@@ -368,7 +363,7 @@ CLAIMS = [
         "mt_calibration", changes_little(points=1, isotropy=0.02), MT_PRINTED,
         broken={
             "cosine is spectrum control": partial(MT, rows={"cosine": SPECTRUM[0]}),
-            "twice the flow's effect": partial(MT, change=change_for("flow", scale_effects(2, "score"))),
+            "twice the flow's effect": partial(MT, change=only(scale_effects(2, "score"), method=["flow"])),
             "a fifth of the way to isotropy": partial(MT, change=approach_isotropy),
         },
         **OF_MT | {"methods": SMALL},
@@ -411,7 +406,9 @@ CLAIMS = [
             "R-2 and R-L fall by two points": partial(change_rouge, -2, *SMALL),
             "R-2 and R-L rise by two points": partial(change_rouge, 2, *SMALL),
             "cosine is spectrum control": partial(SUMMARY, rows={"cosine": SPECTRUM[0]}),
-            "three times the flow's effect": partial(SUMMARY, change=change_for("flow", scale_effects(3, "score"))),
+            "three times the flow's effect": partial(
+                SUMMARY, change=only(scale_effects(3, "score"), method=["flow"])
+            ),
             "a fifth of the way to isotropy": partial(SUMMARY, change=approach_isotropy),
         },
         **OF_SUMMARY | {"methods": SMALL},

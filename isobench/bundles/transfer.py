@@ -265,7 +265,7 @@ def _anonymise_run(cfg: Config, identity: Identity, disguise: privacy.Disguise) 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the manifest, its experiment's paper, keys of new runs, new files of the analysis."""
+    """Hold what an import did: the manifest, its experiment's paper, keys of new runs, new files of the analysis."""
 
     manifest: Manifest
     paper: str | None

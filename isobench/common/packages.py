@@ -1,4 +1,4 @@
-"""Where things are installed: isobench's folders conf/, experiments/, examples/, and the packages of its extras."""
+"""Find what is installed: isobench's folders conf/, experiments/ and examples/, and the packages of its extras."""
 
 import contextlib
 import shlex

@@ -56,7 +56,7 @@ class Override(NamedTuple):
 
     @property
     def is_of_method(self) -> bool:
-        """Whether it is a setting of a method, such as ``calibration.beta``, and not the choice of one."""
+        """Return whether it is a setting of a method, such as ``calibration.beta``, and not the choice of one."""
         return self.name.startswith("calibration.")
 
     def __str__(self) -> str:

@@ -13,9 +13,9 @@ from isobench.common.environment import read_arguments
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
-from isobench.config.command_line import split_config_dirs, write_setting
+from isobench.config.command_line import Override, split_config_dirs, write_setting
 from isobench.config.schema import Config, explain_removed
-from isobench.papers.folders import find_config, find_config_folders, list_config_groups
+from isobench.papers.folders import find_config, find_config_folders, list_config_groups, read_config_file
 
 OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
     "task.generation": "a task of translation or summarisation (task=captions)",
@@ -182,9 +182,10 @@ def _list_option_settings(group: str) -> dict[str, list[str]]:
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
     """List the settings that the typed experiment's YAML has below ``parents``, such as ``analysis``."""
-    names = [text.partition("=")[2] for text in read_arguments() if text.lstrip("+").startswith("experiment=")]
+    typed = map(Override.parse, read_arguments())
+    names = [one.value for one in typed if one.name == "experiment" and one.value is not None]
     file = find_config("experiment", names[-1]) if names else None
-    node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
+    node: Any = read_config_file(file) if file else {}
     for parent in parents:
         node = node.get(parent) if isinstance(node, dict) else None
     return [key for key in node if key != "_target_"] if isinstance(node, dict) else []

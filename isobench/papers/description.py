@@ -4,12 +4,19 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from pydantic import Field
 
 from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.papers.folders import PAPER_FILE, PAPER_FLAG, StrictEntries, find_config, find_papers, read_checked_yaml
+from isobench.papers.folders import (
+    PAPER_FILE,
+    PAPER_FLAG,
+    StrictEntries,
+    find_config,
+    find_papers,
+    read_checked_yaml,
+    read_config_file,
+)
 
 PROGRAM = "python -m isobench"
 MAP_HEADING = "| paper | | at the paper's scale | laptop | embedded | status | printed cells held by |"
@@ -41,7 +48,7 @@ class TableOrFigure(StrictEntries):
         """Write the arguments that make a part of it at laptop scale; empty if its experiment has no such grid."""
         experiment, *_ = self.command.split(" ")
         file = find_config("experiment", experiment.removeprefix("+experiment=")) if self.laptop else None
-        grids = yaml.safe_load(file.read_text(encoding="utf-8"))["experiment"].get("grid") if file else None
+        grids = read_config_file(file)["experiment"].get("grid") if file else None
         return f"{experiment} scale=laptop data.root=FOLDER" if "laptop" in (grids or {}) else ""
 
 

@@ -137,9 +137,19 @@ class Report:
         return compare_methods(self.cells, self.runs)
 
     @property
+    def described_settings(self) -> str:
+        """What the runs were trained with, in one line; empty if that is not known."""
+        return " · ".join(f"{name} {value}" for name, value in self.settings.items())
+
+    @cached_property
+    def marked_comparisons(self) -> int:
+        """Count the differences in the tables that have a test: Holm's family of the marks."""
+        return len(list_comparisons(self.cells))
+
+    @property
     def legend(self) -> str:
         """Say what the marks of the tables mean."""
-        count = format_count(len(list_comparisons(self.cells)), "comparison")
+        count = format_count(self.marked_comparisons, "comparison")
         return (
             f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "
             "seeds, paired where both have the same)."

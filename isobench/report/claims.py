@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pyarrow
-import yaml
 
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
-from isobench.papers.folders import find_config, find_papers, list_configs
+from isobench.papers.folders import find_config, find_papers, list_configs, read_config_file
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 NOT_JUDGED = "not judged"
@@ -284,7 +283,7 @@ def _list_known_names(claim: Claim) -> dict[str, set[str]]:
         with suppress(Exception):  # whatever the paper's own code raises; judging it says so
             known = {column: known[column] | names for column, names in _list_names(make()).items()}
     file = find_config("experiment", claim.experiment)
-    grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
+    grids = (read_config_file(file)["experiment"].get("grid") or {}) if file else {}
     for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):
         for column, setting in (("method", "calibration"), ("task", "task"), ("encoder", "encoder")):
             known[column] |= set(sub_grid.get(setting, ()))

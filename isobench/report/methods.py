@@ -136,7 +136,6 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
     for row in methods.itertuples():
         if row.method == BASE_METHOD or not row.compared:
             continue
-        detectable = getattr(row, "detectable", math.nan)
         lines.append({
             "method": name_method(methods, row),
             "tasks": format_columns(row.compared),
@@ -144,7 +143,7 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
             "p": format_p_value(row.p),
             "p after Holm": format_p_value(row.p_holm),
             "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
-            f"found at {POWER:.0%}": DASH if math.isnan(detectable) else f"{detectable:#.2g}".rstrip("."),
+            f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else f"{row.detectable:#.2g}".rstrip("."),
         })  # fmt: skip
     return pd.DataFrame(lines)
 

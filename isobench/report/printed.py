@@ -4,7 +4,7 @@ Claims are judged by it, to see that our criteria accept the papers' own tables,
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,6 +67,21 @@ def scale_effects(factor: float, *kinds: str) -> Change:
         return cell.numbers | {location: float(plain) + factor * (float(ours) - float(plain))}
 
     return change
+
+
+def only(change: Change, **names: Collection[str]) -> Change:
+    """Make the change of those cells alone whose encoder, task, method or kind are among the names."""
+
+    def change_some(cell: PrintedCell) -> dict[str, Any]:
+        is_meant = all(getattr(cell, name) in wanted for name, wanted in names.items())
+        return change(cell) if is_meant else cell.numbers
+
+    return change_some
+
+
+def collapse(cell: PrintedCell) -> dict[str, Any]:
+    """Make a cell of runs that predict one class."""
+    return dict.fromkeys(cell.numbers, 0)
 
 
 def build_printed_report(

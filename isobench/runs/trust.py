@@ -1,4 +1,4 @@
-"""Whose classes a stored config may run: it names some, and somebody else may have written it.
+"""Decide whose classes a stored config may run: it names some, and somebody else may have written it.
 
 Isobench's own are those that the configs of isobench, of the papers and of the folders that a command names have
 under the names of their methods and monitors.

@@ -1,4 +1,4 @@
-"""What carries out the runs of a sweep: this process, or workers of this machine (slurm.py: of a cluster)."""
+"""Launch the runs of a sweep: in this process, or by workers of this machine (slurm.py: of a cluster)."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

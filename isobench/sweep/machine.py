@@ -16,7 +16,7 @@ CGROUPS, MEMBERSHIPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class Division:
-    """How runs share the machine.
+    """Say how runs share the machine.
 
     Args:
         workers: how many processes carry out runs at the same time.

@@ -26,7 +26,7 @@ from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,
     EXIT_FAILED,
-    EXIT_USER_ERROR,
+    choose_exit_code,
     execute_run,
 )
 
@@ -64,7 +64,7 @@ def work(runs: Sequence[Run], since: float, killed_since: float | None = None, i
             break
         time.sleep(POLL_SECONDS)
     codes |= {EXIT_BUSY} if waiting else set()
-    return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in codes)
+    return choose_exit_code([], *codes)
 
 
 def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:

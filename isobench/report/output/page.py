@@ -23,7 +23,6 @@ from isobench.common.files import explain_output_errors, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
-from isobench.report.methods import list_comparisons
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
 from isobench.report.output.text import format_latex, format_markdown
@@ -100,7 +99,6 @@ def render_report(report: Report, outcome: Any = None) -> str:
         curves=curves,
         isotropy=draw_isotropy(runs, styles),
         overheads=compute_overheads(runs),
-        comparisons=len(list_comparisons(report.cells)),
         limits=LIMITS | {"configurations": MAX_CONFIGURATIONS},
         several_configs=report.has_choices or not report.runs["selected"].all(),
         curve_groups=len(epochs[["encoder", "task"]].drop_duplicates()),

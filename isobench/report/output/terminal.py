@@ -40,7 +40,7 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
         report.verdict,
         *_print_configurations(out, report),
         *_describe_scale(report, runs[0].cfg.scale),
-        *filter(None, [" · ".join(f"{name} {value}" for name, value in report.settings.items())]),
+        *([report.described_settings] if report.settings else []),
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
         f"Records: {runs[0].folder.path.parent}/<key>/{RECORD_FILE}",
@@ -50,9 +50,10 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
 
 def print_comparisons(report: Report) -> None:
     """Print each method's difference from plain fine-tuning with its interval and p, and how runs were selected."""
-    out, (name, tasks, *numbers) = make_console(), [*report.comparisons.columns] or ["", ""]
+    out = make_console()
     if len(report.comparisons):
-        table = make_table(f"Against {BASELINE}, in points", (name, tasks), numbers)
+        headings = list(report.comparisons.columns)
+        table = make_table(f"Against {BASELINE}, in points", headings[:2], headings[2:])
         for line in report.comparisons.itertuples(index=False):
             table.add_row(*line)
         out.print(table)
