@@ -75,7 +75,7 @@ def describe_own_files(runs: Sequence[Run]) -> list[str]:
                 for split in data.files
                 if split in examples
             )
-            labels = f"; labels in {task.label}" if not task.language else ""
+            labels = f"; labels in {task.label}" if task.label else ""
             sentences[f"Files: {', '.join(files)}; text in {', '.join(task.text)}{labels}."] = None
     return list(sentences)
 
@@ -91,8 +91,6 @@ def describe_training(runs: Sequence[Run]) -> str:
     }
     if any(o.optimizer for o in settings):
         values["optimizer"] = [(o.optimizer or {"name": "adamw"})["name"] for o in settings]
-    if objectives := [language.objective for run in runs if (language := run.cfg.task.language)]:
-        values["objective"] = objectives
     settings_in_words = [f"{name} {' or '.join(dict.fromkeys(texts))}" for name, texts in values.items()]
     return f"Trained with {', '.join(settings_in_words)}."
 
@@ -127,7 +125,7 @@ def describe_generation(runs: Sequence[Run]) -> list[str]:
     all_subjects: set[str] = set()
     for run in runs:
         name = ", ".join(read_run_names(run.cfg)[:2])
-        if run.record is not None and run.cfg.task.generation is not None:
+        if run.record is not None and (run.record.generation or run.record.data.truncated):
             all_subjects.add(name)
             for sentence in [*_describe_search(run.record), *_describe_truncation(run.record.data)]:
                 subjects.setdefault(sentence, {})[name] = None

@@ -3,13 +3,16 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
@@ -37,6 +40,7 @@ class FineTuningModule(pl.LightningModule):
     """
 
     bad_step: Tensor
+    long_evaluation = False  # checkpoints are saved within an evaluation too
 
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
         super().__init__()
@@ -53,6 +57,24 @@ class FineTuningModule(pl.LightningModule):
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """Return functions by name that return matrices [V, d]: penalties act on them, and monitors measure them."""
         raise NotImplementedError
+
+    def count_vectors(self, tokens: Any, calibration: Calibration) -> np.ndarray:
+        """Count the vectors that a method reads of each training example, [N]."""
+        raise NotImplementedError
+
+    def compute_vectors(self, batch: dict[str, Any], calibration: Calibration | None = None) -> Tensor:
+        """Compute what a method reads of the training set for `Calibration.prepare`, [B, d]."""
+        raise NotImplementedError
+
+    def export(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write the model's weights; return entries of isobench.json, and what a reader has to load by himself."""
+        save_file(copy_state(self), folder / "module.safetensors")
+        return {"load_with": "load_state_dict"}, [f"the module {type(self).__name__} (module.safetensors)"]
+
+    @property
+    def width(self) -> int:
+        """The width d of the vectors that the first method gets."""
+        return int(next(iter(self.chain)).dim)
 
     def compute_total_loss(
         self, loss: Tensor, method_inputs: list[Tensor], index: int, token_states: Tensor | None = None
@@ -177,6 +199,11 @@ class FineTuningModule(pl.LightningModule):
         optimizer = make_optimizer(o, groups, self.list_vocabularies(), self.list_hidden_matrices(), fused)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+def copy_state(module: nn.Module) -> dict[str, Tensor]:
+    """Copy a module's tensors to the CPU, by their names."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
 
 
 def scale_learning_rate(o: Optimization, total_steps: int, step: int) -> float:

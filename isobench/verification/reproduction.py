@@ -18,11 +18,12 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.terminal import print_note
 from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking, map_chain
 from isobench.data import sources, weights
-from isobench.data.seq2seq_pairs import read_pairs
+from isobench.kinds.base import kind_of, load_kind
+from isobench.kinds.predictions import PredictedSplit
 from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
 from isobench.runs.record import Provenance, RunRecord
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions, read_own_classes
+from isobench.verification.run_check import CheckedRun, parse_predictions, read_own_classes
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
@@ -57,6 +58,8 @@ def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, 
 
     ``fingerprint`` is that of the pretrained weights, as recorded. Raises NotAvailable where something is not here.
     """
+    if options.trust:
+        load_kind(cfg.task)
     cfg = cfg if options.trust else use_own_classes(cfg)
     data = _locate_data(cfg, options)  # first, because it reads nothing
     encoder = _find_encoder(fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder
@@ -65,6 +68,8 @@ def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, 
 
 def use_own_classes(cfg: Config) -> Config:
     """Return a config whose methods and monitors are the classes that isobench has under their names."""
+    if cfg.task.kind is not None:
+        raise NotAvailable("its task is of a kind from outside, which is run with --trust only")
     if cfg.encoder.trust_remote_code:
         raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
     monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
@@ -177,25 +182,22 @@ def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[st
 
 
 def _compare_labels(run: CheckedRun, options: Options, call_once: _Memo) -> list[str]:
-    if run.labels is None or run.cfg is None:
+    if not run.labels or run.cfg is None:
         return []
     expected = call_once(_hash_data_labels, run.cfg.task, _locate_data(run.cfg, options))
-    wrong = [split for split in run.labels if run.labels[split] != expected.get(split)]
+    wrong = [split for split, digest in expected.items() if run.labels.get(split) != digest]
     return [f"the labels of {', '.join(wrong)} in its predictions are not those of the data"] if wrong else []
 
 
 def _hash_data_labels(task: Task, data: Data) -> dict[str, str]:
     """Hash the labels of every split that a task evaluates, and of its test split, as predictions are hashed."""
-    hashes = {}
+    hashes, kind = {}, kind_of(task)
     for split in [*task.dev_splits, *([task.test_split] if task.test_split else [])]:
         limit = None if split == task.test_split else task.dev_samples
-        if task.generation:
-            labels: Any = read_pairs(task, data, split, limit).targets
-        else:
-            labels = sources.read_examples(task, data, split, limit).labels
-        hashes[split] = _hash_labels(labels, split == task.test_split)
+        if (labels := kind.read(task, data, split, limit).labels) is not None:  # as those of running text are
+            hashes[split] = _hash_labels(labels, split == task.test_split)
     if task.held_out is not None:
-        train = sources.read_examples(task, data, task.train_split, task.train_samples).labels
+        train = kind.read(task, data, task.train_split, task.train_samples).labels
         chosen = sorted(sources.select_by_hash(len(train), round(task.held_out * len(train))))
         hashes[HELD_OUT] = _hash_labels(train[chosen], is_test=False)
     return hashes

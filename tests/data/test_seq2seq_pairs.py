@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from isobench.common.errors import UserError
 from isobench.common.files import read_checksummed
 from isobench.data import sources
-from isobench.data.batches.seq2seq import (
+from isobench.data.scale import find_task_differences
+from isobench.kinds.generation.batches import (
     PairCollator,
     batch_by_tokens,
     tokenise_pairs,
 )
-from isobench.data.scale import find_task_differences
-from isobench.data.seq2seq_pairs import (
+from isobench.kinds.generation.pairs import (
     TextPairs,
     normalise_diacritics,
     read_pairs,
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overri
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.tokenization import SPECIAL_TOKENS, read_learned_tokenizer, train_tokenizer
+    from isobench.kinds.words.vocabulary import SPECIAL_TOKENS, read_learned_tokenizer, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)

@@ -20,7 +20,7 @@ from isobench.data.batches.tokens import (
     tokenise_examples,
 )
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
-from isobench.data.sources import Examples
+from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.validate import validate_config
 

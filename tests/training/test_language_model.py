@@ -15,7 +15,7 @@ from tampering import list_failures
 
 import isobench
 from isobench.common.errors import UserError
-from isobench.data.batches.windows import subsample
+from isobench.kinds.language.windows import subsample
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.task import evaluate_predictions
 from isobench.models.layer_forms import attend_off_by_one
@@ -154,7 +154,7 @@ def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, lan
     if objective == "causal":
         assert set(rows["label"]) == {15}
     again = [text if not text.startswith("output_dir") else f"output_dir={tmp_path / 'again'}" for text in overrides]
-    step = "isobench.training.language_model.LanguageModel.training_step"
+    step = "isobench.kinds.language.module.LanguageModel.training_step"
     assert start(processes, again, step, 20, "before") == -signal.SIGKILL
     assert start(processes, again) == 0
     assert outcome(tmp_path / "again") == whole

@@ -12,10 +12,10 @@ import torch
 import wandb
 from helpers import build_parts, make_config, train_run, write_parquet
 
+from isobench.kinds.classification.module import Classifier
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.identity import identify
 from isobench.training import execute
-from isobench.training.classifier import Classifier
 from isobench.training.fine_tuned import FineTuningModule
 
 

@@ -21,18 +21,11 @@ from isobench.data.batches.loaders import (
     make_training_loader,
     resolve_chunk_overhead,
 )
-from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_rows
+from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.seq2seq_pairs import (
-    TextPairs,
-    list_cache_key_inputs,
-    read_pairs,
-    require_generation,
-    resolve_train_limit,
-)
+from isobench.kinds.generation.pairs import TextPairs, list_cache_key_inputs, read_pairs, require_generation
 
 VERSION = 3  # of the cached files' content, part of their cache key
-TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
 @dataclass
@@ -202,7 +195,7 @@ class PairLoaders:
         longest = min(inputs.max_positions, self.tokenizer.model_max_length)
         self.max_length = min(task.max_length, longest)
         self.max_target_length = min(require_generation(task).max_length, longest)
-        self.train_tokens = train = self._load_or_tokenise(task.train_split, resolve_train_limit(task))
+        self.train_tokens = train = self._load_or_tokenise(task.train_split, task.train_limit)
         self.warnings = describe_unknown_tokens(
             cfg.encoder.name, self.tokenizer, [train.sources.ids, train.targets.ids]
         )

@@ -8,9 +8,9 @@ from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
-from isobench.data.packaged import generated_pairs
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
+from isobench.kinds.generation import grammars
 
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
@@ -25,11 +25,6 @@ class TextPairs:
 
     def __len__(self) -> int:
         return len(self.sources)
-
-
-def resolve_train_limit(task: Task) -> int | None:
-    """Return how many training examples are kept at most: the smaller of both limits, None for all."""
-    return min((n for n in (task.reduced, task.train_samples) if n is not None), default=None)
 
 
 def list_cache_key_inputs(task: Task, split: str, limit: int | None) -> list[Any]:
@@ -53,7 +48,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     columns = (task.text[0], generation.target)
     if generation.grammar:
         where = f"the grammar {generation.grammar}"
-        texts = list(generated_pairs.generate_pairs(generation.grammar, split))
+        texts = list(grammars.generate_pairs(generation.grammar, split))
         if limit is not None and limit < len(texts[0]):
             chosen = select_by_hash(len(texts[0]), limit, task.sample_seed)
             texts = [[column[i] for i in chosen] for column in texts]

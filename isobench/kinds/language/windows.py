@@ -13,8 +13,7 @@ from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_sorted_loader, make_training_loader
-from isobench.data.batches.seq2seq import TEXTS_PER_CALL
-from isobench.data.batches.tokens import EpochSampler
+from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import read_texts
 

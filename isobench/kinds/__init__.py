@@ -1,0 +1,1 @@
+"""The kinds of tasks: what a run asks of its kind (`base`), and a folder with the answers of each kind."""
