@@ -186,6 +186,11 @@ class Task(Section):
         return min((n for n in (self.reduced, self.train_samples) if n is not None), default=None)
 
     @property
+    def limits(self) -> dict[str, int | None]:
+        """How many examples are kept at most of each split that is trained on or scored."""
+        return {self.train_split: self.train_limit} | dict.fromkeys(self.dev_splits, self.dev_samples)
+
+    @property
     def read_splits(self) -> list[str]:
         """The splits that a run reads: of training, dev, and test if there is one."""
         return [self.train_split, *self.dev_splits, *([self.test_split] if self.test_split else [])]

@@ -53,6 +53,7 @@ class Kind:
     Predictions are texts unless `columns` and `parse` say otherwise.
     """
 
+    metrics: tuple[str, ...] = ()  # that its tasks can have
     reads: tuple[str, ...] = ()  # the settings of SPECIAL that it reads
     # What methods may ask for beside the vectors of a batch and a matrix (isobench.training.instantiate.NEEDS).
     gives: tuple[str, ...] = ()
@@ -76,8 +77,8 @@ class Kind:
         return cfg
 
     def list_metrics(self, task: Task) -> Sequence[str]:
-        """List the metrics that a task of this kind can have."""
-        raise NotImplementedError
+        """List the metrics that a task can have."""
+        return self.metrics
 
     def check(self, cfg: Config) -> None:
         """Raise UserError for settings that this kind can't have, or that don't go together."""

@@ -34,6 +34,7 @@ class RunParts(NamedTuple):
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run, as the kind of its task does."""
     parts: RunParts = kind_of(cfg.task).build(cfg, identity)
+    parts.module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return parts
 
 

@@ -1,7 +1,7 @@
 """The base class of the trained modules: total loss, non-finite checks, record of epochs, optimiser and schedule."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
-from isobench.metrics.task import nan_to_zero
+from isobench.kinds.base import kind_of
+from isobench.metrics.task import is_constant, nan_to_zero
 from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
 from isobench.training.optimizers import make_optimizer
@@ -40,6 +41,7 @@ class FineTuningModule(pl.LightningModule):
     """
 
     bad_step: Tensor
+    references: list[list[str]]
     long_evaluation = False  # checkpoints are saved within an evaluation too
 
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
@@ -123,6 +125,30 @@ class FineTuningModule(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         self._raise_if_non_finite()
+
+    def on_validation_epoch_start(self) -> None:
+        self.texts: dict[int, dict[int, str]] = {}
+
+    def note_texts(self, position: int, index: Tensor, texts: Sequence[str]) -> None:
+        """Note what is predicted for the examples ``index`` [B] of a dev split, where predictions are texts."""
+        self.texts.setdefault(position, {}).update(zip(index.tolist(), texts, strict=True))
+
+    def score_further(self, position: int) -> dict[str, float]:
+        """Compute what is noted of a dev split beside its metrics, such as a loss."""
+        return {}
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the texts that were noted by ``references``, a list for each dev split."""
+        self._raise_if_non_finite()
+        scores, outputs, task = {}, {}, self.cfg.task
+        for position, split in enumerate(task.evaluated):
+            further, references = self.score_further(position), self.references[position]
+            texts = [self.texts[position][place] for place in range(len(references))]
+            metrics = kind_of(task).score(task, references, texts)
+            scores[split] = {**metrics, **further, "constant_predictor": is_constant(texts)}
+            outputs[split] = {"reference": references, "hypothesis": texts}
+        self.texts = {}
+        self.record_epoch(scores, outputs)
 
     def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
         """Append an epoch to the history, keep its outputs if it is the reported one so far, and log its scores.

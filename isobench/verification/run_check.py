@@ -178,9 +178,9 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     if not record.history:
         return
     trained = data.examples.get(task.train_split, 0)
-    counts = {task.train_split: (trained + data.examples.get(HELD_OUT, 0), task.train_limit)}
-    counts |= {split: (data.examples.get(split, 0), task.dev_samples) for split in task.dev_splits}
-    for split, (count, limit) in counts.items():
+    for split, limit in task.limits.items():
+        held_out = data.examples.get(HELD_OUT, 0) if split == task.train_split else 0
+        count = data.examples.get(split, 0) + held_out
         if count < 1 or (limit is not None and count > limit):
             yield f"it has {count} examples of {split}, and its config asks for {limit or 'some'}"
     if (data.max_length or 0) > task.max_length or (data.limits and data.limits.sources > task.max_length):

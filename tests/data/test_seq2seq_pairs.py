@@ -129,7 +129,7 @@ def test_an_instruction_stands_before_every_source(tokenizer):
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.models.tokenization import train_tokenizer
+    from isobench.kinds.words.vocabulary import train_tokenizer
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):

@@ -54,7 +54,7 @@ MOMENTS = [
     (f"{GENERATION}.Seq2Seq.generate", 1, "after"),
     (f"{GENERATION}.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.cache.save_cached_arrays", 2, "before"),
-    ("isobench.models.tokenization.train_tokenizer", 1, "after"),
+    ("isobench.kinds.words.vocabulary.train_tokenizer", 1, "after"),
     ("isobench.training.train.write_predictions", 1, "after"),
 ]
 
@@ -185,7 +185,7 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.tokenization import _find_language_code
+    from isobench.kinds.generation.build import _find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)

@@ -1,6 +1,6 @@
 """What the batches of every kind need: what they know of a model, the loaders, checks of tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,31 @@ class ModelInputs:
     dim: int
     packed: bool = False
     words: int | None = None
+
+
+class SplitLoaders:
+    """The training and dev batches of a run, each split a data set with ``lengths`` [N] and ``collate``.
+
+    ``train_tokens``, ``dev_tokens``: the data sets. ``sampler``: gives the order of the training examples.
+    ``batch_size``: how many of them make a batch.
+    """
+
+    def __init__(
+        self, cfg: Config, inputs: ModelInputs, splits: Mapping[str, Any], max_length: int, order_seed: int
+    ) -> None:
+        self.inputs, self.max_length = inputs, max_length
+        self.sizes = {split: len(tokens) for split, tokens in splits.items()}
+        train = self.train_tokens = splits[cfg.task.train_split]
+        self.dev_tokens = [splits[split] for split in cfg.task.dev_splits]
+        check_drop_last(cfg, len(train))
+        self.sampler, self.batch_size = EpochSampler(len(train), order_seed), cfg.optimization.batch_size
+        self.train = make_training_loader(cfg, train, self.batch_size, self.sampler, train.collate)
+        size = cfg.trainer.eval_batch_size
+        self.dev = [make_sorted_loader(cfg, own, own.lengths, size, own.collate) for own in self.dev_tokens]
+
+    def describe_data(self) -> dict[str, Any]:
+        """Return the record's entries on the data: counts of examples by split, and their length."""
+        return {"examples": self.sizes, "max_length": self.max_length}
 
 
 def make_training_loader(

@@ -103,6 +103,18 @@ TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 VERSION = 4  # of the cached files' content, part of their cache key
 
 
+class Rows(Dataset):
+    """A data set whose items are their places: its ``collate``, or a collator, gathers a whole batch at once."""
+
+    lengths: np.ndarray  # tokens of each example, [N]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
 @dataclass
 class Tokens(Dataset):
     """N tokenised examples, one after the other: example i is ``ids[offsets[i]:offsets[i + 1]]``.

@@ -41,7 +41,6 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
         module.eval()
         for position in positions:
             chain.prepare(position, vectors.split(1024), module.pooler)
-    module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     methods = _name_methods(cfg, chain)
     effective_rows = _count_effective_rows(cfg, methods, len(loaders.train_tokens))
     few = [

@@ -1,6 +1,5 @@
 """Translation and summarisation: pairs of texts, an encoder-decoder, beam search, BLEU and ROUGE."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
@@ -14,6 +13,7 @@ from isobench.kinds.words import Words
 class Generation(Words):
     """Write a target text for a source text (``task.generation``)."""
 
+    metrics = scores.METRIC_NAMES
     reads = (
         "task.generation", "task.reduced", "task.sample_seed", "encoder.scratch", "encoder.vocabulary_size",
         "encoder.instructions", "optimization.batch_tokens", "optimization.label_smoothing",
@@ -21,9 +21,6 @@ class Generation(Words):
     gives = ("samples",)
     packaged = ("captions", "bart-scratch")
     is_corpus = True
-
-    def list_metrics(self, task: Task) -> Sequence[str]:
-        return scores.METRIC_NAMES
 
     def check(self, cfg: Config) -> None:
         super().check(cfg)

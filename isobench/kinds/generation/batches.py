@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
@@ -21,7 +21,7 @@ from isobench.data.batches.loaders import (
     make_training_loader,
     resolve_chunk_overhead,
 )
-from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, find_chunk_bounds, pad_rows
+from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.kinds.generation.pairs import TextPairs, list_cache_key_inputs, read_pairs, require_generation
 
@@ -46,20 +46,14 @@ class TokenisedTexts:
 
 
 @dataclass
-class PairTokens(Dataset):
+class PairTokens(Rows):
     """N examples, each a source and a target."""
 
     sources: TokenisedTexts
     targets: TokenisedTexts
 
-    def __len__(self) -> int:
-        return len(self.sources.offsets) - 1
-
-    def __getitem__(self, index: int) -> int:
-        return index  # the collator gathers a whole batch at once
-
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:  # type: ignore[override]
         """Number of tokens of each example, source and target together, [N]."""
         return self.sources.lengths + self.targets.lengths
 

@@ -36,7 +36,6 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         for position in positions:
             chain.prepare(position, iterate_vectors(module, loaders), IDENTITY_POOLER)
-    module.train()
     signatures = build_metric_signatures(list(cfg.task.metrics))
     generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)

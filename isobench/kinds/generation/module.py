@@ -19,11 +19,9 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import uses_gpu
-from isobench.kinds.base import kind_of
 from isobench.kinds.generation.batches import PairLoaders
 from isobench.kinds.generation.pairs import require_generation
 from isobench.kinds.words.projection import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
-from isobench.metrics.task import is_constant
 from isobench.models.encoders import ENCODER_DECODER, LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
 
@@ -145,7 +143,7 @@ class Seq2Seq(FineTuningModule):
         return self.projection.matrices()
 
     def on_validation_epoch_start(self) -> None:
-        self.hypotheses: dict[int, dict[int, str]] = {}
+        super().on_validation_epoch_start()
         self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
@@ -157,8 +155,7 @@ class Seq2Seq(FineTuningModule):
         h = self.chain(states, IDENTITY_POOLER)[0]
         total = self.projection.sum_losses(h, labels).double()
         self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
-        hypotheses = self.generate(batch["chunks"][0])
-        self.hypotheses.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
+        self.note_texts(dataloader_idx, batch["index"], self.generate(batch["chunks"][0]))
         return {"embedding": h[:: self.state_stride].float()} if dataloader_idx == 0 else None
 
     @torch.no_grad()
@@ -171,21 +168,13 @@ class Seq2Seq(FineTuningModule):
             )  # (b, T)
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def on_validation_epoch_end(self) -> None:
-        self._raise_if_non_finite()
-        scores, outputs = {}, {}
-        for position, split in enumerate(self.cfg.task.evaluated):
-            nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
-            if not nats < float("inf"):
-                step = self.global_step
-                raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
-            references = self.references[position]
-            hypotheses = [self.hypotheses[position][number] for number in range(len(references))]
-            metrics = kind_of(self.cfg.task).score(self.cfg.task, references, hypotheses)
-            scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
-            outputs[split] = {"reference": references, "hypothesis": hypotheses}
-        self.hypotheses, self.loss_sums = {}, {}
-        self.record_epoch(scores, outputs)
+    def score_further(self, position: int) -> dict[str, float]:
+        """Compute the mean loss of a target token."""
+        nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
+        if not nats < float("inf"):
+            step = self.global_step
+            raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
+        return {"loss": nats / tokens}
 
 
 def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: PairLoaders) -> Any:

@@ -1,6 +1,5 @@
 """Causal and masked language models: running text in windows, models from nothing, perplexity."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from isobench.common.errors import UserError
@@ -15,11 +14,9 @@ FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blo
 class Language(Words):
     """Predict the next token, or masked tokens (``task.language``)."""
 
+    metrics = ("token_probability",)
     reads = ("task.language", "encoder.scratch", "encoder.vocabulary_size", *FOR_NEW_MODELS)
     packaged = ("wikitext2", "gpt-scratch")
-
-    def list_metrics(self, task: Task) -> Sequence[str]:
-        return ("token_probability",)
 
     def check(self, cfg: Config) -> None:
         super().check(cfg)

@@ -7,7 +7,7 @@ from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs
 from isobench.data.sources import read_texts
 from isobench.kinds.language.module import LanguageModel, find_family
-from isobench.kinds.language.windows import WindowLoaders
+from isobench.kinds.language.windows import load_windows
 from isobench.kinds.words.projection import build_state_chain
 from isobench.kinds.words.vocabulary import DEFAULT_SIZE, SMALLEST_SIZE, VERSION, learn_once, load_with_end
 from isobench.models.encoders import load_generator
@@ -22,12 +22,11 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     tokenizer = load_tokenizer(cfg, identity)
     loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, family)
     inputs = ModelInputs(tokenizer, fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
-    loaders = WindowLoaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
+    loaders = load_windows(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
     chain = build_state_chain(cfg, loaded)
     module = LanguageModel(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
-    module.train()
-    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings])
+    return RunParts(module, loaders, loaded.warnings)
 
 
 def load_tokenizer(cfg: Config, identity: Identity) -> Any:

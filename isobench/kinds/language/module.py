@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import Config, Task
+from isobench.data.batches.loaders import SplitLoaders
 from isobench.kinds.base import kind_of
-from isobench.kinds.language.windows import WindowLoaders
 from isobench.kinds.words.projection import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
 from isobench.metrics.task import is_constant
 from isobench.models.encoders import CAUSAL, MASKED, Family, LoadedGenerator
@@ -31,7 +31,7 @@ class LanguageModel(FineTuningModule):
     """
 
     def __init__(
-        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: WindowLoaders, total_steps: int
+        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: SplitLoaders, total_steps: int
     ) -> None:
         super().__init__(cfg, chain, total_steps)
         assert cfg.task.language is not None

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.batches.loaders import ModelInputs, check_drop_last, make_sorted_loader, make_training_loader
-from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler
+from isobench.data.batches.loaders import ModelInputs, SplitLoaders
+from isobench.data.batches.tokens import TEXTS_PER_CALL, Rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import read_texts
 
@@ -21,19 +20,13 @@ VERSION = 1  # of the cached tokens, part of their name
 
 
 @dataclass
-class Windows(Dataset):
+class Windows(Rows):
     """N windows of T tokens, [N, T]."""
 
     ids: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, index: int) -> int:
-        return index  # the collator gathers a whole batch at once
-
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:  # type: ignore[override]
         """Number of tokens of each window, [N]."""
         return np.full(len(self.ids), self.ids.shape[1])
 
@@ -43,61 +36,38 @@ class Windows(Dataset):
         return {"ids": torch.from_numpy(self.ids[index].astype(np.int64)), "index": torch.from_numpy(index)}
 
 
-class WindowLoaders:
-    """The training and dev batches of a run that models language.
+def load_windows(cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> SplitLoaders:
+    """Make the batches of windows; ``task.train_samples`` and ``task.dev_samples`` take the first ones of a split."""
+    task = cfg.task
+    if task.max_length > inputs.max_positions:
+        raise UserError(
+            f"task.max_length={task.max_length}: encoder={cfg.encoder.name} reads at most {inputs.max_positions} "
+            "tokens: set a smaller one"
+        )
+    splits = {split: _load_or_cut(cfg, inputs, data, split, limit) for split, limit in task.limits.items()}
+    return SplitLoaders(cfg, inputs, splits, task.max_length, order_seed)
 
-    ``task.train_samples`` and ``task.dev_samples`` count windows, the first ones of a split. ``sampler``,
-    ``batch_size``, ``warnings``: as those of `isobench.data.batches.loaders.Loaders`.
-    """
 
-    def __init__(self, cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> None:
-        self.cfg, self.inputs, self.data = cfg, inputs, data
-        self.sizes: dict[str, int] = {}
-        self.warnings: list[str] = []
-        task = cfg.task
-        if task.max_length > inputs.max_positions:
+def _load_or_cut(cfg: Config, inputs: ModelInputs, data: dict[str, str], split: str, limit: int | None) -> Windows:
+    task = cfg.task
+    assert task.language is not None
+    threshold = task.language.subsample
+    tokenizer = [inputs.fingerprint, inputs.tokenizer.eos_token_id]
+    key = sha256_json([VERSION, data, split, [list(task.text), task.max_length, tokenizer, threshold]])
+    file = name_cached_file(cfg.data.cache, "windows", f"{task.name}-{split}", key)
+
+    def cut() -> dict[str, np.ndarray]:
+        ids = tokenise_running_text(read_texts(task, cfg.data, split), inputs.tokenizer)
+        ids = ids if threshold is None else subsample(ids, threshold)
+        if len(ids) < task.max_length:
             raise UserError(
-                f"task.max_length={task.max_length}: encoder={cfg.encoder.name} reads at most {inputs.max_positions} "
-                "tokens: set a smaller one"
+                f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {task.max_length}: "
+                "set a smaller task.max_length, or name a longer text"
             )
-        self.max_length = task.max_length
-        self.train_tokens = self._load_or_cut(task.train_split, task.train_samples)
-        dev = [self._load_or_cut(split, task.dev_samples) for split in task.dev_splits]
-        self.batch_size = cfg.optimization.batch_size
-        check_drop_last(cfg, len(self.train_tokens))
-        self.sampler = EpochSampler(len(self.train_tokens), order_seed)
-        collate = self.train_tokens.collate
-        self.train = make_training_loader(cfg, self.train_tokens, self.batch_size, self.sampler, collate)
-        size = cfg.trainer.eval_batch_size
-        self.dev = [make_sorted_loader(cfg, own, own.lengths, size, own.collate) for own in dev]
+        whole = len(ids) // task.max_length * task.max_length
+        return {"ids": ids[:whole].reshape(-1, task.max_length)}
 
-    def describe_data(self) -> dict[str, Any]:
-        """Return the record's entries on the data: windows by split, and their length."""
-        return {"examples": self.sizes, "max_length": self.max_length}
-
-    def _load_or_cut(self, split: str, limit: int | None) -> Windows:
-        task = self.cfg.task
-        assert task.language is not None
-        threshold = task.language.subsample
-        tokenizer = [self.inputs.fingerprint, self.inputs.tokenizer.eos_token_id]
-        settings = [list(task.text), self.max_length, tokenizer, threshold]
-        key = sha256_json([VERSION, self.data, split, settings])
-        file = name_cached_file(self.cfg.data.cache, "windows", f"{task.name}-{split}", key)
-
-        def cut() -> dict[str, np.ndarray]:
-            ids = tokenise_running_text(read_texts(task, self.cfg.data, split), self.inputs.tokenizer)
-            ids = ids if threshold is None else subsample(ids, threshold)
-            if len(ids) < self.max_length:
-                raise UserError(
-                    f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {self.max_length}: "
-                    "set a smaller task.max_length, or name a longer text"
-                )
-            whole = len(ids) // self.max_length * self.max_length
-            return {"ids": ids[:whole].reshape(-1, self.max_length)}
-
-        windows = Windows(load_or_make_arrays(file, cut)["ids"][:limit])
-        self.sizes[split] = len(windows)
-        return windows
+    return Windows(load_or_make_arrays(file, cut)["ids"][:limit])
 
 
 def tokenise_running_text(texts: Sequence[str], tokenizer: Any) -> np.ndarray:
