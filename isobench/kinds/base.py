@@ -148,7 +148,7 @@ def name_kind(task: Any) -> str:
     """Return the class of a task's kind; ``task`` may be the mapping of a YAML file."""
     settings = task if isinstance(task, Mapping) else vars(task)
     if kind := settings.get("kind"):
-        return str(kind.get("_target_"))
+        return str(kind.get("_target_", ""))
     return OWN_KINDS[next((part for part in OWN_KINDS if settings.get(part)), "")]
 
 
@@ -172,7 +172,9 @@ def load_kind(task: Task) -> None:
     """Import a kind from outside. Call it only for a task that the user's own command named, or trusts."""
     if is_known(task):
         return
-    target, settings = name_kind(task), {key: value for key, value in task.kind.items() if key != "_target_"}  # type: ignore[union-attr]
+    target, settings = name_kind(task), {key: value for key, value in (task.kind or {}).items() if key != "_target_"}
+    if "." not in target:
+        raise UserError("task.kind._target_ must name a class, such as mine.Tagging")
     try:
         kind = locate_class(target, Kind)(**settings)
     except TypeError as error:

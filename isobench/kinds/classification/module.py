@@ -13,7 +13,7 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config, Head
 from isobench.kinds.base import kind_of
-from isobench.kinds.classification import count_outputs
+from isobench.kinds.classification.examples import count_outputs
 from isobench.kinds.classification.export import write_classifier
 from isobench.metrics.task import is_constant
 from isobench.models.encoders import LoadedEncoder
