@@ -83,11 +83,11 @@ class Kind:
     def check(self, cfg: Config) -> None:
         """Raise UserError for settings that this kind can't have, or that don't go together."""
         task = cfg.task
+        if cfg.analysis and not cfg.analysis.get("trains") and not self.has_sentences:
+            raise UserError(f"analyses read sentences, and task={task.name} is of {self.name}: choose another task")
         for setting in SPECIAL:
             if setting not in self.reads and attrgetter(setting)(cfg) != attrgetter(setting)(DEFAULTS):
                 raise UserError(f"{setting} is not for {self.name}, the kind of task={task.name}: leave it out")
-        if cfg.analysis and not cfg.analysis.get("trains") and not self.has_sentences:
-            raise UserError(f"analyses read sentences, and task={task.name} is of {self.name}: choose another task")
         suitable = self.list_metrics(task)
         for name in task.metrics:
             if name not in suitable:

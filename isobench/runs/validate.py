@@ -6,8 +6,6 @@ of the task; what a kind checks is in isobench/kinds.
 
 from typing import Annotated, Any
 
-import yaml
-
 from isobench.common.errors import UserError
 from isobench.config.bounds import NAME, check_value, check_values, read_hints
 from isobench.config.schema import (
@@ -22,7 +20,6 @@ from isobench.config.schema import (
 from isobench.data import weights
 from isobench.kinds.base import kind_of
 from isobench.papers import published
-from isobench.papers.folders import find_config
 
 BASE_METHOD = "none"  # plain fine-tuning
 
@@ -152,22 +149,10 @@ def _validate_head(cfg: Config) -> None:
     for setting, default in (("pooling", "pooler"), ("layer", None)):
         value = getattr(encoder, setting)
         if value != default:
-            source, instead = _find_source_of_encoder_setting(cfg, setting, default)
             raise UserError(
-                f"encoder.{setting}={value}, set by {source}, doesn't go with head=huggingface, which has its own "
-                f"pooling: choose head=isobn, or {instead}"
+                f"encoder.{setting}={value} doesn't go with head=huggingface, which has its own pooling: choose "
+                f"head=isobn, or set encoder.{setting}={default or 'null'}"
             )
-
-
-def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | None) -> tuple[str, str]:
-    """Return what may have set an encoder's setting to other than its default, and what to do instead."""
-    name, experiment = cfg.encoder.name, cfg.experiment.name
-    file = find_config("encoder", name)
-    if file and yaml.safe_load(file.read_text(encoding="utf-8")).get(setting, default) != default:
-        return f"encoder={name}", "choose another encoder"
-    sources = [f"+experiment={experiment}"] if experiment else []
-    sources += [] if file else [f"encoder={name}"]
-    return " or ".join(["the command line", *sources]), f"set encoder.{setting}={default or 'null'}"
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:

@@ -101,8 +101,8 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
     ("overrides", "message"),
     [
         (["encoder=minilm"], "d_model needs an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)"),
-        (["task.held_out=0.1"], "task.held_out is for sentence classification"),
-        (["task.labels=[a,b]"], "task.labels be unset"),
+        (["task.held_out=0.1"], "task.held_out is not for generation"),
+        (["task.labels=[a,b]"], "task.labels is not for generation"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
         (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
         (["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"], "writes up to 8"),

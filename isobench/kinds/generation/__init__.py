@@ -59,8 +59,7 @@ class Generation(Words):
         """Read sources as texts and targets as labels."""
         from isobench.kinds.generation.pairs import read_pairs
 
-        pairs = read_pairs(task, data, split, limit)
-        return Examples([pairs.sources], pairs.targets)
+        return read_pairs(task, data, split, limit)
 
     def count_written(self, task: Task) -> int:
         return task.generation.max_length if task.generation else 0

@@ -23,7 +23,8 @@ from isobench.data.batches.loaders import (
 )
 from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.kinds.generation.pairs import TextPairs, list_cache_key_inputs, read_pairs, require_generation
+from isobench.kinds.base import Examples
+from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
 
 VERSION = 3  # of the cached files' content, part of their cache key
 
@@ -89,14 +90,12 @@ def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarr
     return batches
 
 
-def tokenise_pairs(
-    pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str
-) -> PairTokens:
+def tokenise_pairs(pairs: Examples, tokenizer: Any, max_length: int, max_target: int, instruction: str) -> PairTokens:
     """Tokenise sources, each with the ``instruction`` before it, and targets; both limits are in tokens."""
-    sources = [instruction + text for text in pairs.sources] if instruction else pairs.sources
+    sources = [instruction + text for text in pairs.texts[0]]
     return PairTokens(
         tokenise_texts(sources, tokenizer, "text", max_length),
-        tokenise_texts(pairs.targets, tokenizer, "text_target", max_target),
+        tokenise_texts(pairs.labels, tokenizer, "text_target", max_target),
     )
 
 
@@ -194,7 +193,7 @@ class PairLoaders:
             cfg.encoder.name, self.tokenizer, [train.sources.ids, train.targets.ids]
         )
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
-        self.references = [read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
+        self.references = [read_pairs(task, cfg.data, split, task.dev_samples).labels for split in task.dev_splits]
         check_drop_last(cfg, len(train))
         dataset: Any = train
         self.batch_size = cfg.optimization.batch_size

@@ -52,8 +52,8 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
         limit = task.train_limit
 
         def read() -> list[str]:
-            texts = read_pairs(task, cfg.data, task.train_split, limit)
-            return [*texts.sources, *texts.targets]
+            pairs = read_pairs(task, cfg.data, task.train_split, limit)
+            return [*pairs.texts[0], *pairs.labels]
 
         inputs = [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)]
         return learn_once(cfg, inputs, read)

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,11 @@ from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
+from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars
 
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
-
-
-@dataclass
-class TextPairs:
-    """N sources, which the model reads, and N targets, which it should write."""
-
-    sources: list[str]
-    targets: list[str]
-
-    def __len__(self) -> int:
-        return len(self.sources)
 
 
 def list_cache_key_inputs(task: Task, split: str, limit: int | None) -> list[Any]:
@@ -39,8 +28,8 @@ def require_generation(task: Task) -> Generation:
     return task.generation
 
 
-def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> TextPairs:
-    """Read one split of a translation or summarisation task and check it.
+def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
+    """Read sources as texts, and targets as labels, of one split of a task and check them.
 
     ``limit``: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
     """
@@ -64,7 +53,8 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     for side, language in enumerate(generation.languages or []):
         if language.startswith("ro"):
             texts[side] = [normalise_diacritics(text, generation.diacritics) for text in texts[side]]
-    return TextPairs(*texts)
+    sources, targets = texts
+    return Examples([sources], targets)
 
 
 def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
