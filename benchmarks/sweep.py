@@ -77,7 +77,7 @@ def time_launching(folder: str, runs: int = 100) -> float:
     def sweep(*more: str) -> float:
         sys.argv = ["isobench", *arguments, *more]
         start = time.perf_counter()
-        nothing = patch("isobench.sweep.launchers.execute_run", lambda cfg, position: (0, None))
+        nothing = patch("isobench.sweep.worker.execute_run", lambda run, label, since: 0)
         ended = suppress(SystemExit)  # its code says that the runs have no records
         with nothing, ended, Path(os.devnull).open("w") as null, redirect_stdout(null), redirect_stderr(null):
             entry.main()

@@ -1,7 +1,6 @@
 """Show isobench's sweeper and papers to Hydra, which looks for plugins in this namespace package."""
 
 from pathlib import Path
-from typing import Any
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
@@ -10,7 +9,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from isobench.papers.folders import find_papers, list_config_groups
+from isobench.papers.folders import find_paper_name, find_papers, list_config_groups, write_out_paper
 from isobench.sweep.sweeper import GridSweeper
 
 
@@ -21,18 +20,6 @@ class PaperFolders(SearchPathPlugin):
         """Add each paper's folder behind isobench's own configs."""
         for name, folder in find_papers().items():
             search_path.append(provider=f"paper {name}", path=f"paper://{folder}")
-
-
-def write_out_paper(node: Any, paper: Path) -> Any:
-    """Copy a config of a paper with its folder for ``${paper:}`` and its package before relative ``_target_``s."""
-    if isinstance(node, dict):
-        written = {key: write_out_paper(value, paper) for key, value in node.items()}
-        if str(written.get("_target_", "")).startswith("."):
-            written["_target_"] = f"isobench_papers.{paper.name}{written['_target_']}"
-        return written
-    if isinstance(node, list):
-        return [write_out_paper(value, paper) for value in node]
-    return node.replace("${paper:}", str(paper)) if isinstance(node, str) else node
 
 
 class PaperConfigs(FileConfigSource):
@@ -56,7 +43,7 @@ class PaperConfigs(FileConfigSource):
         result, paper = super().load_config(config_path), Path(self.path)
         plain = write_out_paper(OmegaConf.to_container(result.config, resolve=False), paper)
         if config_path.startswith("experiment/") and (paper / "published.yaml").is_file():
-            plain.setdefault("experiment", {}).setdefault("paper", paper.name)
+            plain.setdefault("experiment", {}).setdefault("paper", find_paper_name(paper))
         result.config = OmegaConf.create(plain)
         return result
 

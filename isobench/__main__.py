@@ -24,14 +24,14 @@ from isobench.common import environment
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
-from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
+from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema
 from isobench.papers.description import read_paper
 from isobench.papers.folders import find_papers, take_paper_flags
 
 # Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
-COMMANDS = ("status", "report", "diagnose", "export", "import", "verify", "dashboard", "prune")
+COMMANDS = ("status", "report", "diagnose", "export", "import", "verify", "dashboard", "prune", "work")
 LISTS = (*choices.GROUPS, "papers")
 MOVED = {"wordsim": "convert_wordsim"}  # former command -> the script in a paper's folder
 FLAGS_WITH_VALUE = (
@@ -49,8 +49,9 @@ def main() -> None:
     """
     open_closed_streams()
     try:
-        environment.check_process()
+        environment.check_process(sys.argv)
         sys.argv[1:] = take_paper_flags(sys.argv[1:])
+        environment.note_command([Path(sys.argv[0]).name, *sys.argv[1:]])
         for folder in environment.read_papers():
             read_paper(Path(folder))  # so that a mistake in it is said before anything is done
     except UserError as error:
@@ -101,10 +102,10 @@ def run_hydra() -> None:
         hint = suggest_nearest(word, (*COMMANDS, *LISTS))
         raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
     check_typed_settings(arguments)
-    arguments = rewrite_overrides(arguments)
+    overrides = rewrite_overrides(list(map(Override.parse, arguments)))
     if not any(flag in arguments for flag in SHOWING_FLAGS):
-        arguments = postpone_method_settings(arguments)
-    sys.argv[1:] = _move_flags_first(arguments)
+        overrides = postpone_method_settings(overrides)
+    sys.argv[1:] = _move_flags_first(list(map(str, overrides)))
     CommandParser("isobench", "", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
 

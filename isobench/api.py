@@ -15,9 +15,11 @@ import pandas
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value
 from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
-from isobench.config.schema import Config, Experiment, to_config
+from isobench.config.composing import compose_experiment, keep_global_hydra
+from isobench.config.schema import Config, Experiment
+from isobench.data.own_task import check_files
 from isobench.frozen.diagnosis import Diagnosis
-from isobench.papers.folders import list_configs, take_paper_flags
+from isobench.papers.folders import PAPER_FLAG, find_papers, take_paper_flags
 from isobench.report.build import build_report
 from isobench.report.tables import build_epochs, build_runs, set_types
 from isobench.runs.folder import runs_folder
@@ -25,8 +27,8 @@ from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.sweep.planning import compose_methods, compose_sweep, keep_global_hydra, keep_plan, make_plan, plan_runs
-from isobench.training.execute import train_if_needed
+from isobench.sweep.planning import compose_methods, compose_sweep, keep_plan, make_plan, plan_runs
+from isobench.training.execute import check_export_folder, train_if_needed
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
@@ -52,11 +54,13 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         first, *others = (planned.run for planned in plan_runs(*composed).values())
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
+    check_files([first.cfg])
+    check_export_folder(first.cfg)
     with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
-        ended, _ = train_if_needed(first.cfg, time.time())
-    if ended.record is None:
-        raise UserError(f"another process is carrying out this run: {ended.folder.path}")
-    return ended.record
+        record = train_if_needed(first, time.time())
+    if record is None:
+        raise UserError(f"another process is carrying out this run: {first.folder.path}")
+    return record
 
 
 def diagnose(
@@ -125,13 +129,16 @@ def _check_overrides(overrides: Sequence[str]) -> None:
     check_typed_settings(overrides)
 
 
-def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+def load_runs(
+    folder: str | Path = "outputs", experiment: str | None = None, paper: str | Path | None = None
+) -> pandas.DataFrame:
     """Load the ended runs of an output folder, one row a run, in the order of task, encoder, method and seed.
 
     The columns are: names, seed, the settings in which the runs differ (by their dotted names), where data and
     weights come from (``task.data``, ``encoder.weights``), status, failure, score and metrics of the reported epoch
-    (x 100, as in reports), its isotropy, cost, and what the run was made with. Their types are pandas' own that allow
-    missing values (``Int64``, ``Float64``, ``boolean``, ``string``). Data and weights need not be at hand.
+    (x 100, as in reports), its isotropy, what monitors noted of it (``NAME/MEASURE``), cost, and what the run was
+    made with. Their types are pandas' own that allow missing values (``Int64``, ``Float64``, ``boolean``,
+    ``string``). Data and weights need not be at hand.
 
     A run whose record or predictions have changed since it ended has the status ``damaged`` and no score, or is left
     out if no plan has it; a line on standard error names it.
@@ -139,32 +146,37 @@ def load_runs(folder: str | Path = "outputs", experiment: str | None = None) -> 
     Args:
         folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
         experiment: load only the runs of this experiment: those that one of its sweeps asked for.
+        paper: the folder of a paper of your own, as after ``--paper``; the process knows it from then on.
 
     Raises:
         UserError: there is no such folder, or it has no such runs.
     """
-    runs = _read_checked_runs(folder, experiment)
+    runs = _read_checked_runs(folder, experiment, paper)
     return set_types(build_runs(runs, find_varying_settings(runs)))
 
 
-def load_epochs(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+def load_epochs(
+    folder: str | Path = "outputs", experiment: str | None = None, paper: str | Path | None = None
+) -> pandas.DataFrame:
     """Load the evaluated epochs of the ended runs of an output folder, one row for each run and epoch.
 
     The rows are in the order of task, encoder, method, seed and epoch. The columns are: names, seed, settings and
     sources as in ``load_runs``; ``epoch`` (counted from 1), ``step`` (optimiser steps so far), ``score`` (the task's
-    primary metric on its first dev split, x 100), and the epoch's isotropy, ``<matrix>/<measure>``, such as
-    ``embedding/ev1``. A measure that an epoch lacks is missing. Epoch 0 is before the first step: it has isotropy and
-    no score, and old runs lack it. Runs without an evaluated epoch and damaged ones have no rows; a line on standard
-    error names the latter.
+    primary metric on its first dev split, x 100), the epoch's isotropy, ``<matrix>/<measure>``, such as
+    ``embedding/ev1``, and the numbers that monitors noted of it, ``NAME/MEASURE``. A measure that an epoch lacks is
+    missing. Epoch 0 is before the first step: it has isotropy and no score, and old runs lack it. Runs without an
+    evaluated epoch and damaged ones have no rows; a line on standard error names the latter.
 
     Arguments and errors are those of ``load_runs``.
     """
-    runs = _read_checked_runs(folder, experiment)
+    runs = _read_checked_runs(folder, experiment, paper)
     varying = find_varying_settings(runs)
     return set_types(build_epochs(runs, build_runs(runs, varying), varying))
 
 
-def report_table(folder: str | Path = "outputs", experiment: str | None = None) -> pandas.DataFrame:
+def report_table(
+    folder: str | Path = "outputs", experiment: str | None = None, paper: str | Path | None = None
+) -> pandas.DataFrame:
     """Make the tables of a report: one row for each cell, in the order of the paper's tables.
 
     This is the table ``cells`` of `isobench.report.tables`, which describes its columns: the page, the terminal,
@@ -176,18 +188,20 @@ def report_table(folder: str | Path = "outputs", experiment: str | None = None) 
         folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
         experiment: take the runs of this experiment, and its paper's tables. None takes all runs of the folder, and
             the tables of the experiment that they have.
+        paper: as of ``load_runs``.
 
     Raises:
         UserError: as ``load_runs`` does; the runs are of several experiments, and none is named; or the experiment's
             selection rule can't be applied to these runs.
     """
-    runs = _read_checked_runs(folder, experiment)
+    runs = _read_checked_runs(folder, experiment, paper)
     settings = _find_experiment(runs, experiment)
     return set_types(build_report(settings, runs).cells)
 
 
-def _read_checked_runs(folder: str | Path, experiment: str | None) -> list[Run]:
+def _read_checked_runs(folder: str | Path, experiment: str | None, paper: str | Path | None) -> list[Run]:
     """Read the ended runs of an output folder, sorted; a damaged one has the state ``damaged`` and no record."""
+    take_paper_flags([f"{PAPER_FLAG}={paper}"] if paper else [])
     folder = Path(folder).expanduser()
     runs = [run for run in read_runs(str(folder), experiment) if run.record or run.trouble]
     if not runs:
@@ -212,10 +226,11 @@ def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
         settings = next(iter(known.values()), Experiment())
     elif name in known:
         settings = known[name]
+    elif today := compose_experiment(name):
+        settings = today.experiment
     else:
-        if name not in list_configs("experiment"):
-            raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it")
-        with keep_global_hydra(), compose_sweep([f"+experiment={name}"]) as (_, base, _):
-            settings = replace(to_config(base).experiment, name=name)
+        raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it")
+    if settings.paper not in (None, *find_papers()) and (today := compose_experiment(settings.name)):
+        settings = replace(settings, paper=today.experiment.paper)  # its folder has another name now
     check_value("experiment", settings, Experiment)
     return settings

@@ -16,6 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
 from isobench.common.packages import conf_dir
+from isobench.config.command_line import Override
 from isobench.config.schema import Config, register_schema
 from isobench.data.scale import find_scale_differences
 from isobench.runs.folder import RunFolder
@@ -40,7 +41,7 @@ def make_composer() -> Composer:
 
 def make_config(*overrides: str) -> Config:
     """A run's config, composed as a sweep does: choices of groups once, values set on a copy of the result."""
-    return deepcopy(make_composer().compose(overrides))
+    return deepcopy(make_composer().compose(list(map(Override.parse, overrides))))
 
 
 def build_parts(*overrides: str):

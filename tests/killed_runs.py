@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from helpers import check_done, drop_replaced
+from waiting import wait_for_end
 
 
-def run_and_die(arguments: list[str], target: str | None, call: int, when: str) -> None:
-    """In a process of its own: the command line, killed at the ``call``-th call of ``target``."""
+def run_and_die(
+    arguments: list[str], target: str | None, call: int, when: str, signum: signal.Signals = signal.SIGKILL
+) -> None:
+    """In a process of its own: the command line, which gets a signal at the ``call``-th call of ``target``."""
     import sys
 
     import torch
@@ -28,12 +31,12 @@ def run_and_die(arguments: list[str], target: str | None, call: int, when: str) 
     sys.argv = ["isobench", *drop_replaced(arguments)]
     sys.stderr = sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
     if target:
-        kill_at(target, call, when)
+        kill_at(target, call, when, signum)
     entry.main()
 
 
-def kill_at(target: str, call: int, when: str) -> None:
-    """Replace ``target`` by one that kills the process before or after it, or with its file half-written."""
+def kill_at(target: str, call: int, when: str, signum: signal.Signals) -> None:
+    """Replace ``target`` by one that signals the process before or after it, or with its file half-written."""
     import pydoc
 
     owner, name = pydoc.locate(target.rpartition(".")[0]), target.rpartition(".")[2]
@@ -43,24 +46,23 @@ def kill_at(target: str, call: int, when: str) -> None:
         nonlocal calls
         calls += 1
         if calls == call and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signum)
         result = original(*args, **kwargs)
         if calls == call and when == "half":
             file = next(Path(arg) for arg in args if isinstance(arg, str | Path))
             os.truncate(file, file.stat().st_size // 2)
-        if calls == call:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if calls == call and when != "before":
+            os.kill(os.getpid(), signum)
         return result
 
     setattr(owner, name, dying)
 
 
-def start(processes, arguments, target=None, call=0, when="") -> int:
-    process = processes.Process(target=run_and_die, args=(arguments, target, call, when))
+def start(processes, arguments, target=None, call=0, when="", signum=signal.SIGKILL) -> int:
+    process = processes.Process(target=run_and_die, args=(arguments, target, call, when, signum))
     process.start()
-    process.join(120)
-    assert process.exitcode is not None
-    return process.exitcode
+    *_, outputs = (Path(text.partition("=")[2]) for text in arguments if text.startswith("output_dir="))
+    return wait_for_end(process, outputs)
 
 
 def outcome(outputs: Path) -> tuple:

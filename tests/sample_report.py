@@ -11,8 +11,8 @@ from isobench.config.schema import Experiment
 from isobench.report.build import Report
 from isobench.report.cells import build_cells, compare, finish_cells
 from isobench.report.methods import compare_methods
-from isobench.report.sentences import describe_evidence, write_verdict
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR
+from isobench.report.verdict import write_verdict
 from isobench.statistics.seeds import Arm
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
@@ -59,10 +59,10 @@ def make_methods(cells, candidates=None) -> pd.DataFrame:
     return compare_methods(cells, runs)
 
 
-def evidence(*tables) -> list[str]:
-    """The sentences on tables from ``list_cells``."""
-    cells = finish_cells([cell for table in tables for cell in table])
-    return describe_evidence(cells, make_methods(cells))
+def compare_all(*tables) -> pd.DataFrame:
+    """``report.methods`` of tables from ``list_cells``, by method."""
+    methods = make_methods(finish_cells([cell for table in tables for cell in table]))
+    return methods.set_index(["group", "method"] if methods["group"].nunique() > 1 else "method")
 
 
 def verdict(arms, candidates=None, **kinds) -> str:

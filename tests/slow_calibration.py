@@ -11,12 +11,18 @@ from isobench.calibration import Calibration
 
 
 class Slow(Calibration):
-    """Sleeps at each training step for ISOBENCH_TEST_SLEEP seconds, or for as many as the file of this name says."""
+    """Sleeps at each training step for ISOBENCH_TEST_SLEEP seconds, or for as many as the file of this name says.
+
+    While it says ``hold``, the step does not end; a file ``NAME.PID`` tells that the process is in such a step.
+    """
 
     def forward(self, h):
         if self.training:
-            sleep = os.environ.get("ISOBENCH_TEST_SLEEP", "0")
-            time.sleep(float(Path(sleep).read_text() if Path(sleep).is_file() else sleep))
+            file = Path(os.environ.get("ISOBENCH_TEST_SLEEP", "0"))
+            while (seconds := file.read_text() if file.is_file() else str(file)) == "hold":
+                Path(f"{file}.{os.getpid()}").touch()
+                time.sleep(0.05)
+            time.sleep(float(seconds or 0))  # empty while it is being written
         return h * 1.5
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import ROOT
 
 FRAMEWORKS = (
-    "hydra", "omegaconf", "pytorch_lightning", "transformers", "datasets", "wandb", "submitit", "pydantic", "rich",
+    "hydra", "omegaconf", "pytorch_lightning", "transformers", "datasets", "wandb", "pydantic", "rich",
 )  # fmt: skip
 SLOW_TO_IMPORT = ("scipy", "sklearn", "sacrebleu", "rouge_score")
 

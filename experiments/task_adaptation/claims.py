@@ -25,6 +25,8 @@ RELATED = 0.3  # a |Spearman| below this is what the paper calls "no clear relat
 WITHIN = 0.5  # the paper's: most dimensions have a mean of at most this absolute value
 VERY_LARGE = 2.5  # five times that; our choice
 SOME = 2  # so many dimensions are "some"; our choice
+LESS = 0.8  # of a gain is less; our choice (print: .71)
+FAR = 4  # times the variance is "far higher"; our choice
 FIGURE = "it is shown in a figure, without numbers"
 PRINT = partial(build_printed_report, "task_adaptation")
 BASE_ROWS, LARGE_ROWS, BOTH_ROWS = (
@@ -48,7 +50,7 @@ def describe_differences(differences: dict[tuple[str, str, str], float]) -> str:
 
 
 def l2_is_above(each: bool, statistic: Callable[[list[float]], float]) -> Check:
-    """Make the check that L2 normalisation is above plain fine-tuning, in each column or averaged over them.
+    """Make the check that L2 normalisation is above plain fine-tuning, in each column, or averaged and in most.
 
     It is not where it predicts one class and plain fine-tuning does not: such runs are not compared.
     """
@@ -56,14 +58,15 @@ def l2_is_above(each: bool, statistic: Callable[[list[float]], float]) -> Check:
     def check(report: Report) -> Outcome:
         found = {names: x for names, x in list_differences(report, statistic).items() if names[1] == L2}
         values, collapses = list(found.values()), list_collapses(report, L2)
-        cases = [x > 0 for x in (values if each or not values else [sum(values)])]
+        above = [x > 0 for x in values]
+        cases = above if each or not values else [sum(values) > 0, sum(above) > len(above) / 2]
         return judge_cases([*cases, *[False] * len(collapses)], "; ".join([describe_differences(found), *collapses]))
 
     return check
 
 
 def gains_are_much_less(report: Report) -> Outcome:
-    """Check that L2's mean gain is positive and below that with BERT-base, and on most tasks less than half of it."""
+    """Check that L2's mean gain is positive, at most ``LESS`` of BERT-base's, and on most tasks below half."""
     gains: dict[str, dict[str, float]] = {BASE: {}, LARGE: {}}
     for (encoder, method, column), difference in list_differences(report, statistics.fmean).items():
         if method == L2 and encoder in gains:
@@ -76,7 +79,7 @@ def gains_are_much_less(report: Report) -> Outcome:
     numbers = f"mean gain {format_points(ours)} with {LARGE}, {format_points(theirs)} with {BASE}; less than half on "
     numbers += f"{len(small)} of {len(columns)} tasks: {', '.join(small) or 'none'}"
     collapses = list_collapses(report, L2)
-    cases = [0 < ours < theirs, len(small) > len(columns) / 2, *[False] * len(collapses)]
+    cases = [0 < ours <= LESS * theirs, len(small) > len(columns) / 2, *[False] * len(collapses)]
     return judge_cases(cases, "; ".join([numbers, *collapses]))
 
 
@@ -166,6 +169,17 @@ def variance_rises_with_importance(rows: Rows) -> Outcome:
     return Outcome(word, describe_correlations(rows))
 
 
+def one_dimension_is_loud(rows: Rows) -> Outcome:
+    """Check that a dimension has ``FAR`` times the next one's variance and a Fisher score in the lowest quarter."""
+    cases, numbers = [], []
+    for names, own in group_rows(rows, "encoder", "task").items():
+        first, second = sorted(own, key=lambda row: row["std"], reverse=True)[:2]
+        cases.append(first["std"] ** 2 >= FAR * second["std"] ** 2 and first["fisher_rank"] > 0.75 * len(own))
+        deviations = f"{first['std']:.3g}, the next {second['std']:.3g}"
+        numbers.append(f"{', '.join(names)} {deviations}, rank {first['fisher_rank']} of {len(own)} by Fisher score")
+    return judge_cases(cases, f"largest standard deviation: {'; '.join(numbers)}")
+
+
 def describe_correlations(rows: Rows) -> str:
     """Write every row's Spearman correlation of standard deviation and Fisher score over the dimensions."""
     return "Spearman's: " + "; ".join(f"{row['encoder']}, {row['task']} {row['spearman']:+.2f}" for row in rows)
@@ -207,6 +221,16 @@ def gain_everywhere(cell: PrintedCell) -> dict[str, Any]:
     return scale_effects(1 if cell.numbers["mean"] > cell.plain["mean"] else -1)(cell)
 
 
+def gain_as_much(cell: PrintedCell) -> dict[str, Any]:
+    """Let BERT-base gain a point on each task, and BERT-large .49, 1.99 and .49."""
+    large = 1.99 if cell.task == "rte" else 0.49
+    return cell.numbers | {"mean": cell.plain["mean"] + (1 if cell.encoder == BASE else large)}
+
+
+def gain_on_rte_alone(cell: PrintedCell) -> dict[str, Any]:
+    return cell.numbers | {"mean": cell.plain["mean"] + (2.1 if cell.task == "rte" else -1)}
+
+
 def make_clusters(*counts: int, index: float = 0.5, outside: float = 0.1, encoder: str = BASE) -> Callable[[], Rows]:
     """Make rows of Figure 1: how many clusters a task has, and their index, beside .7 of one Gaussian."""
     indices = {"cluster_index": index, "gaussian_cluster_index": 0.7, "in_no_cluster": outside}
@@ -219,6 +243,16 @@ def make_clusters(*counts: int, index: float = 0.5, outside: float = 0.1, encode
 def make_dimensions(*means: float) -> Callable[[], Rows]:
     """Make rows of Figure 2: the means of the dimensions, the same on every task."""
     return lambda: [{"encoder": BASE, "task": task, "mean": mean} for task in FIGURE_TASKS for mean in means]
+
+
+def make_loud(std: float, rank: int) -> Callable[[], Rows]:
+    """Make rows of Figure 3, MRPC: nine dimensions with a deviation of .1, and one with another and this rank."""
+    ranks = [rank, *(other for other in range(1, 11) if other != rank)]
+    deviations = [std, *[0.1] * 9]
+    return lambda: [
+        {"encoder": BASE, "task": "mrpc", "std": deviation, "fisher_rank": place}
+        for deviation, place in zip(deviations, ranks, strict=True)
+    ]
 
 
 def make_correlations(**correlations: float) -> Callable[[], Rows]:
@@ -270,20 +304,24 @@ CLAIMS = [
     ),
     Claim(
         "With the BERT-large encoder, L2 normalization still helps", "Section 5.2, Table 1",
-        "its mean over the tasks is above plain fine-tuning's, as in print; chance is not asked for",
+        "its mean is above plain fine-tuning's, over the tasks and on most of them, as in print; chance is not asked "
+        "for",
         "glue_adaptation_large", l2_is_above(each=False, statistic=statistics.fmean), LARGE_ROWS,
         break_print(LARGE_ROWS, {
             "it loses on RTE": scale_some(-1, task="rte"),
+            "it loses a point on two tasks, and gains 2.1 on RTE": gain_on_rte_alone,
             "it predicts one class on SST-2": collapse(method=L2, task="sst2"),
         }),
         methods=[L2], tasks=TABLE1, encoders=[LARGE], settings="scale=paper",
     ),
     Claim(
         "but the performance gains are much less", "Section 5.2, Table 1",
-        "L2's mean gain with BERT-large is positive and less than with BERT-base, and on most tasks less than half "
-        "(our choice; in print on MRPC and SST-2); needs runs of BERT-base beside those of BERT-large",
+        f"L2's mean gain with BERT-large is positive and at most {LESS} of that with BERT-base (print: .71), and on "
+        "most tasks less than half (our choices; in print on MRPC and SST-2); needs runs of BERT-base beside "
+        "BERT-large's",
         "glue_adaptation_large", gains_are_much_less, BOTH_ROWS,
         break_print(BOTH_ROWS, {
+            "nearly as much with BERT-large, by RTE alone": gain_as_much,
             "a third more with BERT-large": scale_some(4 / 3, encoder=LARGE),
             "half as much with BERT-base": scale_some(0.5, encoder=BASE),
         }) | {"the encoders exchanged": exchange(BOTH_ROWS, "encoder", BASE, LARGE)},
@@ -340,6 +378,18 @@ CLAIMS = [
             "importance rises everywhere": make_correlations(mrpc=0.4, cola=0.4, sst2=0.4),
         },
         tasks=UNRELATED_TASKS, rows_file="summary", settings="scale=paper",
+    ),
+    Claim(
+        "one dimension has far higher variance than others, but provides little information for classification",
+        "Section 3.3, Figure 3, of MRPC",
+        f"the largest variance is {FAR} times the next or more, and the Fisher score of its dimension is of the "
+        "lowest quarter (our choices)",
+        "adaptation_embeddings", one_dimension_is_loud, FIGURE,
+        {
+            "it is the most important one": make_loud(0.6, 1), "above the lowest quarter": make_loud(0.6, 7),
+            "twice the variance": make_loud(0.15, 10), "no such dimension": make_loud(0.1, 10),
+        },
+        tasks=["mrpc"], rows_file="dimensions", settings="scale=paper",
     ),
     Claim(
         "In RTE (also MNLI, QNLI, WNLI), the feature variance is positively related to the importance",

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from isobench.analyses.rows import (
     SubjectNames,
     make_tables,
@@ -27,18 +25,17 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     explain_output_errors,
     replace_non_finite,
-    require_writable,
     sha256_file,
     write_json,
     write_whole,
 )
 from isobench.common.terminal import make_console, make_table, print_note
 from isobench.config.bounds import check_value
+from isobench.config.composing import compose_experiment
 from isobench.config.schema import Experiment
 from isobench.data.availability import ask_hub_early
 from isobench.data.scale import find_scale_differences
-from isobench.papers.folders import find_config
-from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder
+from isobench.runs.folder import ABOUT_FILE, REPORT_TABLES, report_folder, require_report_folder
 from isobench.runs.run import Run
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -61,14 +58,15 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
     analysis = load_analysis(first.analysis)
     subjects = make_subjects(runs)
     folder = report_folder(first.output_dir, experiment.name)
-    with require_writable(folder):
-        start = time.perf_counter()
+    with require_report_folder(folder):
+        start, started = time.perf_counter(), time.time()
         tables = make_tables(analysis.compute(subjects))
         rows = {name: table.to_pylist() for name, table in tables.items()}
         about = {
             "experiment": asdict(experiment),
             **list_analysis_inputs(runs),
             "seconds": round(time.perf_counter() - start, 1),
+            "times": {"started": started, "ended": time.time()},  # since 1970
             "scale": {"name": first.scale, "differs": analysis.describe_differences(subjects, rows)},
             "runs": [] if needs_training(first.analysis) else [asdict(run.cfg) for run in runs],
             "ended": [run.folder.key for run in runs if run.record is not None],
@@ -111,7 +109,7 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         shown = show_rows(about, read_stored_rows(source))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         for name, content in shown.draw().items():
             with write_whole(folder / f"{name}.svg") as file:
                 file.write_bytes(content)
@@ -216,11 +214,10 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
 
 def find_analysis(experiment: str) -> dict[str, Any]:
     """Return the settings of the analysis that isobench has for an experiment of this name, or raise UserError."""
-    file = find_config("experiment", experiment)
-    analysis = yaml.safe_load(file.read_text(encoding="utf-8")).get("analysis") if file else None
-    if not analysis:
+    composed = compose_experiment(experiment)
+    if composed is None or not composed.analysis:
         raise UserError(f"isobench has no analysis of an experiment {experiment}")
-    return dict(analysis)
+    return composed.analysis
 
 
 class Analysis(NamedTuple):

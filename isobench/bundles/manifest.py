@@ -49,13 +49,15 @@ class Manifest(Part):
     )
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")] | None
     created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$")] = Field(
-        description="time of the newest result's file, UTC"
+        description="when the newest run ended, or the analysis's file was written, UTC"
     )
     anonymous: bool = Field(description="whether names of machines, users and folders were taken out of the records")
     license: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]{0,63}$")] | None = Field(
         description="SPDX's name of the licence of these results; null if none is stated"
     )
-    runs: dict[Digest, Time] = Field(description="key -> when its record was written, in seconds since 1970")
+    runs: dict[Digest, Time] = Field(
+        description="key -> when the run ended, or its file was written if its record doesn't say it, since 1970"
+    )
     files: dict[str, Digest] = Field(description="every other file: path in the bundle -> sha256")
 
     def list_run_files(self, key: str) -> dict[str, str]:

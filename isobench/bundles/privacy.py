@@ -1,30 +1,35 @@
-"""Find what a bundle must not or need not tell: keys and tokens, names of machines and folders.
+"""Find what a bundle must not or need not tell: keys and tokens, names of machines and users, folders.
 
 A token in a file is refused. Names of machines and folders stand in every record; they are kept, because a record
-proves by its checksum that nobody changed it, unless the user asks for an anonymous bundle.
+proves by its checksum that nobody changed it, unless the user asks for an anonymous bundle. Of such a bundle, the
+fields that name a machine or a folder are emptied, and the names that stood in them are taken out of every text.
 """
 
+import contextlib
 import getpass
 import os
+import platform
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError
+from isobench.common.packages import conf_dir, experiments_dir
 from isobench.config.command_line import CONFIG_DIR_FLAGS
+from isobench.papers.folders import PAPER_FLAG
 from isobench.runs.record import format_record
 
 # An absolute path (of Unix, of a Windows drive or share), or one from a home folder, up to a character that ends a
-# path in a setting or a traceback.
+# path in a setting or a message.
 PATH = re.compile(
     r"""(?:(?<![\w.~$<:/-])//(?=[\w.~-])|(?:(?<![\w.~$</-])|(?<=file://))(?:~[\w.-]*/|/(?=[\w.~-]))"""
     r"""|(?<!\w)[A-Za-z]:\\|(?<![\w\\])\\\\(?=\w))[^\s,;\]})'"]*"""
 )
-# In a setting whose value is a path, or paths by split: everything with a slash in it is a path.
-RELATIVE_PATH = re.compile(r"""[^\s,;:=\[\](){}'"]*[/\\][^\s,;\](){}'"]*""")
 PATH_SETTINGS = ("encoder.path", "data.root", "data.files")
 HOME_FOLDER = re.compile(r"(?:[/\\](?:home|Users)[/\\][^/\\]+|~[^/\\]*)[/\\]?$")
+HOME_OWNER = re.compile(r"(?:[/\\](?:home|Users)[/\\]|~(?=[\w.-]+[/\\]))([\w.-]+)")
 HIDDEN = "PATH/TO"
 LOCAL_SETTINGS = ("output_dir=", "data.cache=", "checkpoint.", "tracking.", "tracking=")  # they change no result
 TOKENS = {
@@ -39,11 +44,7 @@ TOKENS = {
 SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 MIN_SECRET = 12  # characters; shorter values of such variables may be words of their own
 UNKNOWN = "anonymous"
-SHORTEST_IN_COMPRESSED = 5  # in a megabyte a given word of 5 bytes stands by chance once in a million files
-ORDINARY_WORDS = {
-    "root", "user", "users", "admin", "login", "home", "localhost", "node", "gpu", "cpu", "cuda",
-    "data", "cache", "train", "test", "model", "models", "path",
-}  # fmt: skip
+DIGEST = re.compile("[0-9a-f]{16,64}")
 
 
 def require_no_secret(path: str, content: bytes) -> None:
@@ -61,23 +62,9 @@ def require_no_secret(path: str, content: bytes) -> None:
             raise UserError(f"{path} holds the value of {name}, so nothing is exported: don't publish this run")
 
 
-def require_anonymous(path: str, content: bytes, names: Iterable[str]) -> None:
-    """Raise UserError if a file still holds one of these names, or the path of the user's home folder.
-
-    Ordinary words, such as ``gpu`` or ``root``, are not looked for: they stand in every record for something else.
-    Short names are not looked for in compressed files, whose bytes hold every short word by chance.
-    """
-    home = str(Path.home())
-    shortest = SHORTEST_IN_COMPRESSED if path.endswith(".parquet") else 1
-    telling = [name for name in names if name.lower() not in ORDINARY_WORDS and len(name) >= shortest]
-    for name in (*telling, *([home] if len(home) > 1 else [])):
-        if re.search(rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", content):
-            raise UserError(f"{path} names {name} where it can't be taken out: export without --anonymous")
-
-
-def hide_paths(text: str, pattern: re.Pattern[str] = PATH) -> str:
+def hide_paths(text: str) -> str:
     """Replace every absolute path in a text by ``PATH/TO/`` and its last part, so that it names no folder or user."""
-    return pattern.sub(lambda match: _hide_path(match[0]), text)
+    return PATH.sub(lambda match: _hide_path(match[0]), text)
 
 
 def _hide_path(path: str) -> str:
@@ -91,96 +78,152 @@ def hide_paths_in_arguments(arguments: Iterable[str]) -> list[str]:
     kept, follows_flag = [], False
     for text in arguments:
         name, equals, value = text.partition("=")
+        setting = name.lstrip("+")
         if follows_flag:
             kept.append(HIDDEN)
-        elif name in CONFIG_DIR_FLAGS and equals:
+        elif name in (*CONFIG_DIR_FLAGS, PAPER_FLAG) and equals:
             kept.append(f"{name}={HIDDEN}")
+        elif setting in PATH_SETTINGS or setting.startswith("data.files."):
+            kept.append(f"{name}={HIDDEN if re.search(r'[ ,{]', value) else _hide_path(value)}")
         elif not text.lstrip("+~").startswith(LOCAL_SETTINGS):
-            kept.append(_hide_paths_in_argument(name, equals, value))
-        follows_flag = text in CONFIG_DIR_FLAGS
+            is_split = PATH.search(text) and re.search(r"\s", text)  # a folder's name may go on behind the blank
+            kept.append(f"{name}={HIDDEN}" if is_split else hide_paths(text))
+        follows_flag = text in (*CONFIG_DIR_FLAGS, PAPER_FLAG)
     return kept
 
 
-def _hide_paths_in_argument(name: str, equals: str, value: str) -> str:
-    """Hide paths in one argument; a value with both a path and a space is hidden as a whole."""
-    is_path = any(name.lstrip("+") == known or name.startswith(f"{known}.") for known in PATH_SETTINGS)
-    found = PATH.search(name + equals + value) or (is_path and RELATIVE_PATH.search(value))
-    if found and re.search(r"\s", name + value):
-        return f"{name}={HIDDEN}"
-    if is_path:
-        return name + equals + hide_paths(hide_paths(value), RELATIVE_PATH)
-    return hide_paths(name + equals + value)
-
-
-def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], Any], check_key: Callable[[str], Any] = str) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: _map_texts(item, change) for name, item in value.items()}
-    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
+        for name in value:
+            check_key(name)
+        return {name: _map_texts(item, change, check_key) for name, item in value.items()}
+    return [_map_texts(item, change, check_key) for item in value] if isinstance(value, list) else value
 
 
-def _hide_whole_path(text: str) -> str:
-    return _hide_path(text) if re.search(r"[/\\]", text) else text
+@cache
+def _read_own_words() -> frozenset[str]:
+    """Read the words of isobench's own code and configs: ``linear`` is nobody's name, though it has Lin's in it."""
+    package, conf, papers = Path(__file__).parents[1], Path(conf_dir()), Path(experiments_dir())
+    files = [*package.rglob("*.py"), *conf.rglob("*.yaml"), *papers.glob("*/*.*"), *papers.glob("*/*/*.yaml")]
+    texts = (file.read_text(encoding="utf-8") for file in files if file.suffix in (".py", ".yaml"))
+    prose = re.compile(r'"""[\s\S]*?"""|#.*')  # it has people's names
+    return frozenset(word for text in texts for word in re.findall(r"[\w-]+", prose.sub("", text)))
 
 
-def anonymise_record(content: Mapping[str, Any]) -> bytes:
-    """Return a ``result.json`` without names of machines, users and folders, with a checksum of its own.
+def _is_telling(word: str) -> bool:
+    return word not in _read_own_words() and not DIGEST.fullmatch(word)
 
-    Results, settings that decide them, fingerprints, versions and the kind of processor stay.
+
+class Disguise:
+    """Takes paths, and the names of some machines and users, out of texts.
+
+    A name is found in any case and whatever stands beside it, in ``alice_bert`` and in ``myalice2`` too; one of two
+    letters only where no letter touches it. Words that isobench itself writes stay, and so do digests.
     """
-    hidden = anonymise_about(content)
-    hidden["where"] |= {"host": UNKNOWN, "machine": UNKNOWN, "job": None, "log": None}
-    hidden["config"] = anonymise_config(content["config"])
-    return format_record(hidden)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        longest_first = sorted({name for name in names if len(name) > 1}, key=len, reverse=True)
+        patterns = [
+            re.escape(name) if len(name) > 2 else rf"(?<![^\W\d_]){re.escape(name)}(?![^\W\d_])"
+            for name in longest_first
+        ]
+        any_name = "|".join(patterns) or r"(?!)"
+        self.name = re.compile(any_name, re.IGNORECASE)
+        self.word = re.compile(rf"[\w-]*(?:{any_name})[\w-]*", re.IGNORECASE)
+
+    def hide_names(self, text: str) -> str:
+        if not self.name.search(text):
+            return text
+        return self.word.sub(lambda word: self.name.sub(UNKNOWN, word[0]) if _is_telling(word[0]) else word[0], text)
+
+    def require_no_name(self, what: str) -> None:
+        """Raise UserError if what can't be replaced has a name in it."""
+        if self.hide_names(what) != what:
+            raise UserError(
+                f"{what} has a user's or machine's name in it, and can't be replaced: rename it and run it again, "
+                "or export without --anonymous"
+            )
+
+    def require_no_name_in_rows(self, file: str, content: bytes) -> None:
+        """Raise UserError if a text or a column's name in a Parquet file has a name in it."""
+        import pyarrow.parquet
+
+        texts: set[str] = set()
+        _map_texts(pyarrow.parquet.read_table(pyarrow.BufferReader(content)).to_pylist(), texts.add, texts.add)
+        for text in texts:
+            self.require_no_name(f"{file}: {text}")
+
+    def hide(self, value: Any) -> Any:
+        """Copy a JSON value with paths and names hidden in all of its texts; UserError for a name in a key."""
+        return _map_texts(value, lambda text: self.hide_names(hide_paths(text)), self.require_no_name)
+
+    def anonymise_record(self, content: Mapping[str, Any]) -> bytes:
+        """Return a ``result.json`` without names of machines, users and folders, with a checksum of its own.
+
+        Results, settings that decide them, fingerprints, versions and the kind of processor stay.
+        """
+        hidden = self.anonymise_about(content)
+        hidden["where"] |= {"host": UNKNOWN, "machine": UNKNOWN, "job": None, "log": None}
+        if hidden["failure"]:
+            hidden["failure"]["traceback"] = None  # it is made of paths
+        hidden["config"] = self.anonymise_config(content["config"])
+        return format_record(hidden)
+
+    def anonymise_about(self, about: Mapping[str, Any]) -> dict[str, Any]:
+        hidden: dict[str, Any] = self.hide(about)
+        command = hide_paths_in_arguments(about["provenance"]["command"])
+        hidden["provenance"]["command"] = [self.hide_names(text) for text in command]
+        return hidden
+
+    def anonymise_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a run's config without names of users and folders."""
+        hidden: dict[str, Any] = self.hide(config)
+        hidden["output_dir"] = "outputs"
+        for setting in PATH_SETTINGS:
+            section, _, entry = setting.partition(".")
+            if entry in hidden.get(section, {}):
+                hidden[section] |= {entry: _map_texts(config[section][entry], self._hide_file)}
+        if "tracking" in hidden:
+            hidden["tracking"] |= {"entity": None, "group": None}
+        if "data" in hidden:
+            hidden["data"] |= {"cache": None}
+        return hidden
+
+    def _hide_file(self, text: str) -> str:
+        return self.hide_names(_hide_path(text) if re.search(r"[/\\]", text) else text)
 
 
-def anonymise_about(about: Mapping[str, Any]) -> dict[str, Any]:
-    hidden: dict[str, Any] = _map_texts(about, hide_paths)
-    hidden["provenance"]["command"] = hide_paths_in_arguments(about["provenance"]["command"])
-    return hidden
+def list_names(contents: Iterable[Mapping[str, Any]]) -> set[str]:
+    """List the names to hide: this user's and machine's, those in records, and the owners of home folders there."""
+    names, texts = {platform.node(), Path.home().name}, list[str]()
+    with contextlib.suppress(OSError, KeyError, ImportError):  # this user has no entry in the system's list
+        names.add(getpass.getuser())
+    for content in contents:
+        names |= _read_machines(content)
+        _map_texts(content, texts.append)
+    names |= {owner for text in texts for owner in HOME_OWNER.findall(text)}
+    return names | {name.partition(".")[0] for name in names if not name[:1].isdigit()}
 
 
-def anonymise_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's config without names of users and folders."""
-    hidden: dict[str, Any] = _map_texts(config, hide_paths)
-    hidden["output_dir"] = "outputs"
-    for setting in PATH_SETTINGS:
-        section, _, entry = setting.partition(".")
-        if entry in hidden.get(section, {}):
-            hidden[section] |= {entry: _map_texts(config[section][entry], _hide_whole_path)}
-    if "tracking" in hidden:
-        hidden["tracking"] |= {"entity": None, "group": None}
-    if "data" in hidden:
-        hidden["data"] |= {"cache": None}
-    return hidden
+def _read_machines(content: Mapping[str, Any]) -> set[str]:
+    where = content.get("where") or {}  # an about.json has none
+    return {where[name] for name in ("host", "machine") if where.get(name)}
 
 
 def find_machines_and_paths(records: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
     """Find which machines and which absolute paths the contents of records name; both sorted."""
     machines, texts = set[str](), list[str]()
     for content in records:
-        where = content.get("where") or {}
-        machines |= {where[name] for name in ("host", "machine") if where.get(name)}
+        machines |= _read_machines(content)
         _map_texts(content, texts.append)
     paths = {path for text in texts for path in PATH.findall(text)}
     return sorted(machines - {UNKNOWN}), sorted(paths)
 
 
-def list_user_names() -> list[str]:
-    """List the user's login name and the last part of the home folder, sorted."""
-    try:
-        login = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # this user has no entry in the system's list
-        login = ""
-    return sorted({login, Path.home().name} - {""})
-
-
-def find_remains(names: Iterable[str], texts: Iterable[bytes]) -> list[str]:
-    """Find which of these names of machines and users, and which names of files and folders, are in texts; sorted.
-
-    Names of files and folders are what `hide_paths` left. Machines and users only remain if they are ordinary words.
-    """
+def find_remains(texts: Iterable[bytes]) -> list[str]:
+    """Find which names of files and folders `hide_paths` left in texts, sorted."""
     last_part = re.compile(rf"{HIDDEN}/([^\s,;\](){{}}'\"\\]+)".encode())
     found = {match.decode("utf-8", "replace") for text in texts for match in last_part.findall(text)}
-    return sorted(found - {"home"} | {name for name in names if name.lower() in ORDINARY_WORDS})
+    return sorted(found - {"home"})

@@ -3,6 +3,7 @@
 import filecmp
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -49,7 +50,8 @@ from isobench.runs.folder import (
     report_folder,
     run_folder_name,
 )
-from isobench.runs.identity import compute_key
+from isobench.runs.grouping import NOT_COMPARED, flatten_settings
+from isobench.runs.identity import Identity, compute_key
 from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
 from isobench.runs.record import parse_record
 from isobench.runs.run import Run
@@ -79,8 +81,9 @@ def export_bundle(
         licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
-    _require_replaceable(target, plan.experiment)
     try:
+        _put_back(target)
+        _require_replaceable(target, plan.experiment)
         target.parent.mkdir(parents=True, exist_ok=True)
         with make_temporary_folder(target) as temporary:
             manifest = _fill_bundle(temporary, plan, ended, analysis, anonymous, licence)
@@ -113,18 +116,28 @@ def _require_replaceable(target: Path, experiment: str | None) -> None:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
 
 
-def _replace_folder(new: Path, old: Path) -> None:
-    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``.
+def _name_aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
 
-    If the process is killed between the renamings, the earlier bundle is beside its place, as ``NAME.old``.
-    """
+
+def _put_back(target: Path) -> None:
+    """Undo what an export left that was killed between its renamings: the earlier bundle is then beside its place."""
+    aside = _name_aside(target)
+    if not aside.is_dir():
+        return
+    if target.exists():  # the new one had taken its place
+        shutil.rmtree(aside)
+    else:
+        aside.rename(target)
+
+
+def _replace_folder(new: Path, old: Path) -> None:
+    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``."""
     _flush_files(new)
-    aside = old.with_name(f"{old.name}.old")
+    aside = _name_aside(old)
     if not old.exists() or not any(old.iterdir()):
         new.replace(old)
         return
-    if aside.exists():
-        raise UserError(f"{aside} is in the way, an earlier bundle that a killed export left: remove it, then export")
     old.rename(aside)
     try:
         new.rename(old)
@@ -147,29 +160,27 @@ def _fill_bundle(
 ) -> Manifest:
     """Write every file of a bundle into an empty folder; the manifest comes last."""
     files: dict[str, str] = {}
-    names = []
+    disguise = None
     if anonymous:
-        records = (orjson.loads(run.folder.result_file.read_bytes()) for run in ended)
-        names = [*privacy.find_machines_and_paths(records)[0], *privacy.list_user_names()]
+        told = [*(run.folder.result_file for run in ended), *([analysis / ABOUT_FILE] if analysis else [])]
+        disguise = privacy.Disguise(privacy.list_names(orjson.loads(file.read_bytes()) for file in told))
 
     def put(path: str, content: bytes) -> None:
         privacy.require_no_secret(path, content)
-        if anonymous:
-            privacy.require_anonymous(path, content, names)
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
         files[path] = hashlib.sha256(content).hexdigest()
 
     for run in ended:
-        for name, content in _read_run(run, anonymous).items():
+        for name, content in _read_run(run, disguise).items():
             put(f"runs/{run_folder_name(run.folder.key)}/{name}", content)
-    for name, content in (_read_analysis(analysis, anonymous) if analysis else {}).items():
+    for name, content in (_read_analysis(analysis, disguise) if analysis else {}).items():
         if not BUNDLE_PATH.fullmatch(f"{ANALYSIS_FOLDER}/{name}"):
             raise UserError(f"{analysis}/{name} can't be exported: name an analysis's rows with letters and digits")
         put(f"{ANALYSIS_FOLDER}/{name}", content)
-    put(PLAN_FILE, format_plan(_prepare_plan(plan, anonymous)))
-    runs = {run.folder.key: read_file_time(run.folder.result_file) for run in ended}
-    newest = max([*runs.values(), *([read_file_time(analysis / ABOUT_FILE)] if analysis else [])])
+    put(PLAN_FILE, format_plan(_prepare_plan(plan, disguise)))
+    runs = {run.folder.key: _read_end(run) for run in ended}
+    newest = max([*runs.values(), *([_read_analysis_end(analysis)] if analysis else [])])
     manifest = Manifest(
         format=BUNDLE_FORMAT,
         isobench=read_package_version("isobench"),
@@ -184,17 +195,25 @@ def _fill_bundle(
     return manifest
 
 
-def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
+def _read_end(run: Run) -> float:
+    """Return when a run ended, in seconds since 1970; of an old record, when its file was written or copied."""
+    ended = run.record.ended if run.record else None
+    return read_file_time(run.folder.result_file) if ended is None else ended
+
+
+def _read_analysis_end(folder: Path) -> float:
+    """Return when an analysis ended, as `_read_end` does."""
+    times = orjson.loads((folder / ABOUT_FILE).read_bytes()).get("times") or {}
+    return times.get("ended") or read_file_time(folder / ABOUT_FILE)
+
+
+def _read_run(run: Run, disguise: privacy.Disguise | None) -> dict[str, bytes]:
     """Read the files of an ended run, byte for byte unless the bundle is anonymous: name -> content."""
-    key, source = run.folder.key, run.folder.path
+    source = run.folder.path
     files = {RECORD_FILE: (source / RECORD_FILE).read_bytes()}
     record = parse_record(files[RECORD_FILE], source / RECORD_FILE)
-    if anonymous:
-        original = orjson.loads(files[RECORD_FILE])
-        hidden = privacy.anonymise_config(original["config"])
-        if compute_key(config_from_plain(hidden), record.data.fingerprint, record.encoder.fingerprint) != key:
-            raise UserError(f"{source} can't be made anonymous: a setting that decides its result names a folder")
-        files = {RECORD_FILE: privacy.anonymise_record(original)}
+    if disguise:
+        files = {RECORD_FILE: disguise.anonymise_record(orjson.loads(files[RECORD_FILE]))}
     if record.predictions is not None and (source / PREDICTIONS_FILE).is_file():
         files[PREDICTIONS_FILE] = (source / PREDICTIONS_FILE).read_bytes()
         if hashlib.sha256(files[PREDICTIONS_FILE]).hexdigest() != record.predictions.sha256:
@@ -202,7 +221,7 @@ def _read_run(run: Run, anonymous: bool) -> dict[str, bytes]:
     return files
 
 
-def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
+def _read_analysis(folder: Path, disguise: privacy.Disguise | None) -> dict[str, bytes]:
     about: dict[str, Any] = orjson.loads((folder / ABOUT_FILE).read_bytes())
     digests = {name: sha256 for name, sha256 in about["sha256"].items() if name.endswith(".parquet")}
     for name, sha256 in digests.items():
@@ -211,28 +230,45 @@ def _read_analysis(folder: Path, anonymous: bool) -> dict[str, bytes]:
     left_out = ("checksum", "runs")  # the plan has the runs
     about = {name: value for name, value in about.items() if name not in left_out}
     about |= {"files": sorted(digests), "sha256": digests}
-    if anonymous:
-        about = privacy.anonymise_about(about)
     files = {name: (folder / name).read_bytes() for name in digests}
+    if disguise:
+        about = disguise.anonymise_about(about)
+        for name, content in files.items():
+            disguise.require_no_name_in_rows(name, content)
     return {**files, ABOUT_FILE: orjson.dumps(add_json_checksum(about), option=orjson.OPT_INDENT_2)}
 
 
-def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:
+def _prepare_plan(plan: Plan, disguise: privacy.Disguise | None) -> Plan:
     """Return a plan without the output folder and, if the bundle is anonymous, without names of other folders."""
+    if disguise is None:
+        runs = [(replace(cfg, output_dir="outputs"), identity) for cfg, identity in plan.runs]
+        return Plan(plan.experiment, plan.commands, runs)
+    disguise.require_no_name(f"experiment={plan.experiment}")
+    runs = [(_anonymise_run(cfg, identity, disguise), identity) for cfg, identity in plan.runs]
+    return Plan(plan.experiment, [disguise.hide_names(command) for command in plan.commands], runs)
 
-    def prepare(cfg: Config) -> Config:
-        if anonymous:
-            return config_from_plain(privacy.anonymise_config(asdict(cfg)))
-        return replace(cfg, output_dir="outputs")
 
-    return Plan(plan.experiment, plan.commands, [(prepare(cfg), identity) for cfg, identity in plan.runs])
+def _anonymise_run(cfg: Config, identity: Identity, disguise: privacy.Disguise) -> Config:
+    """Return a run's config without names and folders; UserError if its key is made of one."""
+    hidden = config_from_plain(disguise.anonymise_config(asdict(cfg)))
+    if compute_key(hidden, *map(disguise.hide, identity.fingerprints)) != identity.key:
+        before, after = flatten_settings(cfg), flatten_settings(hidden)
+        names = [name for name in before if name not in NOT_COMPARED and not name.endswith("_target_")]
+        told = [f"{name}={before[name]}" for name in names if after[name] != before[name]]
+        told += [str(origin) for origin in identity.fingerprints if disguise.hide(origin) != origin]
+        raise UserError(
+            f"{told[0]} names a user, a machine or a folder, and the run's key is made of it: rename it and run it "
+            "again, or export without --anonymous"
+        )
+    return hidden
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the manifest, the keys of new runs, and the new files of the analysis."""
+    """What an import did: the manifest, its experiment's paper, keys of new runs, new files of the analysis."""
 
     manifest: Manifest
+    paper: str | None
     new_runs: list[str]
     new_files: list[Path]
 
@@ -292,8 +328,7 @@ def _require_no_conflict(manifest: Manifest, sources: dict[Path, Path], output_d
     The config of a run that is there may differ, such as in the names of folders: the record decides.
     """
     conflicts = []
-    for key in manifest.runs:
-        folder = RunFolder(output_dir, key).path
+    for folder in dict.fromkeys(target.parent for target in sources):
         if folder.is_symlink():
             conflicts.append(f"{folder} is a link")
         elif not (folder / RECORD_FILE).exists() and folder.is_dir() and read_live_heartbeat(folder):
@@ -316,6 +351,8 @@ def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, outpu
     If another process has begun to carry out one of the runs, this stops; the same command goes on later.
     """
     mark_output_folder(output_dir)
+    plan = parse_plan((copy / PLAN_FILE).read_bytes(), output_dir)
+    paper = plan.runs[0][0].experiment.paper
     new_runs, new_files = [], []
     for key, written in manifest.runs.items():
         folder = RunFolder(output_dir, key)
@@ -332,11 +369,11 @@ def _move_files(manifest: Manifest, sources: dict[Path, Path], copy: Path, outpu
                 if is_new or not target.exists():
                     source.replace(target)
     if manifest.runs:
-        write_plan(output_dir, parse_plan((copy / PLAN_FILE).read_bytes(), output_dir), is_imported=True)
-        return Imported(manifest, new_runs, [])
+        write_plan(output_dir, plan, is_imported=True)
+        return Imported(manifest, paper, new_runs, [])
     for target, source in sources.items():
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
             new_files.append(target)
-    return Imported(manifest, [], new_files)
+    return Imported(manifest, paper, [], new_files)

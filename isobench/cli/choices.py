@@ -6,6 +6,7 @@
 import collections
 import itertools
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -16,12 +17,14 @@ from typing import Any
 import yaml
 
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.packages import conf_dir
+from isobench.common.errors import UserError
+from isobench.common.files import explain_output_errors, write_whole
+from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.kinds.base import name_kind
 from isobench.papers.description import read_paper, write_map
-from isobench.papers.folders import find_config_folders, find_papers, list_config_groups, list_configs
+from isobench.papers.folders import PAPER_FLAG, find_config_folders, find_papers, list_config_groups, list_configs
 from isobench.papers.published import list_misspellings, load_tables
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
@@ -42,8 +45,13 @@ def main(word: str) -> None:
     else:
         text = "write every table and figure with its command, of all papers or of one"
         parser.add_argument("--map", metavar="NAME", nargs="?", const="", help=text)
+        text = "write the example paper into this folder, to begin a paper of your own with"
+        parser.add_argument("--new", metavar="FOLDER", type=Path, help=text)
         options = parser.parse_args()
-        run_guarded(lambda: _print_papers() if options.map is None else print(write_map(options.map or None)))
+        if options.new is not None:
+            run_guarded(lambda: _write_new_paper(options.new.expanduser()))
+        else:
+            run_guarded(lambda: _print_papers() if options.map is None else print(write_map(options.map or None)))
 
 
 def _print_papers() -> None:
@@ -54,6 +62,21 @@ def _print_papers() -> None:
     for name in papers:
         for remark in list_misspellings(name, load_tables(name)):
             print_note(remark)
+
+
+def _write_new_paper(folder: Path) -> None:
+    """Write the example paper into a new folder, whose name is the paper's."""
+    if folder.exists() or folder.is_symlink():
+        raise UserError(f"{folder} is there already: name a new folder")
+    if not folder.name.isidentifier() or folder.name in find_papers():
+        raise UserError(f"{folder.name} can't be a new paper's name: use letters, digits and _, and no paper's name")
+    with explain_output_errors(folder), write_whole(folder) as copy:
+        shutil.copytree(Path(examples_dir()) / "paper", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in [*copy.rglob("*.yaml"), *copy.rglob("*.md")]:
+            text = file.read_text(encoding="utf-8").replace("examples/paper", shlex.quote(str(folder)))
+            file.write_text(text, encoding="utf-8")
+    print(f"Written: {folder}, whose README.md says what its files are")
+    print(f"Try it: {shlex.join(['isobench', f'{PAPER_FLAG}={folder}', '+experiment=greetings'])}")
 
 
 def print_help() -> None:

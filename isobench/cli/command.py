@@ -17,7 +17,7 @@ from isobench.common.files import refuse_file
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, expand_home_folders
+from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, Override, expand_home_folders
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 
@@ -75,8 +75,12 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
-    """Split a command's arguments into folders, each once, and settings; ``a=b`` is a setting, ``./a=b`` a folder."""
-    settings = [text for text in arguments if re.match(r"[^/=]+=", text)]
+    """Split a command's arguments into folders, each once, and settings, which have a = or begin with + or ~.
+
+    A folder with a = in its name is written ``./a=b``; Hydra's ``hydra/launcher=slurm`` is a setting.
+    """
+    is_folder = re.compile(r"\.{0,2}/|~/|[^+~=][^=]*$")
+    settings = [text for text in arguments if not is_folder.match(text)]
     folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
     return list(folders), settings
 
@@ -84,11 +88,10 @@ def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
 def read_output_dir(settings: Sequence[str], command: str) -> str:
     """Read the output folder from the settings of a command that takes no other setting; without one, the default."""
     folder = Config.output_dir
-    for text in settings:
-        name, _, folder = expand_home_folders(text).partition("=")
-        if name != "output_dir":
-            raise UserError(f"{text} is no setting of {command}, which takes output_dir=FOLDER alone")
-        folder = folder.strip("'\"")
+    for override in map(Override.parse, settings):
+        if override.key != "output_dir":
+            raise UserError(f"{override} is no setting of {command}, which takes output_dir=FOLDER alone")
+        folder = (expand_home_folders(override).value or "").strip("'\"")
     if len(set(settings)) > 1:
         raise UserError("output_dir is given twice: name one folder")
     check_value("output_dir", folder, read_hints(Config)["output_dir"])

@@ -16,7 +16,7 @@ from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import require_writable, write_text
 from isobench.common.progress import track_progress
-from isobench.common.terminal import format_count, print_plainly
+from isobench.common.terminal import format_count
 from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config
 
@@ -85,7 +85,7 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
         print(json.dumps(diagnosis.to_json()))
     else:
         print_diagnosis(diagnosis)
-        print_plainly(f"Page: {page}")
+        print(f"Page: {page}")
 
 
 def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None:

@@ -19,13 +19,13 @@ import orjson
 from isobench.analyses.rows import needs_training, read_about
 from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments, list_user_names
+from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.environment import collect_garbage_rarely
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
-from isobench.common.terminal import format_count, name_some, print_plainly
+from isobench.common.terminal import format_count, name_some
 from isobench.runs.folder import PREDICTIONS_FILE, report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
@@ -107,7 +107,7 @@ def _find_analysis(runs: list[Run], trains: bool) -> Path | None:
     expected["ended"] = [run.folder.key for run in runs if run.record is not None]
     if about is not None and runs and all(about.get(name) == value for name, value in expected.items()):
         return folder
-    command = "isobench report" if trains else "python -m isobench"
+    command = shlex.join([*("isobench report" if trains else "python -m isobench").split(), *format_paper_flags()])
     reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"
     if not trains:
         raise UserError(reason)
@@ -133,16 +133,15 @@ def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
     elif manifest.runs:
         print(f"Exported all {format_count(planned, 'run')}")
     print(f"Bundle: {target}, {len(manifest.files) + 1} files, {size / 2**20:.1f} MiB")
-    print(f"Check it: isobench verify {shlex.quote(str(target))}")
+    print(f"Check it: isobench verify {shlex.join([*format_paper_flags(), str(target)])}")
 
 
 def _print_remains(target: Path, manifest: Manifest) -> None:
     """Say what an anonymous bundle still tells, for the user to judge."""
     texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
-    remains = find_remains(list_user_names(), texts)
-    if remains:
+    if remains := find_remains(texts):
         text = f"These names stay, and so do texts of warnings and failures: {name_some(remains)}"
-        print_plainly(f"{text}; read them before you publish")
+        print(f"{text}; read them before you publish")
 
 
 def _print_machines_and_paths(runs: list[Run]) -> None:
@@ -151,4 +150,4 @@ def _print_machines_and_paths(runs: list[Run]) -> None:
     named += [f"folders ({name_some(paths)})"] if paths else []
     if named:
         text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
-        print_plainly(text)
+        print(text)

@@ -14,9 +14,10 @@ from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError
-from isobench.common.terminal import format_count, print_plainly
+from isobench.common.terminal import format_count
 from isobench.config.command_line import write_setting
 from isobench.config.schema import Config
+from isobench.papers.folders import PAPER_FLAG, find_papers
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
         read_manifest(bundle)  # so that a wrong name is found before anything is imported
     for bundle in bundles:
         imported = import_bundle(bundle, output_dir, _verify_bundle)
-        print_plainly(_describe_import(imported, output_dir))
+        print(_describe_import(imported, output_dir))
 
 
 def _verify_bundle(bundle: Path) -> Manifest:
@@ -59,14 +60,14 @@ def _verify_bundle(bundle: Path) -> Manifest:
 
 def _describe_import(imported: Imported, output_dir: str) -> str:
     manifest = imported.manifest
-    if not manifest.runs:
-        return f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
-    present = len(manifest.runs) - len(imported.new_runs)
-    experiment = f" +experiment={manifest.experiment}" if manifest.experiment else ""
-    papers = "".join(f" {shlex.quote(flag)}" for flag in format_paper_flags())
-    folder = "" if output_dir == Config.output_dir else f" {write_setting('output_dir', output_dir)}"
-    return (
-        f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
-        f"{present} of the bundle's {len(manifest.runs)} were there already\n"
-        f"Show them: isobench {'report' if experiment else 'status'}{papers}{experiment}{folder}"
-    )
+    words = ["isobench", "report" if manifest.experiment else "status", *map(shlex.quote, format_paper_flags())]
+    if imported.paper not in (None, *find_papers()):
+        words.append(f"{PAPER_FLAG}=FOLDER")  # of the paper, which is not here
+    words += [f"+experiment={manifest.experiment}"] if manifest.experiment else []
+    words += [] if output_dir == Config.output_dir else [write_setting("output_dir", output_dir)]
+    told = f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
+    if manifest.runs:
+        present = len(manifest.runs) - len(imported.new_runs)
+        told = f"Imported {format_count(len(imported.new_runs), 'run')} into {output_dir}; "
+        told += f"{present} of the bundle's {len(manifest.runs)} were there already"
+    return f"{told}\nShow them: {' '.join(words)}"

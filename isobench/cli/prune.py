@@ -1,7 +1,8 @@
 """List the runs that no plan of the output folder has, then ask whether to remove them.
 
 Every command that starts runs writes its plan; the same command, given again after data, grid or code have changed,
-replaces it, and the runs that only the former plan had are listed here. Runs that can't be read are kept.
+replaces it, and the runs that only the former plan had are listed here. Runs that can't be read are kept. Nothing is
+removed where a plan can't be read, or where no plan names a run.
 
 Example: isobench prune output_dir=outputs
 """
@@ -15,8 +16,8 @@ from pathlib import Path
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.terminal import format_count, print_plainly
-from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
+from isobench.common.terminal import format_count
+from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, run_folder_name, runs_folder
 from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat
@@ -32,13 +33,15 @@ def main() -> None:
 def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that no plan has; remove them if ``yes``, or if the user confirms it."""
     output_dir = read_output_dir(settings, "isobench prune")
-    _require_plans(output_dir)
+    marker = marker_file(output_dir)
+    if not marker.is_file():
+        raise UserError(f"{output_dir} is no output folder of isobench, without {marker.name}: set output_dir=FOLDER")
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
     for folder, name in orphans:
-        print_plainly(f"{folder}  {name}")
+        print(f"{folder}  {name}")
     for folder, reason in unreadable:
-        print_plainly(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
+        print(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
         print(f"No run in {runs_folder(output_dir)} is to be removed.")
         return
@@ -54,24 +57,21 @@ def prune(settings: Sequence[str], yes: bool) -> None:
         print(f"Removed {sum(not folder.exists() for folder, _ in orphans)}.")
 
 
-def _require_plans(output_dir: str) -> None:
-    """Raise UserError unless a folder is isobench's and its plans name the runs that are still needed."""
-    marker = marker_file(output_dir)
-    if not marker.is_file():
-        raise UserError(f"{output_dir} is no output folder of isobench, without {marker.name}: set output_dir=FOLDER")
-    if list_run_folders(output_dir) and not plans_folder(output_dir).is_dir():
-        raise UserError(f"{output_dir} has no plans: repeat the commands that you still need (no run is repeated)")
-
-
 def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Path, str]]]:
     """Find the folders of runs that no plan has, none of them running or queued, each with the run's name.
 
-    The second list has the folders in no plan that can't be read, each with the reason.
+    The second list has the folders in no plan that can't be read, each with the reason. UserError if a plan can't be
+    read, or if there are runs and no plan names one.
     """
     plans, troubles = read_intact_plans(output_dir)
     if troubles:
         raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
     planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
+    if not planned and list_run_folders(output_dir):  # missing plans say nothing of what is still needed
+        raise UserError(
+            f"{output_dir} has no plan that names a run, so nothing is removed: repeat the commands that you still "
+            "need (no run is repeated)"
+        )
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
     for folder in list_run_folders(output_dir):

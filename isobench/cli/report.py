@@ -9,29 +9,36 @@ Example: isobench report +experiment=glue_isobn
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobench.analyses.rows import needs_training, read_claimed_rows
-from isobench.analyses.runner import analyse_trained_runs, find_analysis, load_analysis, show_stored_analysis
+from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, require_writable, write_text
-from isobench.common.terminal import make_console, print_note
+from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
+from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
+from isobench.config.schema import Config
 from isobench.papers.folders import find_papers
 from isobench.papers.published import count_numbers
-from isobench.runs.folder import ABOUT_FILE, report_folder, reports_folder
+from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
 from isobench.runs.grouping import find_report_folder
-from isobench.runs.plan import parse_plan
+from isobench.runs.plan import parse_plan, read_plans
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
-from isobench.sweep.find_runs import SELECTION_PREFIX, drop_selection, find_runs, read_selection, take_own_experiment
-from isobench.sweep.planning import compose_sweep, convert_to_overrides
+from isobench.sweep.find_runs import (
+    EXPERIMENT,
+    are_general,
+    drop_selection,
+    find_runs,
+    read_selection,
+    take_own_experiment,
+)
+from isobench.sweep.planning import compose_sweep
 from isobench.verification.folder import VerifiedFolder
 
 if TYPE_CHECKING:
@@ -43,8 +50,6 @@ if TYPE_CHECKING:
 def main() -> None:
     settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
-    text = "also write appendix.tex: a LaTeX section with models, data, grid, selection rule, seeds, software, cost"
-    parser.add_argument("--appendix", action="store_true", help=text)
     text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
     parser.add_argument("--published", action="store_true", help=text)
     parser.add_argument("--claims", metavar="NAME", help="judge the claims of this paper and of no other")
@@ -52,30 +57,28 @@ def main() -> None:
     if options.published:
         run_guarded(lambda: report_published(arguments, options.claims))
     else:
-        run_guarded(lambda: report(arguments, options.appendix, options.claims))
+        run_guarded(lambda: report(arguments, options.claims))
 
 
 @collect_garbage_rarely()
-def report(arguments: Sequence[str], appendix: bool = False, paper: str | None = None) -> None:
-    """Print an experiment's tables and evidence, and write the report's files; without an experiment, the claims.
+def report(arguments: Sequence[str], paper: str | None = None) -> None:
+    """Print an experiment's tables and comparisons, and write the report's files; without an experiment, the claims.
 
     ``paper`` names the one whose claims alone are judged.
     """
-    _, typed = split_config_dirs(arguments)
-    bundles, settings = split_folders([text for text in typed if not text.startswith(("+", "~"))])
-    no_runs_named = ("output_dir=", "data.", "hydra.", SELECTION_PREFIX)
-    is_of_claims = not bundles and all(text.startswith(no_runs_named) for text in convert_to_overrides(arguments))
+    bundles, settings = split_folders(split_config_dirs(arguments)[1])
+    names_runs = not are_general(drop_selection(settings)) or any(text.startswith(EXPERIMENT) for text in settings)
+    is_of_claims = not bundles and not names_runs
     if paper and not is_of_claims:
         raise UserError("--claims judges all runs of an output folder: leave out the bundle or the experiment")
     if bundles:
-        if len(bundles) + len(settings) < len(arguments) or len(bundles) > 1:
+        if len(bundles) > 1:
             raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
-        _report_bundle(bundles[0], read_output_dir(settings, "isobench report BUNDLE"), appendix)
+        output_dir = read_output_dir(settings, "isobench report BUNDLE")
+        _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return
     check_typed_settings(arguments)
     if is_of_claims:
-        if appendix:
-            raise UserError("--appendix is of one experiment: add +experiment=NAME")
         _report_claims(list(arguments), paper)
         return
     _, runs = find_runs(drop_selection(arguments))
@@ -85,13 +88,29 @@ def report(arguments: Sequence[str], appendix: bool = False, paper: str | None =
         folder = report_folder(cfg.output_dir, cfg.experiment.name)
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    runs = _require_records(runs, f"{cfg.output_dir}: run it first, or see by isobench status how far it is")
+    advice = _name_other_runs(cfg) or "run it first, or see by isobench status how far it is"
+    runs = _require_records(runs, f"{cfg.output_dir}: {advice}")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
-    _show_report(runs, find_report_folder(runs), shown, notes, appendix)
+    _show_report(runs, find_report_folder(runs), shown, notes)
 
 
-def _report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
-    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is."""
+def _name_other_runs(cfg: Config) -> str:
+    """Say that an experiment has ended runs with other settings, such as another data.root; empty if it has none."""
+    name = cfg.experiment.name
+    found = (
+        {identity.key for plan in read_plans(cfg.output_dir, name) for _, identity in plan.runs} if name else set()
+    )
+    ended = sum(RunFolder(cfg.output_dir, key).result_file.exists() for key in found)
+    return (
+        f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}" if ended else ""
+    )
+
+
+def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:
+    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
+
+    Experiment and analysis are as the configs here have them, those in ``config_dirs`` too.
+    """
     manifest = read_manifest(bundle)
     for path, reason in VerifiedFolder(bundle).find_changes(manifest):
         raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
@@ -100,14 +119,20 @@ def _report_bundle(bundle: Path, output_dir: str, appendix: bool) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
+    if manifest.experiment:
+        flags = [f"--config-dir={place}" for place in config_dirs]
+        runs = take_own_experiment(runs, [*flags, f"{EXPERIMENT}{manifest.experiment}"])
     folder = report_folder(output_dir, f"bundle-{manifest.experiment or bundle.name}")
-    shown = None
-    if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files:
-        analysis = find_analysis(str(manifest.experiment))
+    analysis, shown = runs[0].cfg.analysis, None
+    if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files and analysis:
         shown = show_stored_analysis(bundle / ANALYSIS_FOLDER, analysis, folder)
         shown.print_to(make_console())
+    elif not manifest.runs:
+        raise UserError(
+            f"isobench has no analysis of {manifest.experiment}: add --paper=FOLDER or --config-dir=FOLDER"
+        )
     if manifest.runs:
-        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [], appendix)
+        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [])
 
 
 def _require_records(runs: list[Run], where: str) -> list[Run]:
@@ -121,21 +146,17 @@ def _require_records(runs: list[Run], where: str) -> list[Run]:
     return add_states(runs)
 
 
-def _show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str], appendix: bool) -> None:
-    """Build the report of runs, write it into a folder, and print its tables and evidence."""
+def _show_report(runs: list[Run], folder: Path, shown: "Shown | None", notes: Sequence[str]) -> None:
+    """Build the report of runs, write it into a folder, and print its tables and comparisons."""
     from isobench.report.build import build_report
     from isobench.report.output.page import write_report
-    from isobench.report.output.terminal import print_table
+    from isobench.report.output.terminal import print_comparisons, print_table
 
     built = build_report(runs[0].cfg.experiment, runs, notes=notes)
-    page = write_report(built, runs, folder, shown, appendix)
+    page = write_report(built, runs, folder, shown)
     print_table(built, runs)
-    out = make_console()
-    for sentence in [*(f"- {sentence}" for sentence in built.evidence), f"Selection: {built.selection}"]:
-        out.print(sentence, highlight=False)
+    print_comparisons(built)
     print("Beside the page: report.md, tables.tex, and runs, epochs, cells (Parquet, CSV)")
-    if appendix:
-        print(f"Appendix: {page.parent / 'appendix.tex'}")
     print(f"Page: {page}")
 
 
@@ -173,7 +194,7 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
         return
     name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         write_table(folder, name, make_table(claims))
         write_text(folder / f"{name}.md", format_claims_markdown(claims))
         write_text(folder / f"{name}.html", render_claims(claims))
@@ -210,10 +231,11 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
     rows = []
     for claim, found in zip(claims, faults, strict=True):
         word = "not in print" if isinstance(claim.printed, str) else "accepts print"
+        word = "rejects print" if claim.contradicted else word
         outcome = Outcome("\n".join(found or [word, "rejects broken"]), judge_print(claim).numbers)
         rows.append(_describe_claim(claim, outcome))
     print_claims(rows, by_print=True)
-    decidable = sum(not isinstance(claim.printed, str) for claim in claims)
+    decidable = sum(not isinstance(claim.printed, str) and not claim.contradicted for claim in claims)
     sound = faults.count([])
     print(
         f"{sound} of {len(claims)} checks reject broken numbers, and accept print where it can decide ({decidable})."
@@ -232,14 +254,14 @@ def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report |
     """Build the report of an experiment's runs; None if none of them has ended."""
     from isobench.report.build import build_report
 
-    arguments = [f"+experiment={experiment}", *arguments]
+    arguments = [f"{EXPERIMENT}{experiment}", *arguments]
     try:
         _, runs = find_runs(drop_selection(arguments))
+        runs = take_own_experiment(runs, arguments)
     except NoGridError:  # and no run of this experiment was asked for at another scale
         return None
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):
         return None
-    experiment_settings = replace(runs[0].cfg.experiment, selection=read_selection(arguments))
-    return build_report(experiment_settings, add_states(runs), with_pairs=False)
+    return build_report(runs[0].cfg.experiment, add_states(runs), with_pairs=False)

@@ -16,7 +16,7 @@ from typing import Any
 from isobench.cli.command import CommandParser, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.terminal import make_console, make_table, print_plainly
+from isobench.common.terminal import make_console, make_table
 from isobench.config.bounds import PositiveInt, check_value
 from isobench.verification.folder import CHECKS, DIFFERS, FAILS, OUTCOMES, UNCHECKED, Outcomes
 
@@ -67,7 +67,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
         print(json.dumps(told, indent=1))
     elif len(folders) > 1:
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
-        print_plainly(f"{len(verified)} of {len(folders)} folders verified. {outcome}")
+        print(f"{len(verified)} of {len(folders)} folders verified. {outcome}")
     if failed:
         raise SystemExit(1)
     if problems:
@@ -99,14 +99,14 @@ def _read_locations(settings: list[str]) -> dict[str, Any]:
 def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
     """Print a line for each failure, one for each kind of difference and of what was not checked, and the counts."""
     for entry in outcomes.list_entries(FAILS):
-        print_plainly(f"{entry.subject}  {entry.check}: {entry.text}".replace("\n", "?"))
+        print(f"{entry.subject}  {entry.check}: {entry.text}".replace("\n", "?"))
     for outcome in (DIFFERS, UNCHECKED):
         subjects: dict[tuple[str, str], list[str]] = {}
         for entry in outcomes.list_entries(outcome):
             subjects.setdefault((entry.check, entry.text), []).append(entry.subject)
         for (check, text), names in subjects.items():
             where = f"{len(names)} times" if len(names) > 1 else names[0]
-            print_plainly(f"{outcome}: {check}: {text} ({where})".replace("\n", "?"))
+            print(f"{outcome}: {check}: {text} ({where})".replace("\n", "?"))
     table = make_table(f"Verified: {folder}", ("check", "what was checked"), OUTCOMES)
     for check, counts in outcomes.count().items():
         table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))

@@ -10,10 +10,11 @@ import gc
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +25,7 @@ from isobench.common.errors import UserError
 # Messages from a command to the processes that it starts
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
+COMMAND = "ISOBENCH_COMMAND"  # what the user typed
 JOB = "ISOBENCH_JOB"  # the scheduler's id of the job that this process belongs to
 LOG = "ISOBENCH_LOG"  # the file that this process's output goes to
 DEVICE_SHARE = "ISOBENCH_SHARE"  # how many runs share this process's device (a GPU, or the whole machine)
@@ -42,7 +44,7 @@ RECORDED_PACKAGES = (
 )  # fmt: skip
 
 
-def check_process() -> None:
+def check_process(arguments: Sequence[str]) -> None:
     """Raise UserError for circumstances in which no command works, though each would fail in words of its own."""
     try:
         Path.cwd()
@@ -50,7 +52,7 @@ def check_process() -> None:
         raise UserError("the current folder does not exist any more: change to another (cd)") from None
     if time.time() < 0:
         raise UserError("the clock of this machine is before 1970: set it")
-    if re.search("[\ud800-\udfff]", " ".join(sys.argv)):  # as Python reads bytes that are no text
+    if re.search("[\ud800-\udfff]", " ".join(arguments)):  # as Python reads bytes that are no text
         raise UserError("the command line has characters that are not UTF-8: set PYTHONUTF8=1, or rename the file")
 
 
@@ -62,6 +64,21 @@ def is_debugging() -> bool:
 def read_command_start() -> float:
     """Return when the user's command began, in seconds since the epoch; now outside a command."""
     return float(os.environ.get(COMMAND_START) or time.time())
+
+
+def note_command(words: Sequence[str]) -> None:
+    """Note the user's command, for records, plans and advice; the first word is the program."""
+    os.environ[COMMAND] = shlex.join(words)
+
+
+def read_command() -> list[str]:
+    """Return the user's command, the program first; a Python program that imports isobench has none."""
+    return shlex.split(os.environ.get(COMMAND, "isobench"))
+
+
+def read_arguments() -> list[str]:
+    """Return what the user typed after the program's name."""
+    return read_command()[1:]
 
 
 def read_papers() -> list[str]:
@@ -133,7 +150,7 @@ def collect_provenance() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": read_command(),
     }
 
 

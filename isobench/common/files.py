@@ -14,6 +14,7 @@ import errno
 import functools
 import glob
 import hashlib
+import io
 import json
 import math
 import os
@@ -23,15 +24,17 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import platformdirs
 
 from isobench.common.errors import StorageError, UserError
+
+T = TypeVar("T")
 
 BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
 MEBIBYTE = 2**20
@@ -42,21 +45,37 @@ CHUNK_BYTES = MEBIBYTE  # read at once
 ABANDONED_SECONDS = 24 * 3600  # a temporary file that nobody wrote to for so long is a killed process's
 PROBE_BYTES = MEBIBYTE  # more than what a library may have left unwritten when a disk was full
 
+UNWRITABLE = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM)
+FAILING = tuple(  # of a disk or a file server, also while it is read: they say nothing about a file
+    getattr(errno, name)
+    for name in ("EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "EREMOTEIO")
+    if hasattr(errno, name)  # macOS lacks the last
+)
+
 CHECKSUM_BYTES = 32
 JSON_ENTRY = "checksum"
 MISMATCH = "its checksum is not that of its content"
 
 
-def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
-    """Read a whole file; raise OSError if it is no regular file (such as a pipe) or exceeds ``limit`` bytes."""
+class UnfitFileError(OSError):
+    """A file that is read is no regular file, or too large; other OSErrors may pass, and say nothing about it."""
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file for reading; raise UnfitFileError if it is no regular file, such as a pipe."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without waiting for a pipe's writer
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    with os.fdopen(handle, "rb") as file:
+        raise UnfitFileError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
+    """Read a whole file; raise UnfitFileError if it is no regular file or exceeds ``limit`` bytes."""
+    with open_regular(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise OSError(errno.EFBIG, f"larger than {limit / MEBIBYTE:g} MiB", str(path))
+        raise UnfitFileError(errno.EFBIG, f"larger than {limit / MEBIBYTE:g} MiB", str(path))
     return content
 
 
@@ -95,21 +114,22 @@ def sha256_file(path: Path) -> str:
 
     A change is noticed by ``ctime``: every write changes it, and no program can set it back.
     """
-    require_regular_file(path)
     try:
+        require_regular_file(path)
         info = path.stat()
         return _sha256(
             str(path.resolve()), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
         )
-    except PermissionError as error:
-        raise UserError(
-            f"{path} can't be read: {name_system_error(error)}; ask its owner to let you read it"
-        ) from error
+    except OSError as error:
+        if not is_storage_error(error):
+            raise
+        advice = "repeat the command when it can be" if error.errno in FAILING else "ask its owner to let you read it"
+        raise UserError(f"{path} can't be read: {name_system_error(error)}; {advice}") from error
 
 
 @functools.lru_cache(maxsize=4096)
 def _sha256(path: str, *version: int) -> str:
-    with Path(path).open("rb") as file:
+    with open_regular(Path(path)) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -151,12 +171,12 @@ def _make_temporary(path: Path) -> Iterator[Path]:
     """A context with a path beside ``path``, for a file or folder to make there and rename; else it is removed."""
     for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         if time.time() - read_file_time(old) > ABANDONED_SECONDS:
-            _remove(old)
+            remove_path(old)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
     finally:
-        _remove(temporary)
+        remove_path(temporary)
 
 
 @contextmanager
@@ -167,7 +187,8 @@ def make_temporary_folder(path: Path) -> Iterator[Path]:
         yield temporary
 
 
-def _remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
+    """Remove a file, a link or as much as possible of a folder, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -200,6 +221,22 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
         raise
 
 
+def cache_until_changed(function: Callable[..., T]) -> Callable[..., T]:
+    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes."""
+
+    @functools.cache
+    def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
+        return function(file, *arguments)
+
+    @functools.wraps(function)
+    def call(file: Path, *arguments: Any) -> T:
+        info = file.stat() if file.exists() else None
+        version = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else ()
+        return remember(file, version, *arguments)
+
+    return call
+
+
 def read_file_time(file: Path) -> float:
     """Return when a file was last written, in seconds since 1970; 0 if it is missing."""
     try:
@@ -220,9 +257,20 @@ def name_system_error(error: OSError) -> str:
 
 
 def make_storage_error(error: OSError, path: Path) -> StorageError:
+    """Make the error for results that can't be written to ``path``, or for a disk or a file server that fails."""
+    if error.errno in FAILING:
+        return _make_failing_error(error, path)
     return StorageError(
         f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
         "(earlier results are intact)"
+    )
+
+
+def _make_failing_error(error: OSError, path: Path) -> StorageError:
+    """Make the error for a disk or a file server that fails; ``path`` is named if the error itself names none."""
+    return StorageError(
+        f"{error.filename or path} can't be read or written: {name_system_error(error)}; when its disk or file "
+        "server works again, the same command goes on (earlier results are intact)"
     )
 
 
@@ -241,6 +289,8 @@ def explain_cache_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in FAILING:
+            raise _make_failing_error(error, folder) from error
         reason = name_system_error(error)
         raise StorageError(
             f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER"
@@ -268,10 +318,9 @@ def require_writable(folder: Path) -> Iterator[None]:
         raise
 
 
-def is_storage_error(error: BaseException) -> bool:
-    """Return True if an error comes from the disk: full, read-only, over quota or a size limit, no permission."""
-    errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM)
-    return isinstance(error, OSError) and error.errno in errors
+def is_storage_error(error: BaseException, kinds: Collection[int] = (*UNWRITABLE, *FAILING)) -> bool:
+    """Return True if an error comes from a disk or a file server: no room, no permission, or it fails."""
+    return isinstance(error, OSError) and error.errno in kinds
 
 
 def write_json(path: Path, content: dict[str, Any], owner: str = "", flush: bool = True) -> None:
@@ -305,7 +354,7 @@ def append_checksum(path: Path, name: str) -> None:
 def require_checksum(path: Path) -> None:
     """Raise ValueError if a file is damaged, was written under another name, or ends without its checksum."""
     size = path.stat().st_size - CHECKSUM_BYTES
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(max(size, 0))
         expected = file.read()
     if size < 0 or _compute_checksum(path, path.name, size) != expected:
@@ -341,7 +390,7 @@ def drop_json_checksum(content: Any, owner: str = "") -> dict[str, Any]:
 def _compute_checksum(path: Path, name: str, size: int) -> bytes:
     """Compute the sha256 of a name and of the first ``size`` bytes of a file."""
     digest = hashlib.sha256(name.encode())
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while size > 0 and (chunk := file.read(min(size, CHUNK_BYTES))):
             digest.update(chunk)
             size -= len(chunk)

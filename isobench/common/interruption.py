@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# USR2: time limits and preemption of SLURM, through submitit. TERM: those of other schedulers. INT: Ctrl-C. HUP: the
+# USR2: time limits and preemption of SLURM. TERM: those of other schedulers. INT: Ctrl-C. HUP: the
 # terminal was closed, or its connection was lost.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT, signal.SIGHUP)
 

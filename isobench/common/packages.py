@@ -1,4 +1,4 @@
-"""Where things are installed: isobench's folders conf/ and experiments/, and the packages of its extras."""
+"""Where things are installed: isobench's folders conf/, experiments/, examples/, and the packages of its extras."""
 
 import contextlib
 import shlex
@@ -17,6 +17,10 @@ def conf_dir() -> str:
 
 def experiments_dir() -> str:
     return _find_folder("experiments")
+
+
+def examples_dir() -> str:
+    return _find_folder("examples")
 
 
 @cache

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from tqdm.contrib import DummyTqdmFile
 
 from isobench.common.interruption import raise_if_noted
+from isobench.common.terminal import PlainStream, unwrap_stream
 
 T = TypeVar("T")
 
@@ -82,13 +83,14 @@ def track_progress(items: Iterable[T], what: str, total: int | None = None) -> I
 
 
 def find_terminal() -> Any:
-    """Return standard error itself, also where ``print_above_bars`` has put another stream in its place."""
-    return sys.stderr._wrapped if isinstance(sys.stderr, DummyTqdmFile) else sys.stderr
+    """Return standard error itself, without what ``print_above_bars`` and `PlainStream` put before it."""
+    stream = unwrap_stream(sys.stderr)
+    return unwrap_stream(stream._wrapped) if isinstance(stream, DummyTqdmFile) else stream
 
 
 @contextlib.contextmanager
 def print_above_bars() -> Iterator[None]:
     """A context in which all that is printed goes to stderr, in whole lines above the progress bars."""
-    stream = DummyTqdmFile(find_terminal())
+    stream: Any = PlainStream(DummyTqdmFile(find_terminal()))
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         yield

@@ -20,6 +20,9 @@ from rich.text import Text
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+BAR_MOVES = re.compile("\r|\n*(?:\x1b\\[A)+$")  # of tqdm: to the start of the line, or up to it
+
+
 class PlainConsole(Console):
     """A console that shows every text as it is: no markup such as ``[bold]``, no ``:emoji:``, no control characters.
 
@@ -57,9 +60,34 @@ def replace_control_characters(text: str) -> str:
     return CONTROL_CHARACTERS.sub("?", text)
 
 
-def print_plainly(text: str) -> None:
-    """Print a text that may come from a file which somebody else wrote."""
-    print(replace_control_characters(text))
+class PlainStream:
+    """A stream that writes a question mark for every character that a terminal would obey, whoever prints it.
+
+    Titles, names and warnings may come from a file that somebody else wrote. A `PlainConsole` and a progress bar
+    command the terminal themselves: they write to ``rich_proxied_file``, the stream below, which rich looks for. What
+    moves the cursor for a library's own bar passes on standard error (``shows_bars``).
+    """
+
+    def __init__(self, stream: Any, shows_bars: bool = False) -> None:
+        self.rich_proxied_file, self.shows_bars = unwrap_stream(stream), shows_bars
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+    def write(self, text: str) -> int:
+        moves = BAR_MOVES.match(text) if self.shows_bars else None
+        start = moves[0] if moves else ""
+        self.rich_proxied_file.write(start + replace_control_characters(text.removeprefix(start)))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+
+def unwrap_stream(stream: Any) -> Any:
+    """Return the stream below a `PlainStream`, for what commands the terminal; any other stream as it is."""
+    return stream.rich_proxied_file if isinstance(stream, PlainStream) else stream
 
 
 def print_note(text: str) -> None:
@@ -102,12 +130,13 @@ class OutlivingFile(io.FileIO):
 
 @contextmanager
 def outlive_readers() -> Iterator[None]:
-    """Go on when standard output or standard error can't be written any more, as long as the context lasts.
+    """Print plainly, and go on when standard output or standard error can't be written any more, in this context.
 
     A sweep must not stop, and no run may fail, because of ``2>&1 | head -3``, a closed terminal or a full disk.
     """
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = wrap_output(sys.stdout, sys.__stdout__), wrap_output(sys.stderr, sys.__stderr__)
+    sys.stdout = PlainStream(wrap_output(sys.stdout, sys.__stdout__))
+    sys.stderr = PlainStream(wrap_output(sys.stderr, sys.__stderr__), shows_bars=True)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from isobench.common.errors import UserError
 from isobench.config.schema import explain_removed
@@ -13,15 +14,53 @@ MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
 SEARCH_PATH = "hydra.searchpath"
 GROUPS = ("task", "encoder", "head", "optimization", "optimizer", "tracking", "scale", "experiment", "hydra/launcher")
-ONE_LOCAL_LAUNCHER = "leave it out, and set hydra.launcher.processes=N for N runs at the same time on this machine"
+ONE_LOCAL_LAUNCHER = "leave it out, and set hydra.launcher.workers=N for N runs at the same time on this machine"
 FORMER_LAUNCHERS = {
     "hydra/launcher=local": ONE_LOCAL_LAUNCHER,
     "hydra/launcher=joblib": ONE_LOCAL_LAUNCHER,
     "hydra/launcher=basic": "write hydra/launcher=sequential",
 }
+FORMER_SETTINGS = {
+    "hydra.launcher.processes": "write hydra.launcher.workers=N for N runs at the same time on this machine",
+    "hydra.launcher.runs_per_job": "write hydra.launcher.workers=N for N jobs, which divide the runs",
+    "hydra.launcher.max_jobs": "write hydra.launcher.workers=N for N jobs, which divide the runs",
+    "hydra.launcher.runs_at_once": "write hydra.launcher.workers=N for N jobs, which divide the runs, and "
+    "'hydra.launcher.extra=[\"ntasks=4\"]' for four workers in each, which share its GPU",
+}
 PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
 # A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
 HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]*(?:/[^"',\]}]*)?)(?P=quote)""")
+
+
+class Override(NamedTuple):
+    """A setting as it is typed, or as a grid names it: its key, with any ``+`` before it, and its value as text."""
+
+    key: str
+    value: str | None  # None: there is no = at all
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Divide a setting at its first ``=``."""
+        key, equals, value = text.partition("=")
+        return cls(key, value if equals else None)
+
+    @property
+    def name(self) -> str:
+        """The setting's name, or the group's."""
+        return self.key.strip().lstrip("+")
+
+    @property
+    def path(self) -> list[str]:
+        """The sections that the key names, and the setting."""
+        return self.name.split(".")
+
+    @property
+    def is_of_method(self) -> bool:
+        """Whether it is a setting of a method, such as ``calibration.beta``, and not the choice of one."""
+        return self.name.startswith("calibration.")
+
+    def __str__(self) -> str:
+        return self.key if self.value is None else f"{self.key}={self.value}"
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
@@ -34,15 +73,16 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     for folder in map(Path, folders):
         _check_config_dir(folder)
     typed: dict[str, str] = {}
-    for argument in settings:
-        if argument in FORMER_LAUNCHERS:
-            raise UserError(f"{argument}: {FORMER_LAUNCHERS[argument]}")
-        key, equals, value = argument.partition("=")
-        name = key.strip().lstrip("+")
-        if equals and not name.strip("~"):
-            raise UserError(f"{argument} has no name before the =: settings are written key=value (isobench --help)")
-        if not equals or argument.startswith(("-", "~")):
+    for override in map(Override.parse, settings):
+        name, value = override.name, override.value
+        if former := FORMER_LAUNCHERS.get(str(override)):
+            raise UserError(f"{override}: {former}")
+        if value is not None and not name.strip("~"):
+            raise UserError(f"{override} has no name before the =: settings are written key=value (isobench --help)")
+        if value is None or override.key.startswith(("-", "~")):
             continue
+        if name in FORMER_SETTINGS:
+            raise UserError(f"isobench has no setting {name} any more: {FORMER_SETTINGS[name]}")
         if message := explain_removed(name) or _explain_value(name, value.strip()):
             raise UserError(message)
         first = typed.setdefault(name, value)
@@ -91,19 +131,19 @@ def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def drop_launch_arguments(arguments: Sequence[str]) -> list[str]:
     """Drop the arguments that only say how, where and whether runs are launched, not which runs there are."""
-    prefixes = ("hydra/", "hydra.", "dry_run=", "retry_failed=", "report=")
-    return [
-        text
-        for text in arguments
-        if text not in MULTIRUN_FLAGS
-        and (text.startswith(SEARCH_PATH) or not text.lstrip("+").startswith(prefixes))  # it has groups' options
-    ]
+    return [text for text in arguments if text not in MULTIRUN_FLAGS and not _says_how(Override.parse(text).name)]
 
 
-def expand_home_folders(setting: str) -> str:
+def _says_how(name: str) -> bool:
+    is_hydras = name.startswith(("hydra/", "hydra.")) and name != SEARCH_PATH  # which has groups' options
+    return is_hydras or name in ("dry_run", "retry_failed", "report")
+
+
+def expand_home_folders(override: Override) -> Override:
     """Write out the home folder where a path in a setting begins with ``~``: shells don't in ``encoder.path=~/x``."""
-    key, equals, value = setting.partition("=")
-    return f"{key}{equals}{HOME_FOLDER.sub(_expand_home, value)}" if key.lstrip("+") in PATHS else setting
+    if override.value is None or override.name not in PATHS:
+        return override
+    return override._replace(value=HOME_FOLDER.sub(_expand_home, override.value))
 
 
 def _expand_home(match: re.Match[str]) -> str:

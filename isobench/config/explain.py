@@ -1,7 +1,6 @@
 """Turn errors of Hydra and OmegaConf into one line that names the setting and the nearest valid names."""
 
 import re
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import yaml
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from isobench.common.environment import read_arguments
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
@@ -95,7 +95,7 @@ def _explain_yaml(error: BaseException | None) -> str | None:
 
 def _list_config_folders() -> list[Path]:
     """List the folders of configs, those after ``--config-dir`` included."""
-    return [*find_config_folders(), *map(Path, split_config_dirs(sys.argv[1:])[0])]
+    return [*find_config_folders(), *map(Path, split_config_dirs(read_arguments())[0])]
 
 
 def _explain_unreadable_setting(setting: str, text: str) -> str:
@@ -175,7 +175,7 @@ def _list_option_settings(group: str) -> dict[str, list[str]]:
 
 def _list_experiment_settings(parents: list[str]) -> list[str]:
     """List the settings that the typed experiment's YAML has below ``parents``, such as ``analysis``."""
-    names = [text.partition("=")[2] for text in sys.argv if text.lstrip("+").startswith("experiment=")]
+    names = [text.partition("=")[2] for text in read_arguments() if text.lstrip("+").startswith("experiment=")]
     file = find_config("experiment", names[-1]) if names else None
     node: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
     for parent in parents:

@@ -1,7 +1,6 @@
 """Files and folders that are kept in ``data.cache`` with checksums, and made again when they are damaged."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,9 @@ from isobench.common.files import (
     cache_dir,
     make_temporary_folder,
     print_remaking,
+    read_bounded,
     read_checksummed,
+    remove_path,
     sha256_file,
     shorten_digest,
     write_cached,
@@ -38,7 +39,7 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         (work / SUMS_FILE).write_text(json.dumps(_compute_sums(work), indent=1))
         try:
             if not _is_intact_folder(target):  # missing or damaged
-                shutil.rmtree(target, ignore_errors=True)
+                remove_path(target)
             work.rename(target)
         except OSError:
             if not _is_intact_folder(target):  # else another process was faster
@@ -48,13 +49,14 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
 
 def _is_intact_folder(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / SUMS_FILE).read_text()) == _compute_sums(folder))
+        return bool(json.loads(read_bounded(folder / SUMS_FILE)) == _compute_sums(folder))
     except (OSError, ValueError):
         return False
 
 
 def _compute_sums(folder: Path) -> dict[str, str]:
-    return {file.name: sha256_file(file) for file in folder.iterdir() if file.name != SUMS_FILE}
+    files = [file for file in folder.iterdir() if file.name != SUMS_FILE]
+    return {file.name: sha256_file(file) if file.is_file() else "no file" for file in files}
 
 
 def save_cached_arrays(arrays: dict[str, "np.ndarray"], file: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import StorageError, UserError, extract_first_line
-from isobench.common.files import is_storage_error, name_system_error
+from isobench.common.files import UNWRITABLE, is_storage_error, name_system_error
 
 ANSWER_SECONDS = 3.0  # within which the hub has to answer
 
@@ -72,7 +72,7 @@ def raise_if_cache_is_full(error: BaseException) -> None:
     """Raise StorageError if an error of a client library comes from the disk, where it keeps what it downloads."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, OSError) and is_storage_error(cause):
+        if isinstance(cause, OSError) and is_storage_error(cause, UNWRITABLE):  # the others may be the network's
             reason = name_system_error(cause)
             raise StorageError(
                 f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER"

@@ -26,7 +26,7 @@ def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -
 
     The paper's are the encoders and tasks of the tables that the run's experiment names. If it names none, they are
     the encoders of all tables of the paper, the tasks that paper.yaml describes, and what the hub has under the name
-    of the encoder or task. Without a paper, only what is true without one is said.
+    of the encoder or task. Without a paper, or if its folder is not here, only what is true without one is said.
 
     ``recorded`` is what the record of an ended run says. Only the names of the files that it read are taken from it,
     because ``data.root`` may have others by now.
@@ -36,7 +36,7 @@ def find_scale_differences(cfg: Config, recorded: Iterable[str] | None = None) -
         cfg = replace(cfg, data=replace(cfg.data, root=None))
         files = [phrase for phrase in recorded if phrase.startswith(READ_FROM)]
     differences = find_encoder_differences(cfg) + find_task_differences(cfg) + find_grid_differences(cfg) + files
-    return differences if cfg.experiment.paper else drop_paper_remarks(differences)
+    return differences if cfg.experiment.paper in find_papers() else drop_paper_remarks(differences)
 
 
 def drop_paper_remarks(differences: list[str]) -> list[str]:

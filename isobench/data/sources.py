@@ -64,6 +64,12 @@ def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     return {split: sha256_file(find_parquet_file(task, data, split)) for split in splits}
 
 
+def require_unchanged(task: Task, data: Data, fingerprint: dict[str, str]) -> None:
+    """Raise UserError if the data that were just read are no longer those of a fingerprint, which would be theirs."""
+    if fingerprint_data(task, data) != fingerprint:
+        raise UserError(f"task={task.name}: its data were changed while they were read: repeat the command")
+
+
 def list_shares(data: Data) -> dict[str, float]:
     """Return the splits that take a share of the training file's rows, and these shares."""
     return {split: file for split, file in sorted((data.files or {}).items()) if isinstance(file, float)}

@@ -3,13 +3,11 @@
 This module imports nothing heavy, because runs are keyed before torch is imported.
 """
 
-import functools
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import orjson
-import yaml
 
 from isobench.common.errors import UserError
 from isobench.common.files import (
@@ -24,7 +22,7 @@ from isobench.common.files import (
 from isobench.config.schema import Encoder
 from isobench.data import hub
 from isobench.data.packaged import encoders
-from isobench.papers.folders import find_config
+from isobench.papers.folders import find_config, read_config_file
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
@@ -269,11 +267,7 @@ def label_encoder(encoder: Encoder) -> str:
     return encoder.name if is_shipped else f"{encoder.name} ({describe_weights(encoder)})"
 
 
-@functools.cache
 def _read_shipped_encoder(name: str) -> Encoder | None:
     file = find_config("encoder", name)
-    if file is None:
-        return None
     names = {setting.name for setting in fields(Encoder)}
-    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return Encoder(**{key: value for key, value in settings.items() if key in names})
+    return Encoder(**{key: value for key, value in read_config_file(file).items() if key in names}) if file else None

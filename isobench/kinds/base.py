@@ -60,6 +60,7 @@ class Kind:
     also_scored: tuple[str, ...] = ("loss",)  # noted of an epoch beside the metrics
     packaged = ("rotten_tomatoes", "minilm")  # a task and an encoder that errors suggest: they install as packages
     has_sentences = False  # it has one vector for each example, which analyses read too
+    has_labels = True  # its data have labels, which those in predictions are compared with
     predicts_words = False  # calibrations act on the states that an output embedding reads
     own_dropout = False  # on a CPU, dropout takes isobench's random numbers (isobench/models/dropout.py); in the key
     is_corpus = False  # its files are large: they may be parts, and are not read before the run

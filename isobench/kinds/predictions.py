@@ -16,6 +16,7 @@ class PredictedSplit:
     labels: Any  # classes or scores [N], NaN where a test split has none, or N reference texts
     predictions: Any  # classes or scores [N], or N hypotheses
     logits: Any = None  # [N, c]; None for texts
+    units: Any = 1.0  # [N, 1] or one number: what logits are divided by to compare two runs
 
     def hash_labels(self) -> str:
         """Compute the sha256 of the labels, to compare them with another run's."""

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -36,7 +35,7 @@ class TableOrFigure(StrictEntries):
         experiment, *_ = self.command.split(" ")
         file = find_config("experiment", experiment.removeprefix("+experiment=")) if self.laptop else None
         grids = yaml.safe_load(file.read_text(encoding="utf-8"))["experiment"].get("grid") if file else None
-        return f"{experiment} scale=laptop" if "laptop" in (grids or {}) else ""
+        return f"{experiment} scale=laptop data.root=FOLDER" if "laptop" in (grids or {}) else ""
 
 
 class Paper(StrictEntries):
@@ -57,10 +56,10 @@ class Paper(StrictEntries):
     differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
 
 
-@cache
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
-    return read_checked_yaml(folder / PAPER_FILE, Paper, [*Paper.model_fields, *TableOrFigure.model_fields])
+    paper: Paper = read_checked_yaml(folder / PAPER_FILE, Paper, (*Paper.model_fields, *TableOrFigure.model_fields))
+    return paper
 
 
 def find_task(name: str) -> dict[str, int] | None:

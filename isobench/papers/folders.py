@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from isobench.common import environment
 from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.files import cache_until_changed
 from isobench.common.packages import conf_dir, experiments_dir
 
 PAPER_FLAG = "--paper"  # followed by a folder, or by = and a folder; it can be repeated
@@ -43,9 +44,11 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
     """Take ``--paper FOLDER`` out of a command's arguments, and make these papers known to it and to its workers.
 
     Raises:
-        UserError: a folder is no paper, two papers have one name, or two folders have a config of one name.
+        UserError: a folder is no paper, two papers have one name, or two folders have a config of one name. No paper
+            is made known then.
     """
-    folders, others = environment.read_papers(), []
+    before = environment.read_papers()
+    folders, others = list(before), []
     rest = iter(arguments)
     for argument in rest:
         flag, equals, value = argument.partition("=")
@@ -57,13 +60,22 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
             raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))
     os.environ[environment.PAPERS] = os.pathsep.join(dict.fromkeys(folders))
-    _check_configs()
+    try:
+        _check_configs()
+    except UserError:
+        os.environ[environment.PAPERS] = os.pathsep.join(before)
+        raise
     return others
 
 
 def find_papers() -> dict[str, Path]:
     """Find every paper: name -> folder, by name."""
     return _find_papers(experiments_dir(), tuple(environment.read_papers()))
+
+
+def find_paper_name(folder: Path) -> str | None:
+    """Find the name of the paper in a folder: the folder's own, or the one that a package's entry point gives it."""
+    return next((name for name, place in find_papers().items() if place == folder), None)
 
 
 def find_config_folders() -> list[Path]:
@@ -81,6 +93,30 @@ def find_config(group: str, name: str) -> Path | None:
     """Find the YAML file of a config in isobench's own folder or a paper's; None if there is none."""
     files = (folder / group / f"{name}.yaml" for folder in find_config_folders())
     return next((file for file in files if file.is_file()), None)
+
+
+@cache_until_changed
+def read_config_file(file: Path) -> dict[str, Any]:
+    """Read the YAML file of a config as Hydra reads it, without the other files that its defaults name."""
+    return write_out_paper(yaml.safe_load(file.read_text(encoding="utf-8")) or {}, file.parents[1])
+
+
+def write_out_paper(node: Any, folder: Path) -> Any:
+    """Copy a config of a folder; if it is a paper's, with the folder for ``${paper:}`` and the paper's package before
+    each ``_target_`` that begins with a dot."""
+    name = find_paper_name(folder)
+    return _write_out(node, name, folder) if name else node
+
+
+def _write_out(node: Any, name: str, folder: Path) -> Any:
+    if isinstance(node, dict):
+        written = {key: _write_out(value, name, folder) for key, value in node.items()}
+        if str(written.get("_target_", "")).startswith("."):
+            written["_target_"] = f"isobench_papers.{name}{written['_target_']}"
+        return written
+    if isinstance(node, list):
+        return [_write_out(value, name, folder) for value in node]
+    return node.replace("${paper:}", str(folder)) if isinstance(node, str) else node
 
 
 def list_configs(group: str) -> list[str]:
@@ -125,8 +161,9 @@ def _check_configs() -> None:
                     raise UserError(f"{group}={file.stem} is in {other} and in {file}: rename one of the files")
 
 
+@cache_until_changed
 def read_checked_yaml(
-    file: Path, content_type: Any, names: Sequence[str], loader: type[yaml.SafeLoader] = yaml.SafeLoader
+    file: Path, content_type: Any, names: tuple[str, ...], loader: type[yaml.SafeLoader] = yaml.SafeLoader
 ) -> Any:
     """Read a paper's YAML file; a mistake in it is a UserError that names its line or its entry.
 

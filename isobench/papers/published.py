@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -188,14 +187,13 @@ def count_numbers(paper: str) -> int:
     return sum(number is not None for row in rows for cell in row.values() for number in cell)
 
 
-@cache
 def load_tables(paper: str) -> dict[str, PublishedTable]:
     """Load all tables of a paper, by name; none if it has no published.yaml."""
     folder = find_papers().get(paper)
     file = folder / "published.yaml" if folder else None
     if file is None or not file.is_file():
         return {}
-    fields = [*PublishedTable.model_fields, *PublishedColumn.model_fields]
+    fields = (*PublishedTable.model_fields, *PublishedColumn.model_fields)
     tables: dict[str, PublishedTable] = read_checked_yaml(
         file, dict[str, PublishedTable], fields, _PrintedNumberLoader
     )

@@ -11,14 +11,15 @@ import pandas as pd
 from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Experiment
 from isobench.papers import published
+from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable
 from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
-from isobench.report.methods import compare_methods
+from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
-from isobench.report.sentences import describe_evidence, list_comparisons, write_verdict
 from isobench.report.tables import BASE_METHOD, BASELINE, build_epochs, build_runs, list_scale_differences
-from isobench.report.wording import describe_epoch_rule, describe_generation, describe_own_files, describe_training
+from isobench.report.verdict import write_verdict
+from isobench.report.wording import describe_epoch_rule, describe_generation, list_training_settings
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
 from isobench.statistics.seeds import ALPHA
@@ -96,7 +97,7 @@ class Report:
         varying: dotted names of the settings in which the runs differ.
         rule: how configurations were selected, in words.
         epoch_rule: how the epoch of a run was selected, in words.
-        about: sentences on the user's own files and on training.
+        settings: what the runs were trained with, by name.
         notes: sentences on generation, truncation and warnings.
     """
 
@@ -108,7 +109,7 @@ class Report:
     varying: list[str]
     rule: str = ""
     epoch_rule: str = ""
-    about: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -136,14 +137,9 @@ class Report:
         return compare_methods(self.cells, self.runs)
 
     @property
-    def comparisons(self) -> int:
-        """Count the differences in the tables that have a test: Holm's family of the marks."""
-        return len(list_comparisons(self.cells))
-
-    @property
     def legend(self) -> str:
         """Say what the marks of the tables mean."""
-        count = format_count(self.comparisons, "comparison")
+        count = format_count(len(list_comparisons(self.cells)), "comparison")
         return (
             f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "
             "seeds, paired where both have the same)."
@@ -159,9 +155,15 @@ class Report:
         """How the setting differs from the paper's, in words; empty if it does not."""
         return list_scale_differences(self.runs)
 
+    @property
+    def paper(self) -> str | None:
+        """The paper with which the runs are compared; None without one, or if its folder is not here."""
+        return self.experiment.paper if self.experiment.paper in find_papers() else None
+
     @cached_property
-    def evidence(self) -> list[str]:
-        return describe_evidence(self.cells, self.methods)
+    def comparisons(self) -> pd.DataFrame:
+        """Every method against plain fine-tuning over all its tasks, as texts."""
+        return tabulate_comparisons(self.methods)
 
     @cached_property
     def verdict(self) -> str:
@@ -216,7 +218,7 @@ def build_report(
         varying=varying,
         rule=rule,
         epoch_rule=describe_epoch_rule(runs),
-        about=[*describe_own_files(runs), describe_training(runs)],
+        settings=list_training_settings(runs),
         notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *dict.fromkeys(warnings), *notes],
     )
 

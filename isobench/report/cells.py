@@ -325,7 +325,7 @@ def _judge(
     if not cell["values"]:
         return "", "no run ended" if len(runs) else "not run"
     if cell.get("published") is None:
-        return "not comparable", "not in the paper"
+        return "not comparable", "not in the paper" if content.cells else "no printed numbers are here"
     if column.kind == "time":
         return "not comparable", "times of different machines"
     if cell["published_of"] != encoder:

@@ -9,6 +9,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -54,7 +55,9 @@ class Claim:
         check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
         printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
         broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
-            check must reject them. `isobench.report.printed` breaks printed tables.
+            check must reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows,
+            the first ones have each encoder, task and method that has to be measured in the paper's setting.
+        contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
         methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
             that name one of them, or none. Without all of them the claim is undecided. Empty: any.
         rows_file: the name of the analysis's rows that are checked; empty for runs.
@@ -70,6 +73,7 @@ class Claim:
     check: Callable[[Any], Outcome]
     printed: Callable[[], Any] | str
     broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    contradicted: str = ""
     methods: Sequence[str] = ()
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
@@ -142,6 +146,8 @@ def judge_claim(
         if found is None:
             return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
         data = select(claim, found)
+        if claim.rows_file and found and not data:  # other encoders or tasks were looked at
+            return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
         outcome = _check(claim, data)
@@ -170,11 +176,12 @@ def judge_broken(claim: Claim) -> dict[str, Outcome]:
 
 
 def find_faults(claim: Claim) -> list[str]:
-    """List what is wrong with a claim itself: print that it rejects, broken numbers that it accepts or that it lacks,
-    and methods, tasks and encoders that neither its experiment nor print has."""
-    faults = []
-    if (outcome := judge_print(claim)).word != HOLDS and not isinstance(claim.printed, str):
-        faults.append(f"rejects print ({outcome.numbers})")
+    """List what is wrong with a claim: print that it wrongly rejects or accepts, broken numbers that it accepts,
+    no broken numbers, and methods, tasks and encoders that neither its experiment nor print has.
+    """
+    faults, word = [], FAILS if claim.contradicted else HOLDS
+    if (outcome := judge_print(claim)).word != word and not isinstance(claim.printed, str):
+        faults.append(f"{'accepts' if claim.contradicted else 'rejects'} print ({outcome.numbers})")
     faults += [] if claim.broken else ["has no broken numbers"]
     for name, outcome in judge_broken(claim).items():
         if outcome.word not in (FAILS, UNDECIDED):
@@ -225,20 +232,29 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]
     if differences:
         return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)), "; ".join(differences)
-    if outcome.word in (HOLDS, FAILS) and not isinstance(claim.printed, str):
-        have = _list_parts(data)
-        printed = select(claim, claim.printed())
-        if missing := [", ".join(part) for part in _list_parts(printed) if part not in have]:
-            outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
+    if outcome.word in (HOLDS, FAILS) and (missing := _list_unmeasured(claim, data)):
+        outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
     return outcome, ""
 
 
-def _list_parts(data: Any) -> list[tuple[str, ...]]:
-    """List the encoders, tasks and methods of a report's finished runs, or the encoders of an analysis's rows."""
+def _list_unmeasured(claim: Claim, data: Any) -> list[str]:
+    """List what print has, or the rows made up in its place, and data lack: encoders with a task and method."""
+    make = claim.printed
+    if isinstance(make, str):
+        make = next(iter(claim.broken.values()), list) if claim.rows_file else list
+    have, wanted = _list_parts(data), _list_parts(select(claim, make()))
+    missing = (p for p in wanted if not any(all(x in (None, y) for x, y in zip(p, own, strict=True)) for own in have))
+    return [", ".join(filter(None, part)) for part in missing]
+
+
+def _list_parts(data: Any) -> list[tuple[str | None, ...]]:
+    """List the encoders, tasks and methods of a report's finished runs or an analysis's rows; None: not named."""
+    columns = ("encoder", "task", "method")
     if isinstance(data, list):
-        return list(dict.fromkeys((row["encoder"],) for row in data if "encoder" in row))
+        parts = dict.fromkeys(tuple(row.get(column) for column in columns) for row in data)
+        return [part for part in parts if any(part)]
     runs = data.runs[data.runs["status"] == "finished"]
-    return list(dict.fromkeys(zip(runs["encoder"], runs["task"], runs["method"], strict=True)))
+    return list(dict.fromkeys(zip(*(runs[column] for column in columns), strict=True)))
 
 
 def _list_missing(claim: Claim, data: Any) -> list[str]:
@@ -258,10 +274,15 @@ def _list_names(data: Any) -> dict[str, set[Any]]:
 
 
 def _list_known_names(claim: Claim) -> dict[str, set[str]]:
-    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print."""
+    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print.
+
+    Where print can't decide, those of the rows that are made up in its place.
+    """
     known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
-    if not isinstance(claim.printed, str):
-        known = _list_names(claim.printed())
+    made = (claim.broken.values() if claim.rows_file else ()) if isinstance(claim.printed, str) else [claim.printed]
+    for make in made:
+        with suppress(Exception):  # whatever the paper's own code raises; judging it says so
+            known = {column: known[column] | names for column, names in _list_names(make()).items()}
     file = find_config("experiment", claim.experiment)
     grids = (yaml.safe_load(file.read_text())["experiment"].get("grid") or {}) if file else {}
     for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, name_group, read_numbers
-from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, count_trials, holm
+from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method, name_group, read_numbers
+from isobench.report.wording import DASH, format_columns, format_interval, format_p_value
+from isobench.statistics.seeds import ALPHA, POWER, Arm, Arms, compare_runs, count_trials, holm
 
 # Column of ``compare_methods`` -> what it holds.
 METHODS = {
@@ -105,6 +106,47 @@ def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
     first = scores.groupby(["group", "task"], sort=False)["column"].transform("first")
     compared_first = scores[scores["column"] == first].sort_values("compared", ascending=False, kind="stable")
     return compared_first.drop_duplicates(["group", "method", "column"]).sort_index()
+
+
+def list_comparisons(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells that have a p, each comparison once: Holm's family."""
+    tested = cells[cells["p"].notna()]
+    tested = tested.assign(key=tested["values"].map(tuple))
+    return tested.drop_duplicates(["group", "method", "column", "key"]).drop(columns="key")
+
+
+def name_method(methods: pd.DataFrame, row: Any) -> str:
+    """Return the method's label, with its encoder and the part of the runs if there are several."""
+    label = label_method(row.method)
+    return f"{label} ({row.group})" if methods["group"].nunique() > 1 else label
+
+
+def list_tested(methods: pd.DataFrame) -> list[Any]:
+    """List the methods' rows that have a test against plain fine-tuning."""
+    return [row for row in methods.itertuples() if row.method != BASE_METHOD and not math.isnan(row.p)]
+
+
+def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
+    """Lay out every comparison with plain fine-tuning as texts, a row for each method; empty without any.
+
+    ``found at 80%``: the smallest true difference that such a test finds 80% of the time. Without two seeds, or where
+    the difference is the same in all seeds, no test is possible: dashes.
+    """
+    lines = []
+    for row in methods.itertuples():
+        if row.method == BASE_METHOD or not row.compared:
+            continue
+        detectable = getattr(row, "detectable", math.nan)
+        lines.append({
+            "method": name_method(methods, row),
+            "tasks": format_columns(row.compared),
+            "difference": format_interval(row.difference, row.low, row.high),
+            "p": format_p_value(row.p),
+            "p after Holm": format_p_value(row.p_holm),
+            "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
+            f"found at {POWER:.0%}": DASH if math.isnan(detectable) else f"{detectable:#.2g}".rstrip("."),
+        })  # fmt: skip
+    return pd.DataFrame(lines)
 
 
 def _is_usable(cell: Any) -> bool:

@@ -85,6 +85,11 @@ def build_printed_report(
     is printed as NaN or as 0 is one of a run that predicts one class. No run has a seed, because print does not say
     which runs of two rows belong together; so they are not paired.
 
+    A paper's claims.py names its paper by its folder, so that a copy of the folder works unchanged:
+
+        make = partial(build_printed_report, Path(__file__).parent.name, ["table1"], 3)
+        Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
+
     Args:
         paper, tables: whose numbers they are.
         seeds: how many runs a printed cell stands for.

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Selection
-from isobench.papers.folders import find_config
+from isobench.papers.folders import find_config, read_config_file
 from isobench.report.tables import (
     BASE_METHOD,
     CONSTANT_PREDICTOR,
@@ -216,7 +215,7 @@ def _fix_method_settings(
     method: str, choices: dict[Choice, np.ndarray], varying: Sequence[str]
 ) -> dict[Choice, np.ndarray]:
     file = find_config("calibration", method)
-    defaults = yaml.safe_load(file.read_text()) if file else {}
+    defaults = read_config_file(file) if file else {}
     for index, name in enumerate(varying):
         section, _, key = name.partition(".")
         values = [choice[index] for choice in choices]

@@ -1,8 +1,7 @@
 """The three tables that everything a report shows is made of, with their schema: ``runs``, ``epochs``, ``cells``.
 
 All are pandas DataFrames. ``build_runs`` and ``build_epochs`` make the first two from the runs' records, and
-`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes and
-the appendix.
+`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes.
 """
 
 import math
@@ -48,6 +47,7 @@ RUNS = {
     "epoch": "the reported epoch, counted from 1",
     "<split>/<metric>": "a metric of the reported epoch, x 100 unless it is a loss; missing where it is undefined",
     "<matrix>/<measure>": "a measure of isotropy of the reported epoch, such as embedding/ev1",
+    "<monitor>/<measure>": "a number that one of the user's monitors noted of the reported epoch",
     "selection_score": "the fraction that decides the choice of a configuration",
     "epochs": "number of trained epochs",
     "seconds": "wall-clock seconds of the run",
@@ -78,6 +78,7 @@ EPOCHS = {
     "step": "optimiser steps so far",
     "score": "primary metric x 100",
     "<matrix>/<measure>": "a measure of isotropy",
+    "<monitor>/<measure>": "a number that one of the user's monitors noted",
 }
 CELLS = {
     "table": "name of the table in published.yaml; empty if the experiment has none",
@@ -151,29 +152,29 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
 
 
 def build_epochs(runs: Sequence[Run], run_table: pd.DataFrame, varying: Sequence[str]) -> pd.DataFrame:
-    """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and isotropy of each epoch.
+    """Build ``epochs``: names and settings as in ``run_table``, number, score (x 100) and measures of each epoch.
 
     Epoch 0 is before the first step: it has isotropy and no score.
     """
     epochs: list[tuple[str, int, int, float]] = []
-    isotropies: list[Mapping[str, float | None]] = []
+    noted: list[Mapping[str, float | None]] = []
     for run in runs:
         if run.record and run.record.isotropy_before:
             epochs.append((run.folder.path.name, 0, 0, math.nan))
-            isotropies.append(run.record.isotropy_before)
+            noted.append(run.record.isotropy_before)
         for epoch in run.record.history if run.record else ():
             epochs.append((run.folder.path.name, epoch.epoch, epoch.step, 100 * epoch.score))
-            isotropies.append(epoch.isotropy)
+            noted.append(epoch.list_monitored(vars(run.cfg.task)) | epoch.isotropy)
     table = pd.DataFrame(epochs, columns=["key", "epoch", "step", "score"])
-    measures = list(dict.fromkeys(chain.from_iterable(isotropies)))
-    numbers = np.array([[isotropy.get(name) for name in measures] for isotropy in isotropies], dtype=np.float64)
+    measures = list(dict.fromkeys(chain.from_iterable(noted)))
+    numbers = np.array([[own.get(name) for name in measures] for own in noted], dtype=np.float64)
     table[measures] = numbers.reshape(len(epochs), len(measures))
     names = [*NAMES, *dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS])]
     return run_table[names].merge(table, on="key")
 
 
 def read_outcome(run: Run) -> dict[str, Any]:
-    """Return status, cost, and the reported epoch's score, metrics and isotropy; None for what a run lacks."""
+    """Return status, cost, and the reported epoch's score, metrics and measures; None for what a run lacks."""
     record, task = run.record, run.cfg.task
     best = record.best if record else None
     message = record.failure.message if record and record.failure else run.trouble
@@ -185,6 +186,7 @@ def read_outcome(run: Run) -> dict[str, Any]:
         return outcome
     if best:
         outcome["epoch"] = best.epoch
+        outcome |= best.list_monitored(vars(task))
         outcome |= {
             f"{split}/{metric}": value if metric in NON_FRACTION_METRICS else _to_percent(value)
             for split in task.evaluated

@@ -18,7 +18,7 @@ from isobench.statistics.seeds import Arm, Estimate, compare_runs
 TIMED = ["encoder", "task", "scale", "machine", "share", "threads", "torch", *SPEED_SETTINGS, *SOURCE_SETTINGS]
 
 
-def costs(table: str, gpu: str, low: float, high: float, *methods: str) -> Check:
+def costs(table: str, gpu: str, low: float, high: float, *methods: str, most: float = math.inf) -> Check:
     """Make the check that methods take ``low`` to ``high`` times plain fine-tuning's training time.
 
     Their factor is averaged over methods and tasks.
@@ -28,13 +28,14 @@ def costs(table: str, gpu: str, low: float, high: float, *methods: str) -> Check
         gpu: on which the paper measured its times.
         low, high: the smallest and the largest factor that agree with the paper.
         methods: names of calibrations.
+        most: the largest factor that agrees, if its interval may end above it.
     """
 
     def check(report: Report) -> Outcome:
         selected = [_select_times(report.runs, table, method) for method in methods]
         times = pd.concat([found for found, _ in selected])
         missing = [text for _, texts in selected for text in texts]
-        return _judge_factor(" and ".join(methods), times, missing, low, high, gpu)
+        return _judge_factor(" and ".join(methods), times, missing, low, high, gpu, most)
 
     return check
 
@@ -75,13 +76,16 @@ def _select_times(runs: pd.DataFrame, table: str, method: str) -> tuple[pd.DataF
     return of_paper if len(of_paper) else times[times["scale"] != ""], missing
 
 
-def _judge_factor(label: str, times: pd.DataFrame, missing: list[str], low: float, high: float, gpu: str) -> Outcome:
+def _judge_factor(
+    label: str, times: pd.DataFrame, missing: list[str], low: float, high: float, gpu: str, most: float
+) -> Outcome:
     """Judge a factor by its 95% interval against the range in which it agrees with the paper.
 
     The claim is about the paper's encoders, data and GPU. Runs with other encoders or data therefore decide nothing.
-    With the paper's encoders and data, the claim holds if the interval is inside the range. It fails if the interval
-    is wholly outside and the GPU is the paper's. On another GPU, other factors do not contradict the paper. The
-    factor is the geometric mean of ``times``; ``missing`` are methods and tasks without times in the paper's setting.
+    With the paper's encoders and data, the claim holds if the interval is inside the range and the factor at most
+    ``most``. It fails if the interval is wholly outside and the GPU is the paper's. On another GPU, other factors do
+    not contradict the paper. The factor is the geometric mean of ``times``; ``missing`` are methods and tasks without
+    times in the paper's setting.
     """
     if times.empty or min(map(count_seeds, times["arms"])) < 2:
         return Outcome(NOT_RUN, "fewer than two training times of the method or of plain fine-tuning on one machine")
@@ -95,7 +99,7 @@ def _judge_factor(label: str, times: pd.DataFrame, missing: list[str], low: floa
         return Outcome(UNDECIDED, f"{numbers}; the claim is about the paper's encoder and data, which these are not")
     if missing:
         return Outcome(UNDECIDED, f"{numbers}; not measured: {', '.join(missing)}")
-    if low <= factor.low and factor.high <= high:
+    if low <= factor.low and factor.high <= high and factor.value <= most:
         return Outcome(HOLDS, numbers)
     if low <= factor.high and factor.low <= high:
         return Outcome(UNDECIDED, numbers)

@@ -64,55 +64,32 @@ def describe_epoch_rule(runs: Sequence[Run]) -> str:
     return " or ".join(rules[rule] for rule in dict.fromkeys(run.cfg.optimization.report for run in runs))
 
 
-def describe_own_files(runs: Sequence[Run]) -> list[str]:
-    """Say which of the user's own files the runs read, and which columns, each way once; empty for other data."""
-    sentences: dict[str, None] = {}
-    for run in runs:
-        task, data = run.cfg.task, run.cfg.data
-        if data.files and run.record and (examples := run.record.data.examples):
-            files = (
-                f"{split} {find_own_file(task, data, split).name} ({format_count(examples[split], 'example')})"
-                for split in data.files
-                if split in examples
-            )
-            labels = f"; labels in {task.label}" if task.label else ""
-            sentences[f"Files: {', '.join(files)}; text in {', '.join(task.text)}{labels}."] = None
-    return list(sentences)
+def list_training_settings(runs: Sequence[Run]) -> dict[str, str]:
+    """List what the runs were trained with: name -> values in order of appearance, those that took effect.
 
-
-def describe_training(runs: Sequence[Run]) -> str:
-    """Say what the runs were trained with: the settings that papers state, with the values that took effect."""
-    settings = [run.cfg.optimization for run in runs]
-    values = {
-        "lr": [f"{lr:g}" for lr in sorted({o.lr for o in settings})],
-        "batch": [_describe_batch(run) for run in runs],
-        "epochs": [str(o.epochs) for o in settings],
-        "length": [_describe_length(run) for run in runs],
-    }
-    if any(o.optimizer for o in settings):
-        values["optimizer"] = [(o.optimizer or {"name": "adamw"})["name"] for o in settings]
-    settings_in_words = [f"{name} {' or '.join(dict.fromkeys(texts))}" for name, texts in values.items()]
-    return f"Trained with {', '.join(settings_in_words)}."
-
-
-def _describe_batch(run: Run) -> str:
-    """Say how large a run's batches are; a batch can't have more examples than the training set has."""
-    o = run.cfg.optimization
-    if o.batch_tokens:
-        return f"{o.batch_tokens} tokens"
-    examples = run.record.data.examples.get(run.cfg.task.train_split) if run.record else None
-    if examples is not None and examples < o.batch_size:
-        return f"{examples} (the whole training set, less than optimization.batch_size={o.batch_size})"
-    return str(o.batch_size)
-
-
-def _describe_length(run: Run) -> str:
-    """Say how many tokens of a text a run reads at most: ``task.max_length``, or what its encoder takes if less."""
-    limit, data = run.cfg.task.max_length, run.record.data if run.record else None
-    used = (data.limits.sources if data.limits else data.max_length) if data else None
-    if used is None or used >= limit:
-        return str(limit)
-    return f"{used} (task.max_length={limit} is more than the encoder takes)"
+    A run that has not ended knows them only as they were set: it counts where none has ended.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for run in [run for run in runs if run.record] or runs:
+        task, o, data = run.cfg.task, run.cfg.optimization, run.record.data if run.record else None
+        examples = data.examples if data else {}
+        batch = min(o.batch_size, examples.get(task.train_split, o.batch_size))
+        used = (data.limits.sources if data.limits else data.max_length) if data else None
+        settings = {
+            "lr": f"{o.lr:g}",
+            "batch": f"{o.batch_tokens} tokens" if o.batch_tokens else str(batch),
+            "epochs": str(o.epochs),
+            "length": str(min(task.max_length, used or task.max_length)),
+            "optimizer": (o.optimizer or {"name": "adamw"})["name"],
+        }
+        if run.cfg.data.files:
+            names = {split: find_own_file(task, run.cfg.data, split).name for split in run.cfg.data.files}
+            counts = {split: format_count(examples[split], "example") for split in names if split in examples}
+            settings["files"] = ", ".join(f"{split} {names[split]} ({count})" for split, count in counts.items())
+            settings["columns"] = ", ".join([*task.text, *([task.label] if task.label else [])])
+        for name, value in settings.items():
+            values.setdefault(name, {})[value] = None
+    return {name: " or ".join(found) for name, found in values.items()}
 
 
 def describe_generation(runs: Sequence[Run]) -> list[str]:

@@ -27,6 +27,7 @@ from isobench.common.files import (
     make_storage_error,
     read_file_time,
     replace_non_finite,
+    require_writable,
     sha256_file,
     shorten_digest,
     write_text,
@@ -40,6 +41,7 @@ PROGRESS_FILE = "progress.json"  # in a run's folder, while it runs
 PREDICTIONS_FILE = "predictions.parquet"  # in a run's folder, beside the record
 LOCK_FILE = "lock"  # in a run's folder
 CHECKPOINTS_FOLDER = "checkpoints"  # in a run's folder, until the run has ended
+REPORTS_FOLDER = "reports"  # in an output folder
 ABOUT_FILE = "about.json"  # in an analysis's folder: what its files come from
 REPORT_TABLES = ("runs", "epochs", "cells")  # of a report, each as Parquet and CSV in the same folder
 
@@ -66,12 +68,21 @@ def is_run_folder_name(name: str) -> bool:
 
 
 def reports_folder(output_dir: str | Path) -> Path:
-    return Path(output_dir) / "reports"
+    return Path(output_dir) / REPORTS_FOLDER
 
 
 def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
     """Return the folder with the report or the analysis of an experiment; ``runs`` for runs of none."""
     return reports_folder(output_dir) / (experiment or "runs")
+
+
+@contextmanager
+def require_report_folder(folder: Path) -> Iterator[None]:
+    """A context that makes a folder as `require_writable` does; UserError if it is a link in reports/."""
+    if folder.parent.name == REPORTS_FOLDER and folder.is_symlink():  # files elsewhere would be replaced
+        raise UserError(f"{folder} is a link, and reports are written into no other folder: remove it")
+    with require_writable(folder):
+        yield
 
 
 def jobs_folder(output_dir: str | Path) -> Path:
@@ -147,8 +158,10 @@ class RunFolder:
     def lock(self) -> Iterator[bool]:
         """Hold the run's lock while the block runs, and yield True; yield False if another process holds it.
 
-        The system frees the lock of a process that dies.
+        The system frees the lock of a process that dies. UserError if the folder is a link.
         """
+        if self.path.is_symlink():  # files elsewhere would be written and removed
+            raise UserError(f"{self.path} is a link, and runs are carried out in no other folder: remove it")
         is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -184,7 +197,7 @@ class RunFolder:
 
         In a folder that can't be written they stay.
         """
-        if record.status != "finished":
+        if record.status != "finished" or self.path.is_symlink():
             return
         shutil.rmtree(self.path / CHECKPOINTS_FOLDER, ignore_errors=True)
         with contextlib.suppress(OSError):

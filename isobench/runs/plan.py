@@ -29,6 +29,7 @@ from isobench.common.files import (
     RECORD_LIMIT,
     add_json_checksum,
     drop_json_checksum,
+    name_system_error,
     read_bounded,
     sha256_json,
     shorten_digest,
@@ -136,11 +137,16 @@ def read_plans(output_dir: str | Path, experiment: str | None = None) -> list[Pl
 
 def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
     """Read the plans of an output folder as `read_plans` does, and return beside them why others can't be read."""
-    times = {}
-    for file in plans_folder(output_dir).glob("*.json"):
-        with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
-            times[file] = (file.lstat().st_mtime_ns, file.name)
-    plans, troubles = [], []
+    plans, troubles, times = [], [], {}
+    folder = plans_folder(output_dir)
+    try:
+        for file in (file for file in folder.iterdir() if file.suffix == ".json"):  # glob passes over some errors
+            with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
+                times[file] = (file.lstat().st_mtime_ns, file.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    except OSError as error:
+        troubles.append(f"{folder} can't be read: {name_system_error(error)}")
     for file in sorted(times, key=times.__getitem__):
         try:
             plans.append(parse_plan(read_bounded(file, RECORD_LIMIT), str(output_dir)))
@@ -148,8 +154,9 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
             troubles.append(f"{file} {error}")
         except (OSError, ValueError) as error:
             troubles.append(
-                f"{file} is damaged ({extract_first_line(error)}): its runs are kept, and count as runs of no plan; "
-                "repeat its command, which stands in their result.json, then remove this file"
+                f"{file} is damaged or can't be read ({extract_first_line(error)}): its runs are kept, and count as "
+                "runs of no plan; repeat their command, which stands in their result.json, in its working folder, or "
+                "their import"
             )
     return plans, troubles
 

@@ -9,7 +9,6 @@ argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -17,7 +16,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, read_bounded
+from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, UnfitFileError, name_system_error, read_bounded
 from isobench.config.schema import HELD_OUT
 
 RECORD_FORMAT: Final = 3  # raise it when the shape of result.json changes
@@ -72,6 +71,28 @@ class Epoch(Part):
         """Return the mapping that a monitor noted under a name, empty if there is none."""
         entry = (self.model_extra or {}).get(name)
         return entry if isinstance(entry, dict) else {}
+
+    def list_monitored(self, task: dict[str, Any]) -> dict[str, float | None]:
+        """List the numbers that monitors noted: ``NAME/MEASURE`` -> number; lists and texts are left out.
+
+        ``task``: the config's, whose splits are no monitors. A number without a measure's name is ``NAME/value``.
+        """
+        own = {*task["dev_splits"], HELD_OUT, "explained_variance"}
+        found: dict[str, float | None] = {}
+        for name, value in (self.model_extra or {}).items():
+            if name not in own:
+                found |= _list_numbers(value if isinstance(value, dict) else {"value": value}, name)
+        return found
+
+
+def _list_numbers(entries: dict[str, Any], start: str) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            found |= _list_numbers(value, f"{start}/{name}")
+        elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            found[f"{start}/{name}"] = value
+    return found
 
 
 class PeakMemory(Part):
@@ -185,6 +206,12 @@ class RunRecord(Part):
     warnings: list[str]
     cost: Cost
     attempts: Count = Field(description="processes that worked on the run")
+    started: Time | None = Field(
+        default=None, description="when the first of them began, in seconds since 1970; missing in old records"
+    )
+    ended: Time | None = Field(
+        default=None, description="when the record was made, in seconds since 1970; missing in old records"
+    )
     where: Where
     data: RecordedData
     encoder: RecordedEncoder
@@ -199,9 +226,10 @@ class RunRecord(Part):
     checksum: str | None = Field(default=None, description="sha256 of the file's text without this last entry")
 
     def drop_notes_of_history(self) -> None:
-        """Save memory: keep only number, score and isotropy of the epochs in ``history``; ``best`` stays whole."""
+        """Save memory: of the epochs in ``history`` drop metrics and curves, which no table shows."""
         for epoch in self.history:
-            (epoch.model_extra or {}).clear()
+            for name in (*self.config["task"]["dev_splits"], HELD_OUT, "explained_variance"):
+                (epoch.model_extra or {}).pop(name, None)
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
@@ -221,6 +249,7 @@ class Beat(Where):
         default=None, description="optimiser steps per second since this process began training, evaluations included"
     )
     pid: int = Field(ge=1, le=2**31 - 1, description="the process, on `machine`")
+    started: Time | None = Field(default=None, description="when the run's first process started it, likewise")
     since: Time = Field(description="when the process started the run, in seconds since 1970")
     updated: Time = Field(description="when this was written, in seconds since 1970")
     attempt: int = Field(description="processes that worked on the run, this one included")
@@ -235,8 +264,10 @@ def read_record_file(file: Path) -> RunRecord:
         text = read_bounded(file, RECORD_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         raise
-    except OSError as error:
+    except UnfitFileError as error:
         raise _make_damage_error(file, error) from error
+    except OSError as error:
+        raise UserError(f"{file} may be intact, but can't be read: {name_system_error(error)}") from error
     return parse_record(text, file)
 
 
@@ -336,8 +367,3 @@ def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
     for name, value, split in (("score", epoch.score, splits[0]), ("selection", epoch.selection, deciding)):
         if value != scores[split]:
             raise ValueError(f"the {name} of epoch {epoch.epoch} is not its {primary} on {split}")
-
-
-if __name__ == "__main__":
-    model: type[Part] = Beat if sys.argv[1:] == ["progress"] else RunRecord
-    print(json.dumps(model.model_json_schema(), indent=2))

@@ -21,7 +21,7 @@ NOT_IDENTIFIED = Identity("", {}, {})  # of a run that is compared with no other
 class Run:
     """One run: its config, its folder and its record (None until it has ended; ``state`` says why).
 
-    The record lacks the notes of past epochs, which no table shows (`RunRecord.drop_notes_of_history`).
+    The record lacks past epochs' metrics and curves, which no table shows (`RunRecord.drop_notes_of_history`).
     """
 
     cfg: Config
@@ -53,17 +53,17 @@ def check_predictions(runs: Iterable[Run]) -> None:
     A file that was removed is no damage: the scores are in the record.
     """
     for run in runs:
-        file = run.folder.path / PREDICTIONS_FILE
-        if run.record is None or run.record.predictions is None or not file.is_file():
+        if run.record is None or run.record.predictions is None:
             continue
+        file = run.folder.path / PREDICTIONS_FILE
         try:
-            is_intact, reason = sha256_file(file) == run.record.predictions.sha256, "its sha256 is not the record's"
-        except OSError as error:
-            is_intact, reason = False, extract_first_line(error)
-        if not is_intact:
+            if file.exists() and sha256_file(file) != run.record.predictions.sha256:
+                remedy = name_remedy(file, remove=str(run.folder.result_file))
+                run.trouble = f"{file} is damaged; {remedy} (its sha256 is not the record's)"
+        except (OSError, UserError) as error:  # it may be intact
+            run.trouble = extract_first_line(error)
+        if run.trouble:
             run.record = None
-            remedy = name_remedy(file, remove=str(run.folder.result_file))
-            run.trouble = f"{file} is damaged; {remedy} ({reason})"
 
 
 def print_troubles(runs: Iterable[Run]) -> None:

@@ -48,6 +48,7 @@ class Heartbeat:
             steps=before.steps if before else None,
             **describe_process().model_dump(),
             pid=os.getpid(),
+            started=(before.started or before.since) if before else now,
             since=now,
             updated=now,
             attempt=before.attempt + 1 if before else 1,
@@ -148,47 +149,29 @@ def is_process_alive(pid: int) -> bool:
         return True
 
 
-def wait_for_beat(folder: Path) -> bool:
-    """Wait for longer than the time between beats: True as soon as the run beats again or ends, else False."""
-    first = read_heartbeat(folder)
-    deadline = time.monotonic() + 2.5 * BEAT_INTERVAL
-    while time.monotonic() < deadline:
-        time.sleep(1)
-        if read_heartbeat(folder) != first:
-            return True
-    return False
-
-
 @pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="ignore", defer_build=True))
 class Submission:
-    """A job array of SLURM that was submitted for a sweep's runs."""
+    """A job array of SLURM that was submitted for a sweep's runs: any of its jobs may carry out any of them."""
 
     job: str  # the array's id
-    runs: dict[str, list[str]]  # the id of each job in it, with the names of its runs' folders
+    runs: list[str]  # the names of the runs' folders
     submitted: float  # when, in seconds since 1970
 
     def save(self, output_dir: str | Path) -> None:
-        folder = jobs_folder(output_dir)
-        write_json(folder / f"slurm-{self.job}.json", asdict(self))
+        write_json(jobs_folder(output_dir) / f"array-{self.job}.json", asdict(self))
 
 
 def find_queued_jobs(output_dir: str | Path) -> Mapping[str, Submission]:
-    """Find the submissions whose jobs are still waiting or running, by the names of their runs' folders."""
+    """Find the submissions of which a job is still waiting or running, by the names of their runs' folders."""
     submissions = read_submissions(output_dir)
-    in_slurm = _list_slurm_jobs() if submissions else set()
-    return {
-        name: submission
-        for submission in submissions
-        for job, names in submission.runs.items()
-        if job in in_slurm
-        for name in names
-    }
+    in_slurm = list_slurm_arrays() if submissions else set()
+    return {name: submission for submission in submissions if submission.job in in_slurm for name in submission.runs}
 
 
 def read_submissions(output_dir: str | Path) -> list[Submission]:
     """Read all submissions of an output folder, oldest first; damaged ones are left out, and named once."""
     submissions = []
-    for file in jobs_folder(output_dir).glob("slurm-*.json"):
+    for file in jobs_folder(output_dir).glob("array-*.json"):
         try:
             submissions.append(Submission(**read_json(file, RECORD_LIMIT)))
         except (OSError, ValueError, TypeError):
@@ -196,11 +179,11 @@ def read_submissions(output_dir: str | Path) -> list[Submission]:
     return sorted(submissions, key=lambda submission: submission.submitted)
 
 
-def _list_slurm_jobs() -> set[str]:
-    """List the ids of this user's jobs and array tasks that wait or run; none where SLURM isn't installed."""
+def list_slurm_arrays() -> set[str]:
+    """List the ids of this user's job arrays that wait or run; none where SLURM isn't installed."""
     if shutil.which("squeue") is None:
         return set()
-    command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+    command = ["squeue", "--me", "--noheader", "--format=%F"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:

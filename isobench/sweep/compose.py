@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from isobench.config.command_line import Override
 from isobench.config.schema import Config, to_config
 from isobench.data.own_task import complete_config
 
@@ -43,9 +44,10 @@ class Composer:
         self.loader, self.base = loader, base
         self.schema = OmegaConf.structured(Config)
         self.completed: dict[tuple[int, int], tuple[Config, Config]] = {}  # ids of task and data -> config, completed
-        self.first_choices: dict[tuple[frozenset[str], tuple[str, ...]], dict[str, str]] = {}  # group -> override
+        # Groups that are chosen, and the other overrides -> group -> the first override that chose it.
+        self.first_choices: dict[tuple[frozenset[str], tuple[Override, ...]], dict[str, Override]] = {}
         parser = OverridesParser.create(config_loader=loader)
-        self.parse_override = cache(parser.parse_override)
+        self.parse_override = cache(lambda override: parser.parse_override(str(override)))
         self.list_group_options = cache(loader.get_group_options)
         self.parse_value = cache(self._parse_value)
         self.compose_with_hydra = cache(self._compose_with_hydra)
@@ -53,7 +55,7 @@ class Composer:
         self.set_values = cache(self._set_values)
         self.parse_choice = cache(self._parse_choice)
 
-    def compose(self, overrides: Sequence[str]) -> Config:
+    def compose(self, overrides: Sequence[Override]) -> Config:
         """Return the config of one run, its task completed from the user's own files if it reads any."""
         cfg = self._compose(overrides)
         section_ids = id(cfg.task), id(cfg.data)
@@ -63,62 +65,60 @@ class Composer:
         completed = self.completed[section_ids][1]
         return cfg if completed.task is cfg.task else replace(cfg, task=completed.task, data=completed.data)
 
-    def _compose(self, overrides: Sequence[str]) -> Config:
-        values = {text: parsed for text in overrides if (parsed := self.parse_value(text)) is not None}
-        structure = tuple(text for text in overrides if text not in values)
+    def _compose(self, overrides: Sequence[Override]) -> Config:
+        values = {one: parsed for one in overrides if (parsed := self.parse_value(one)) is not None}
+        structure = tuple(one for one in overrides if one not in values)
         composed = self.compose_structure(structure)
-        texts_by_section: dict[str, list[str]] = {}
-        for text, (path, _) in values.items():
-            texts_by_section.setdefault(path[0], []).append(text)
+        by_section: dict[str, list[Override]] = {}
+        for override, (path, _) in values.items():
+            by_section.setdefault(path[0], []).append(override)
         try:
             if not composed.has_reference and not self._has_conflict(structure, list(values.values())):
-                sections = {
-                    name: self.set_values(structure, name, tuple(texts)) for name, texts in texts_by_section.items()
-                }
+                sections = {name: self.set_values(structure, name, tuple(own)) for name, own in by_section.items()}
                 return replace(composed.cfg, **sections)
         except (LookupError, AttributeError):  # there is no such setting: Hydra raises the right error below
             pass
         return self.compose_with_hydra(tuple(overrides)).cfg
 
-    def find_absent_method_settings(self, overrides: Sequence[str]) -> list[str]:
+    def find_absent_method_settings(self, overrides: Sequence[Override]) -> list[Override]:
         """List those of a run's overrides that change a setting which the run's method does not have."""
-        settings = [text for text in overrides if text.startswith("calibration.")]
+        settings = [one for one in overrides if one.is_of_method and not one.key.startswith("+")]
         if not settings:
             return []
-        others = tuple(text for text in overrides if text not in settings and self.parse_value(text) is None)
+        others = tuple(one for one in overrides if one not in settings and self.parse_value(one) is None)
         method = self.compose_structure(others).cfg.calibration
-        return [text for text in settings if not _has_setting(method, text.partition("=")[0].split(".")[1:])]
+        return [one for one in settings if not _has_setting(method, one.path[1:])]
 
-    def _set_values(self, structure: tuple[str, ...], section: str, texts: tuple[str, ...]) -> Any:
+    def _set_values(self, structure: tuple[Override, ...], section: str, overrides: tuple[Override, ...]) -> Any:
         section_config = getattr(self.compose_structure(structure).cfg, section)
-        for path, value in filter(None, map(self.parse_value, texts)):
+        for path, value in filter(None, map(self.parse_value, overrides)):
             section_config = _copy_with_value(section_config, path[1:], value) if path[1:] else value
         return section_config
 
-    def _has_conflict(self, structure: Sequence[str], values: Sequence[tuple[list[str], Any]]) -> bool:
+    def _has_conflict(self, structure: Sequence[Override], values: Sequence[tuple[list[str], Any]]) -> bool:
         """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
-        structure_paths = [self.parse_override(text).key_or_group.split(".") for text in structure]
+        structure_paths = [self.parse_override(one).key_or_group.split(".") for one in structure]
         return any(a[: len(b)] == b[: len(a)] for a in structure_paths for b, _ in values if len(a) > 1)
 
-    def _compose_structure(self, structure: tuple[str, ...]) -> Composed:
+    def _compose_structure(self, structure: tuple[Override, ...]) -> Composed:
         """Compose structural overrides.
 
         Choices in independent groups, such as seven tasks and two encoders, are composed by Hydra one at a time, and
         their sections are put together: eight compositions instead of fourteen. In each structure after the first,
         Hydra composes only the choices that differ from the first one's.
         """
-        choices = [(choice[0], text) for text in structure if (choice := self.parse_choice(text))]
-        texts = dict(choices)
-        rest = tuple(text for text in structure if self.parse_choice(text) is None)
-        if len(texts) < 2 or len(texts) < len(choices):
+        choices = [(choice[0], one) for one in structure if (choice := self.parse_choice(one))]
+        chosen = dict(choices)
+        rest = tuple(one for one in structure if self.parse_choice(one) is None)
+        if len(chosen) < 2 or len(chosen) < len(choices):
             return self.compose_with_hydra(structure)
-        first_texts = self.first_choices.setdefault((frozenset(texts), rest), texts)
+        firsts = self.first_choices.setdefault((frozenset(chosen), rest), chosen)
         try:
-            first = composed = self.compose_with_hydra((*first_texts.values(), *rest))
-            for group, text in texts.items():
-                if text == first_texts[group]:
+            first = composed = self.compose_with_hydra((*firsts.values(), *rest))
+            for group, override in chosen.items():
+                if override == firsts[group]:
                     continue
-                single = self.compose_with_hydra((*(first_texts | {group: text}).values(), *rest))
+                single = self.compose_with_hydra((*(firsts | {group: override}).values(), *rest))
                 if single.options != first.options | {group: single.options[group]}:
                     return self.compose_with_hydra(structure)
                 composed = Composed(
@@ -130,9 +130,9 @@ class Composer:
         except Exception:  # a choice may not go with the first structure's, and fail in many ways
             return self.compose_with_hydra(structure)
 
-    def _parse_choice(self, text: str) -> tuple[str, str] | None:
+    def _parse_choice(self, typed: Override) -> tuple[str, str] | None:
         """Group and option of an override that chooses an option with settings of its group alone; else None."""
-        override = self.parse_override(text)
+        override = self.parse_override(typed)
         group, option = override.key_or_group, override.value()
         if override.type != OverrideType.CHANGE or override.package or group not in SECTIONS:
             return None
@@ -148,18 +148,20 @@ class Composer:
                 return found.header.get("package") is None and "defaults" not in found.config and "${" not in text
         return False
 
-    def _compose_with_hydra(self, overrides: tuple[str, ...]) -> Composed:
-        composed = self.loader.load_sweep_config(self.base, list(overrides))
+    def _compose_with_hydra(self, overrides: tuple[Override, ...]) -> Composed:
+        composed = self.loader.load_sweep_config(self.base, list(map(str, overrides)))
         settings = {key: value for key, value in composed.items_ex(resolve=False) if key != "hydra"}
         text = str(OmegaConf.to_container(OmegaConf.create(settings), resolve=False))
         has_reference = re.search(r"\$\{(?!oc\.env:)", text) is not None
         return Composed(to_config(composed), has_reference, dict(composed.hydra.runtime.choices))
 
-    def _parse_value(self, text: str) -> tuple[list[str], Any] | None:
+    def _parse_value(self, typed: Override) -> tuple[list[str], Any] | None:
         """Path and typed value of an override that only sets a value; None for every other override."""
-        override = self.parse_override(text)
+        override = self.parse_override(typed)
         path = override.key_or_group.split(".")
-        if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override() or "${" in text:
+        if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override():
+            return None
+        if "${" in str(typed):
             return None
         if path[0] not in (*TYPED_SECTIONS, "calibration") or self.list_group_options(override.key_or_group):
             return None

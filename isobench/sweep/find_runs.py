@@ -12,16 +12,18 @@ from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import (
     SEARCH_PATH,
+    Override,
     check_typed_settings,
     drop_launch_arguments,
     expand_home_folders,
     split_config_dirs,
 )
+from isobench.config.composing import find_experiment_name, read_sweep_config
 from isobench.config.schema import Config, Experiment, Selection, to_config
 from isobench.papers.folders import find_papers
 from isobench.runs.plan import list_run_folders, read_runs
 from isobench.runs.run import Run
-from isobench.sweep.planning import compose_sweep, find_experiment_name, plan_runs
+from isobench.sweep.planning import compose_sweep, plan_runs
 
 SELECTION_PREFIX = "experiment.selection."
 EXPERIMENT, OUTPUT_DIR = "+experiment=", "output_dir="
@@ -69,7 +71,8 @@ def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
     for prefix in typed:
         for text in (text for text in arguments if text.startswith(prefix)):
             try:
-                value = OverridesParser.create().parse_override(expand_home_folders(text)).value()
+                expanded = expand_home_folders(Override.parse(text))
+                value = OverridesParser.create().parse_override(str(expanded)).value()
             except HydraException:
                 return None
             if not isinstance(value, str) or not value or "${" in value:
@@ -97,15 +100,15 @@ def take_own_experiment(runs: Sequence[Run], arguments: Sequence[str]) -> list[R
     names = [text for text in arguments if text.startswith(EXPERIMENT)]
     try:
         with compose_sweep(arguments) as (_, base, _):
-            composed, name = to_config(base), find_experiment_name(base)
-        experiment = replace(composed.experiment, name=name)
+            composed = read_sweep_config(base)
+        experiment = composed.experiment
     except MissingConfigException as error:
         if not names or error.missing_cfg_file != f"experiment/{names[0].removeprefix(EXPERIMENT)}":
             raise
         if runs[0].cfg.experiment.paper in (None, *find_papers()):  # else the report says that its paper is not here
             print_note(f"there is no {error.missing_cfg_file}.yaml here, so no analysis: add --config-dir=FOLDER")
         with compose_sweep([text for text in arguments if text not in names]) as (_, base, _):
-            composed = to_config(base)
+            composed = read_sweep_config(base)
         experiment = runs[0].cfg.experiment
         if any(text.startswith(SELECTION_PREFIX) for text in arguments):
             experiment = replace(experiment, selection=composed.experiment.selection)

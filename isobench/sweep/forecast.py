@@ -90,34 +90,23 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
-class MemoryForecast:
-    """Forecasts how much memory a run's process needs, from the peaks of runs that have ended."""
+def forecast_memory(configs: Iterable[Config], runs: Iterable[Run], with_gpu: bool) -> float | None:
+    """Forecast the bytes of memory that the largest of some runs needs; None if an encoder's config can't be read.
 
-    def __init__(self) -> None:
-        self.peaks: dict[RunShape, float] = {}  # the largest, in bytes
-        self.formulas: dict[RunShape, float | None] = {}
-
-    def add(self, cfg: Config, peak: float) -> None:
-        shape = _build_run_shape(cfg)
-        self.peaks[shape] = max(peak, self.peaks.get(shape, 0.0))
-
-    def add_finished(self, runs: Iterable[Run], with_gpu: bool) -> None:
-        """Note the peaks of runs that finished before, on machines with a GPU or on ones without."""
-        for run in runs:
-            record = run.record
-            if record and record.status == "finished" and bool(record.provenance.gpus) == with_gpu:
-                self.add(run.cfg, record.cost.peak_memory_mib.resident * MIB)
-
-    def estimate(self, cfg: Config) -> float | None:
-        """Estimate a run's peak in bytes, by runs of its shape or by the formula; None if nothing is known."""
-        shape = _build_run_shape(cfg)
-        if shape in self.peaks:
-            return MARGIN * self.peaks[shape]
-        if shape not in self.formulas:
-            self.formulas[shape] = None
-            with contextlib.suppress(UserError):  # the encoder has no config that can be read
-                self.formulas[shape] = BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder))
-        return self.formulas[shape]
+    The peaks of ``runs`` that finished, on machines with a GPU or on ones without, tell it for runs of their shape.
+    """
+    peaks: dict[RunShape, float] = defaultdict(float)
+    for run in runs:
+        record, shape = run.record, _build_run_shape(run.cfg)
+        if record and record.status == "finished" and bool(record.provenance.gpus) == with_gpu:
+            peaks[shape] = max(peaks[shape], MARGIN * MIB * record.cost.peak_memory_mib.resident)
+    needs = [0.0]
+    for shape, cfg in {_build_run_shape(cfg): cfg for cfg in configs}.items():
+        try:
+            needs.append(peaks[shape] or BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder)))
+        except UserError:
+            return None
+    return max(needs)
 
 
 def describe_memory(configs: Sequence[Config]) -> list[str]:

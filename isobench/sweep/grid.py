@@ -13,16 +13,14 @@ from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
-from isobench.config.command_line import expand_home_folders
+from isobench.config.command_line import Override, expand_home_folders
 from isobench.sweep.compose import Composer
-
-PREFIX = "calibration."
 
 
 def expand_grid(
-    grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[str]]
-) -> list[list[str]]:
-    """List every run as Hydra overrides: for each sub-grid, the product of its axes and the command line's.
+    grid: Sequence[Mapping[str, Sequence[Any]]], command_line: Mapping[str, Sequence[Override]]
+) -> list[list[Override]]:
+    """List every run by its overrides: for each sub-grid, the product of its axes and the command line's.
 
     A setting on the command line replaces the grid's values of that setting, and every run has one of its values:
 
@@ -33,13 +31,13 @@ def expand_grid(
 
     Args:
         grid: the sub-grids, each a mapping of a setting or group to its values; [] is one sub-grid without axes.
-        command_line: each setting (as typed, with any ``+``) with its overrides ``key=value``.
+        command_line: each setting (as typed, with any ``+``) with its overrides, one for each value.
     """
     runs = []
     if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
         raise UserError(f"experiment.grid: {empty[0]} has no values: write some, such as [A, B], or leave it out")
     for sub_grid in grid or [{}]:
-        axes = {key: [f"{key}={_format_value(value)}" for value in values] for key, values in sub_grid.items()}
+        axes = {key: [Override(key, _format_value(value)) for value in values] for key, values in sub_grid.items()}
         kept_values = [values for key, values in axes.items() if key not in command_line]
         selected = [_select_values(key, overrides, axes, grid) for key, overrides in command_line.items()]
         runs += [list(run) for run in itertools.product(*kept_values, *selected)]
@@ -48,9 +46,9 @@ def expand_grid(
 
 
 def _check_combinations(
-    runs: Sequence[Sequence[str]],
+    runs: Sequence[Sequence[Override]],
     grid: Sequence[Mapping[str, Sequence[Any]]],
-    command_line: Mapping[str, Sequence[str]],
+    command_line: Mapping[str, Sequence[Override]],
 ) -> None:
     """Raise UserError for the first combination of the command line's values that is in no run."""
     choosing = [overrides for key, overrides in command_line.items() if any(key in axes for axes in grid)]
@@ -58,62 +56,71 @@ def _check_combinations(
     planned = {frozenset(typed.intersection(run)) for run in runs}
     for combination in itertools.product(*choosing):
         if frozenset(combination) not in planned:
-            text = " ".join(combination) or "of the settings given"
+            text = " ".join(map(str, combination)) or "of the settings given"
             advice = "use a command of its own for each combination that a sub-grid has"
             raise UserError(f"no sub-grid has the combination {text}: {advice}")
 
 
-def rewrite_overrides(overrides: Sequence[str]) -> list[str]:
+def rewrite_overrides(overrides: Sequence[Override]) -> list[Override]:
     """Rewrite a command line's settings that Hydra would not accept: chains, new monitors, and paths like ``~/x``.
 
     ``monitors.NAME={...}`` adds a monitor or changes the settings of one, so Hydra needs ``++`` before it.
     """
-    for text in overrides:
-        if text.startswith("~"):
-            name = text[1:].partition("=")[0]
-            raise UserError(f"{text}: a setting can't be removed: leave it out, or give it a value ({name}=...)")
-    expanded = [expand_home_folders(text) for text in overrides]
-    return expand_chains([re.sub(r"^(?=monitors\.\w+\s*=\s*\{)", "++", text) for text in expanded])
+    rewritten = []
+    for override in overrides:
+        if override.key.startswith("~"):
+            name = override.key[1:]
+            raise UserError(f"{override}: a setting can't be removed: leave it out, or give it a value ({name}=...)")
+        is_monitor = override.key.startswith("monitors.") and len(override.path) == 2
+        if is_monitor and (override.value or "").lstrip().startswith("{"):
+            override = override._replace(key=f"++{override.key}")
+        rewritten.append(expand_home_folders(override))
+    return expand_chains(rewritten)
 
 
-def expand_chains(overrides: Sequence[str]) -> list[str]:
+def expand_chains(overrides: Sequence[Override]) -> list[Override]:
     """Replace ``calibration=[a,b,c]``, a chain of methods, by the Hydra overrides for it; keep other overrides.
 
     a is chosen, b is nested in a as ``calibration.then``, c in b: ``calibration.then.then.x`` is a setting of c.
     """
     expanded = []
-    for text in overrides:
-        chain = re.fullmatch(r"\+*calibration\s*=\s*\[([^\]]*)\]+\s*", text)  # not [a],[b], which is a sweep
-        if not chain:
-            expanded.append(text)
+    for override in overrides:
+        chain = re.fullmatch(r"\s*\[([^\]]*)\]+\s*", override.value or "")  # not [a],[b], which is a sweep
+        if not chain or override.path != ["calibration"]:
+            expanded.append(override)
             continue
         first, *rest = names = [name.strip() for name in chain[1].split(",")]
         if not all(re.fullmatch(r"[\w-]+", name) for name in names):
-            raise UserError(f"{text}: a chain is a list of methods' names, such as calibration=[isobn_paper,cosine]")
-        expanded.append(f"calibration={first}")
-        expanded += [f"+calibration@calibration{'.then' * depth}={name}" for depth, name in enumerate(rest, 1)]
+            raise UserError(
+                f"{override}: a chain is a list of methods' names, such as calibration=[isobn_paper,cosine]"
+            )
+        expanded.append(Override("calibration", first))
+        expanded += [
+            Override(f"+calibration@calibration{'.then' * depth}", name) for depth, name in enumerate(rest, 1)
+        ]
     return expanded
 
 
-def postpone_method_settings(arguments: Sequence[str]) -> list[str]:
+def postpone_method_settings(overrides: Sequence[Override]) -> list[Override]:
     """Write ``calibration.beta=0.5`` as ``calibration.beta=choice(0.5)``: then Hydra leaves it to the sweep's runs.
 
     Hydra would refuse a single value, because the sweep's own config has the default method, whatever the runs have.
     """
     parser = OverridesParser.create()
-    postponed = []
-    for text in arguments:
+
+    def is_single(override: Override) -> bool:
+        if not override.is_of_method or override.key.startswith("+") or not override.value:
+            return False
         try:
-            override = parser.parse_override(text) if text.startswith(PREFIX) else None
+            parsed = parser.parse_override(str(override))
         except HydraException:  # Hydra raises it again, where its message is explained
-            override = None
-        value = text.partition("=")[2]
-        is_single = override is not None and override.type == OverrideType.CHANGE and not override.is_sweep_override()
-        postponed.append(f"{_read_name(text)}=choice({value})" if is_single and value else text)
-    return postponed
+            return False
+        return parsed.type == OverrideType.CHANGE and not parsed.is_sweep_override()
+
+    return [one._replace(value=f"choice({one.value})") if is_single(one) else one for one in overrides]
 
 
-def fit_to_methods(composer: Composer, runs: Sequence[Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+def fit_to_methods(composer: Composer, runs: Sequence[Sequence[Override]]) -> list[tuple[list[Override], list[str]]]:
     """Leave out of each run's overrides the settings that its method does not have and another run's method has.
 
     A setting that no run's method has stays, so that composing a run raises the error that names the nearest one.
@@ -121,21 +128,25 @@ def fit_to_methods(composer: Composer, runs: Sequence[Sequence[str]]) -> list[tu
     """
     absent = [composer.find_absent_method_settings(run) for run in runs]
     held = {
-        _read_name(text)
+        override.key
         for run, lacking in zip(runs, absent, strict=True)
-        for text in run
-        if text.startswith(PREFIX) and text not in lacking
+        for override in run
+        if override.is_of_method and override not in lacking
     }
-    fitted: dict[tuple[str, ...], list[str]] = {}
+    fitted: dict[tuple[Override, ...], list[str]] = {}
     for run, lacking in zip(runs, absent, strict=True):
-        left_out = [text for text in lacking if _read_name(text) in held]
-        fitted.setdefault(tuple(text for text in run if text not in left_out), list(map(_read_name, left_out)))
+        left_out = [override for override in lacking if override.key in held]
+        kept = tuple(override for override in run if override not in left_out)
+        fitted.setdefault(kept, [override.key for override in left_out])
     return [(list(run), names) for run, names in fitted.items()]
 
 
 def _select_values(
-    key: str, overrides: Sequence[str], axes: Mapping[str, Sequence[str]], grid: Sequence[Mapping[str, Sequence[Any]]]
-) -> list[str]:
+    key: str,
+    overrides: Sequence[Override],
+    axes: Mapping[str, Sequence[Override]],
+    grid: Sequence[Mapping[str, Sequence[Any]]],
+) -> list[Override]:
     """Select the command line's overrides of one setting that apply to one sub-grid; [] means that it has no runs.
 
     ``axes`` are the sub-grid's own axes as overrides, ``grid`` all sub-grids.
@@ -143,20 +154,16 @@ def _select_values(
     if key not in axes:
         return list(overrides)
     holders = [sub_grid for sub_grid in grid if key in sub_grid]
-    known = {f"{key}={_format_value(value)}" for sub_grid in holders for value in sub_grid[key]}
+    known = {Override(key, _format_value(value)) for sub_grid in holders for value in sub_grid[key]}
     takes_others = not _has_settings_of(axes, key) or all(_has_settings_of(sub_grid, key) for sub_grid in holders)
     return [value for value in overrides if value in axes[key] or (value not in known and takes_others)]
 
 
 def _has_settings_of(axes: Mapping[str, Any], key: str) -> bool:
-    return any(axis.startswith(f"{key}.") for axis in axes)
+    return any(axis.rpartition(".")[0] == key for axis in axes)
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_format_value, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _read_name(override: str) -> str:
-    return override.partition("=")[0]

@@ -8,29 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, RangeSweep
+from hydra.core.override_parser.types import Override as HydraOverride
+from hydra.core.override_parser.types import RangeSweep
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import NoGridError, UserError, extract_first_line
-from isobench.common.files import explain_output_errors, refuse_file
-from isobench.common.packages import conf_dir
-from isobench.config.bounds import Seed, check_value, read_hints
+from isobench.common.files import explain_output_errors
+from isobench.config.bounds import Seed, check_value
 from isobench.config.command_line import (
+    Override,
     check_typed_settings,
     drop_launch_arguments,
     quote_for_hydra,
     split_config_dirs,
 )
-from isobench.config.explain import explain_absent_part, explain_config_error
-from isobench.config.schema import Config, format_method_name, register_schema
+from isobench.config.composing import compose_overrides, find_experiment_name
+from isobench.config.schema import Config, format_method_name
 from isobench.runs.folder import jobs_folder, remove_empty_output_folder, runs_folder
 from isobench.runs.grouping import label_runs, read_setting
 from isobench.runs.identity import Identifier
@@ -55,7 +52,7 @@ class PlannedRun:
     """A run of a sweep, the overrides that give its config, and the sweep's settings that its method lacks."""
 
     run: Run
-    overrides: list[str]
+    overrides: list[Override]
     left_out: list[str] = field(default_factory=list)
 
 
@@ -83,14 +80,14 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
 
 def compose_runs(
     loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]
-) -> Iterator[tuple[Config, list[str], list[str]]]:
+) -> Iterator[tuple[Config, list[Override], list[str]]]:
     """Compose and check the config of each run of a sweep, in the grid's order; the arguments are `plan_runs`'.
 
     Yields the config, the overrides that give it, and the sweep's settings that its method lacks.
     """
     command_line = _parse_sweep_overrides(loader, arguments)
     if base.experiment.name is None and (name := find_experiment_name(base)):
-        command_line["experiment.name"] = [f"experiment.name={name}"]
+        command_line["experiment.name"] = [Override("experiment.name", name)]
     grid, composer = read_grid(base), Composer(loader, base)
     valid: dict[tuple[int, ...], Config] = {}  # ids of a config's parts, but for its seed -> a config with them
     expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
@@ -109,8 +106,8 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     The encoder's pooling is mean unless the arguments set it.
     """
     check_typed_settings(arguments)
-    typed = [text for text in arguments if text.startswith("encoder.pooling=")]
-    added = [*([] if typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]  # as for an analysis
+    is_typed = any(Override.parse(text).name == "encoder.pooling" for text in arguments)
+    added = [*([] if is_typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]  # as for an analysis
     with compose_sweep([*arguments, *added]) as composed:
         runs = list(compose_runs(*composed))
     cfg = runs[0][0]
@@ -120,7 +117,7 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     names = [format_method_name(other.calibration) for other, _, _ in runs]
     for name, (other, overrides, _) in zip(names, runs, strict=True):
         if names.count(name) > 1:
-            settings = [text.removeprefix("calibration.") for text in overrides if "calibration." in text]
+            settings = [f"{'.'.join(one.path[1:])}={one.value}" for one in overrides if one.is_of_method]
             name = " ".join([name, *settings])
         if name != "none":
             methods[name] = other.calibration
@@ -147,12 +144,7 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
     return grid
 
 
-def find_experiment_name(base: DictConfig) -> str | None:
-    """Find the name of a sweep's experiment: the one in its YAML, else the file's; None without an experiment."""
-    return base.experiment.name or base.hydra.runtime.choices.get("experiment")
-
-
-def find_places(order: list[str], runs: list[Run]) -> dict[str, list[int]]:
+def find_places(order: list[str], runs: Sequence[Run]) -> dict[str, list[int]]:
     """Rank each run, by its key, in a sweep that is started by the values of these settings.
 
     ``order`` has dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
@@ -175,14 +167,14 @@ def find_places(order: list[str], runs: list[Run]) -> dict[str, list[int]]:
 
 
 @contextmanager
-def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
-    """A context that starts the runs of a plan: it is written, and removed again if it is new and no run began."""
+def keep_plan(output_dir: str, plan: Plan) -> Iterator[Path]:
+    """A context that starts the runs of a plan: its file is written, and removed if it is new and no run began."""
     file = locate_plan(output_dir, plan)
     is_new = not file.exists()
     with explain_output_errors(Path(output_dir)):
         write_plan(output_dir, plan)
     try:
-        yield
+        yield file
     finally:
         if is_new and not any([*runs_folder(output_dir).glob("*"), *jobs_folder(output_dir).glob("*")]):
             file.unlink(missing_ok=True)
@@ -192,7 +184,9 @@ def keep_plan(output_dir: str, plan: Plan) -> Iterator[None]:
 
 
 def make_plan(runs: Sequence[Run], arguments: Sequence[str]) -> Plan:
-    planned = [(run.cfg, run.identity) for run in runs]
+    """Make the plan of a sweep, in the order in which its runs are carried out (``experiment.order``)."""
+    places = find_places(runs[0].cfg.experiment.order, runs)
+    planned = [(run.cfg, run.identity) for run in sorted(runs, key=lambda run: places[run.folder.key])]
     command = shlex.join(["python", "-m", "isobench", *format_paper_flags(), *drop_launch_arguments(list(arguments))])
     return Plan(runs[0].cfg.experiment.name, [command], planned)
 
@@ -208,9 +202,9 @@ def _check_swept_setting(name: str) -> None:
         raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
 
 
-def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Parse the command line's overrides: each setting with its overrides ``key=value``, one for each value."""
-    overrides_by_setting: dict[str, list[str]] = {}
+def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[Override]]:
+    """Parse the command line's overrides: each setting with its overrides, one for each value."""
+    overrides_by_setting: dict[str, list[Override]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
         _check_range(override)
@@ -223,13 +217,13 @@ def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> di
             raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
         if not values:
             raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
-        overrides_by_setting[key] = [f"{key}={value}" for value in values]
+        overrides_by_setting[key] = [Override(key, value) for value in values]
     if math.prod(map(len, overrides_by_setting.values())) > MAX_RUNS:
         raise UserError(f"these settings have more than {MAX_RUNS:,} combinations: split the sweep")
     return overrides_by_setting
 
 
-def _check_range(override: Override) -> None:
+def _check_range(override: HydraOverride) -> None:
     """Raise UserError for a range with so many numbers that listing them would fill the memory."""
     numbers = override.value()
     if not isinstance(numbers, RangeSweep) or numbers.stop is None:
@@ -238,7 +232,7 @@ def _check_range(override: Override) -> None:
         raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
 
 
-def _list_swept_values(override: Override) -> list[str]:
+def _list_swept_values(override: HydraOverride) -> list[str]:
     try:
         return list(override.sweep_string_iterator())
     except (ValueError, HydraException) as error:
@@ -248,32 +242,8 @@ def _list_swept_values(override: Override) -> list[str]:
 @contextmanager
 def compose_sweep(arguments: Sequence[str]) -> Iterator[tuple[ConfigLoader, DictConfig, list[str]]]:
     """Let Hydra compose a sweep's command line without running it; yield the arguments of `plan_runs`."""
-    register_schema()
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(conf_dir(), version_base="1.3"):
-        hydra = GlobalHydra.instance().hydra
-        assert hydra is not None
-        base = hydra.compose_config("config", convert_to_overrides(arguments), run_mode=RunMode.MULTIRUN)
-        check_value("output_dir", base.output_dir, read_hints(Config)["output_dir"])
-        refuse_file("output_dir", base.output_dir)
-        yield hydra.config_loader, base, list(base.hydra.overrides.task)
-
-
-@contextmanager
-def keep_global_hydra() -> Iterator[None]:
-    """Let Hydra compose inside a program that uses Hydra itself, whose own state is put back; explain its errors."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().hydra = None
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain_config_error(error)) from error
-    except (AssertionError, AttributeError) as error:
-        if absent := explain_absent_part(error):
-            raise UserError(absent) from error
-        raise
-    finally:
-        GlobalHydra.instance().hydra = before  # the instance may be another one by now
+    with compose_overrides(convert_to_overrides(arguments)) as (loader, base):
+        yield loader, base, list(base.hydra.overrides.task)
 
 
 def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
@@ -281,4 +251,5 @@ def convert_to_overrides(arguments: Sequence[str]) -> list[str]:
     folders, settings = split_config_dirs(arguments)
     paths = ",".join(quote_for_hydra(f"file://{folder}") for folder in folders)
     search_path = [f"hydra.searchpath=[{paths}]"] if paths else []
-    return postpone_method_settings(rewrite_overrides([*search_path, *settings]))
+    overrides = rewrite_overrides([Override.parse(text) for text in (*search_path, *settings)])
+    return list(map(str, postpone_method_settings(overrides)))

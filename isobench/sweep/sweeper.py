@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from isobench.analyses import runner
 from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import load_analysis
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import refuse_bundle, refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
@@ -47,8 +46,6 @@ from isobench.training.execute import (
 
 if TYPE_CHECKING:
     from isobench.report.build import Report
-
-TAKE_OVER_SECONDS = 45.0  # for which a sweep waits at its end for runs of another process
 
 
 class GridSweeper(Sweeper):
@@ -92,17 +89,16 @@ class GridSweeper(Sweeper):
             print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
             _print_left_out(planned)
             return
-        # A run that killed its process may do so again: last.
-        to_start.sort(key=lambda pair: (pair[1].was_killed, places[pair[0].folder.key]))
-        todo = [run for run, _ in to_start]
+        todo = sorted((run for run, _ in to_start), key=lambda run: places[run.folder.key])
         for run in todo:
             require_metric_packages(run.cfg)
         if len(runs) > 1 or not todo:
             print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(planned)
         _add_tracking_groups(runs)
-        running = [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
-        codes = self._launch(todo, runs, running)
+        if self.run_launcher.is_local:  # those that another process is carrying out may soon be free
+            todo += [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
+        codes = self._launch(todo, runs)
         if self.run_launcher.submitted_message:
             print(self.run_launcher.submitted_message)
             print(_format_next_step(runs[0].cfg))
@@ -121,48 +117,15 @@ class GridSweeper(Sweeper):
         else:
             runner.run_analysis(runs[0].cfg.experiment, runs)
 
-    def _launch(self, todo: list[Run], runs: list[Run], running: list[Run]) -> list[int]:
-        """Write the sweep's plan, launch the runs ``todo`` of all its ``runs``, and return their exit codes.
-
-        ``running`` are those that another process was carrying out when the sweep began.
-        """
-        output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, sys.argv[1:])
+    def _launch(self, todo: list[Run], runs: list[Run]) -> list[int]:
+        """Write the plan of all ``runs``, carry out the runs ``todo``, and return exit codes."""
+        output_dir, plan = runs[0].cfg.output_dir, make_plan(runs, environment.read_arguments())
         if not todo:
             with suppress(OSError):  # the folder may be one that can only be read
                 write_plan(output_dir, plan)
-            return self._take_over(running, runs) if self.run_launcher.is_local else []
-        with keep_plan(output_dir, plan):
-            codes = self.run_launcher.launch(todo, runs)
-            if self.run_launcher.is_local:
-                busy = [run for run, code in zip(todo, codes, strict=True) if code == EXIT_BUSY]
-                codes += self._take_over([*running, *busy], runs)
-            return codes
-
-    def _take_over(self, running: list[Run], runs: list[Run]) -> list[int]:
-        """Carry out runs that another process has left meanwhile, and return their exit codes.
-
-        The workers of a sweep that was killed take a moment to save and to end. What is still running after
-        TAKE_OVER_SECONDS is another sweep's.
-        """
-        codes: list[int] = []
-        deadline = time.monotonic() + TAKE_OVER_SECONDS
-        while running and time.monotonic() < deadline:
-            for run in running:
-                run.read_record()
-            running = [run for run in running if run.record is None and not run.trouble]
-            left = [run for run in running if not (read_live_heartbeat(run.folder.path) or run.folder.is_locked())]
-            if left:
-                new_codes = self.run_launcher.launch(left, runs)
-                codes += new_codes
-                busy = [run for run, code in zip(left, new_codes, strict=True) if code == EXIT_BUSY]
-                running = [*(run for run in running if run not in left), *busy]
-            elif running:
-                time.sleep(1)
-        if running:
-            beats = [beat for run in running if (beat := read_live_heartbeat(run.folder.path))]
-            processes = ", ".join(dict.fromkeys(f"process {beat.pid} on {beat.machine}" for beat in beats))
-            print_note(f"{format_count(len(running), 'run')} left to {processes or 'another process'}, still at work")
-        return codes
+            return []
+        with keep_plan(output_dir, plan) as file:
+            return self.run_launcher.launch(todo, runs, file)
 
     def _report_and_exit(self, runs: list[Run], codes: list[int]) -> None:
         """Print the table and name damaged records, analyse the runs or write their page, and exit with the code."""
@@ -183,6 +146,7 @@ class GridSweeper(Sweeper):
         if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
+        _print_elsewhere(runs)
         print_missing_exports(runs)
         if runs[0].cfg.analysis:
             runner.analyse_trained_runs(runs[0].cfg.experiment, runs)
@@ -194,6 +158,18 @@ class GridSweeper(Sweeper):
         unfinished = [EXIT_BUSY, *codes] if any(run.record is None for run in runs) else []
         if code := choose_exit_code(runs, *damaged, *unfinished):
             raise SystemExit(code)
+
+
+def _print_elsewhere(runs: list[Run]) -> None:
+    """Say which other processes are carrying out runs of this sweep."""
+    begun = [
+        run.folder for run in runs if run.state not in ("done", "failed", "damaged") and run.folder.path.exists()
+    ]
+    with suppress(StorageError):  # the folder may be one that can only be read
+        if held := [folder for folder in begun if folder.is_locked()]:
+            beats = [beat for folder in held if (beat := read_live_heartbeat(folder.path))]
+            processes = ", ".join(dict.fromkeys(f"process {beat.pid} on {beat.machine}" for beat in beats))
+            print_note(f"{format_count(len(held), 'run')} left to {processes or 'another process'}, still at work")
 
 
 def _check_before_start(configs: list[Config], is_dry: bool) -> None:
@@ -229,7 +205,7 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
 
 def _add_tracking_groups(runs: list[Run]) -> None:
     """Give the runs a W&B group if they have none: a sweep without an experiment is one group."""
-    group = f"sweep-{sha256_json(drop_launch_arguments(sys.argv[1:]))[:8]}"
+    group = f"sweep-{sha256_json(drop_launch_arguments(environment.read_arguments()))[:8]}"
     for run in runs:
         if len(runs) > 1 and not run.cfg.tracking.group and not run.cfg.experiment.name:
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, group=group))
@@ -264,8 +240,8 @@ def _print_left_out(planned: list[PlannedRun]) -> None:
         method = format_method_name(planned_run.run.cfg.calibration)
         for name in planned_run.left_out:
             lacking.setdefault(name, {})[method] = None
-        for text in planned_run.overrides:
-            having.setdefault(text.partition("=")[0], {})[method] = None
+        for override in planned_run.overrides:
+            having.setdefault(override.key, {})[method] = None
     for name, methods in lacking.items():
         print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
 
@@ -303,7 +279,8 @@ def _write_page(report: "Report", runs: list[Run]) -> None:
         print_note(f"no page is written: {extract_first_line(error)}")
         return
     if experiment.name and len(read_plans(runs[0].cfg.output_dir, experiment.name)) > 1:
-        print(f"The page shows this command's runs; for all sweeps: isobench report +experiment={experiment.name}")
+        command = shlex.join(["isobench", "report", *environment.format_paper_flags()])
+        print(f"The page shows this command's runs; for all sweeps: {command} +experiment={experiment.name}")
     print(f"Page: {page}")
 
 
@@ -311,5 +288,5 @@ def _format_next_step(cfg: Config) -> str:
     if cfg.analysis:
         return "When the runs have ended, repeat the command for the analysis"
     flags = environment.format_paper_flags()
-    command = shlex.join(["isobench", "report", *flags, *drop_launch_arguments(sys.argv[1:])])
+    command = shlex.join(["isobench", "report", *flags, *drop_launch_arguments(environment.read_arguments())])
     return f"When the runs have ended, get table and page by: {command}"

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import torch
 
 from isobench.calibration.chain import Chain
+from isobench.common.errors import UserError
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import uses_gpu
 from isobench.kinds.base import kind_of
-from isobench.runs.identity import Identity, choose_dropout, resolve_seeds, seed_everything
+from isobench.runs.identity import Identity, choose_dropout, identify, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.instantiate import instantiate_chain, refuse_unmet
@@ -34,6 +35,8 @@ class RunParts(NamedTuple):
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run, as the kind of its task does."""
     parts: RunParts = kind_of(cfg.task).build(cfg, identity)
+    if identify(cfg) != identity:
+        raise UserError("data or weights were changed while they were read: repeat the command")
     parts.module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return parts
 

@@ -15,6 +15,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     append_checksum,
     name_system_error,
+    open_regular,
     require_checksum,
     require_regular_file,
     write_whole,
@@ -43,8 +44,11 @@ class CheckpointFiles(CheckpointIO):
         self._loaded: dict[str, Any] | None = None
 
     def list_files(self) -> list[Path]:
-        """List all checkpoints, oldest first."""
-        return sorted(self.folder.glob("step-*.ckpt"))
+        """List all checkpoints, oldest first; OSError if the folder can't be read (glob may then find none)."""
+        try:
+            return sorted(file for file in self.folder.iterdir() if file.match("step-*.ckpt"))
+        except FileNotFoundError:
+            return []
 
     def load_newest(self) -> str | None:
         """Load the newest intact checkpoint of this run and return its path; rename those that can't be used."""
@@ -53,7 +57,8 @@ class CheckpointFiles(CheckpointIO):
             try:
                 require_regular_file(file)
                 require_checksum(file)  # torch does not notice a changed byte
-                checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+                with open_regular(file) as stream:  # through it, an error of the disk stays an OSError
+                    checkpoint = torch.load(stream, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
             except (OSError, MemoryError):

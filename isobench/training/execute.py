@@ -1,34 +1,34 @@
-"""Carry out one run and report its outcome; the command line and every launcher's worker call this."""
+"""Carry out one planned run and report its outcome."""
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import StorageError, UserError, extract_first_line
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
-from isobench.common.terminal import format_count, print_note, replace_control_characters
+from isobench.common.terminal import format_count, print_note
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 from isobench.data.availability import require_hub_files, require_metric_packages
-from isobench.data.own_task import check_files, complete_config
 from isobench.data.weights import EXPORT_FILE
-from isobench.runs.folder import RunFolder, find_export_folder, runs_folder
+from isobench.runs.folder import find_export_folder, runs_folder
 from isobench.runs.identity import identify
+from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name, format_score
-from isobench.runs.validate import validate_config
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
 
 
-def execute_run(cfg: Config, position: str = "", since: float | None = None) -> tuple[int, Run | None]:
-    """Carry out one run and print its outcome in one line; errors are printed too, so that a sweep goes on.
+def execute_run(run: Run, position: str, since: float) -> int:
+    """Carry out a planned run, print its outcome in one line, and return its exit code.
 
-    With ``retry_failed``, failures before ``since`` (seconds since the epoch; by default the command's start) are
-    tried again. Returns the exit code and the run; None in its place if an error kept it from starting.
+    Errors are printed too, so that a sweep goes on. `train_if_needed` explains ``since``. Nothing is printed of a
+    run that another process is carrying out.
 
     Raises:
         StorageError: the result can't be written; no other run of the sweep could keep its own either.
@@ -36,41 +36,45 @@ def execute_run(cfg: Config, position: str = "", since: float | None = None) -> 
     """
     raise_if_noted()
     try:
-        row, known = train_if_needed(cfg, environment.read_command_start() if since is None else since)
+        record = train_if_needed(run, since)
     except StorageError:
         raise
     except Exception as error:
         if environment.is_debugging():
-            error.add_note(f"in the run {format_run_name(cfg)}")
+            error.add_note(f"in the run {format_run_name(run.cfg)}")
             raise
         print_error(error)
-        return (EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED), None
-    outcome = replace_control_characters(f"{position}{format_outcome(row, known)}")
-    print(outcome, file=sys.stderr, flush=True)
-    if row.record and row.record.status == "finished":
-        for sentence in _describe_further_files(row):
+        return EXIT_USER_ERROR if isinstance(error, UserError | OmegaConfBaseException) else EXIT_FAILED
+    if record is None:
+        return EXIT_BUSY
+    ended = replace(run, record=record)
+    print(f"{position}{format_outcome(ended)}", file=sys.stderr, flush=True)
+    if record.status == "finished":
+        for sentence in _describe_further_files(ended):
             print_note(sentence)
-    return choose_exit_code([row], EXIT_BUSY if row.record is None else EXIT_DONE), row
+    return choose_exit_code([ended])
 
 
-def train_if_needed(cfg: Config, since: float) -> tuple[Run, bool]:
-    """Validate a run's config and train, unless it has a record; returns the run, and whether it had one."""
-    cfg = complete_config(cfg)
-    validate_config(cfg)
-    identity = identify(cfg)
-    row = Run(cfg, RunFolder(cfg.output_dir, identity.key), None)
-    row.record = row.folder.read_final_record(cfg.retry_failed, since)
-    if row.record is not None:
-        row.folder.remove_leftovers(row.record)
-        return row, True
-    require_metric_packages(cfg)
-    require_hub_files(cfg)
-    check_files([cfg])
-    check_export_folder(cfg)
+def train_if_needed(run: Run, since: float) -> RunRecord | None:
+    """Train a planned run unless it has a record; return its record, None if another process is training it.
+
+    Its settings are taken as they were planned. A run whose data or weights have changed since is another one, and is
+    not started. With ``retry_failed``, a failure from before ``since`` (seconds since 1970) is tried again.
+    """
+    identity = identify(run.cfg)
+    if run.folder.key != identity.key:
+        raise UserError(
+            f"{format_run_name(run.cfg)}: its settings, data or weights have changed since it was planned, so it is "
+            "not carried out; repeat the command for the run that it is now"
+        )
+    if record := run.folder.read_final_record(run.cfg.retry_failed, since):
+        run.folder.remove_leftovers(record)
+        return record
+    require_metric_packages(run.cfg)
+    require_hub_files(run.cfg)
     from isobench.training.train import train
 
-    row.record = train(cfg, identity, row.folder, since)
-    return row, False
+    return train(run.cfg, identity, run.folder, since)
 
 
 def check_export_folder(cfg: Config) -> None:
@@ -85,18 +89,12 @@ def check_export_folder(cfg: Config) -> None:
         raise UserError(f"checkpoint.export={folder} is encoder.path too: name another folder")
 
 
-def format_outcome(run: Run, known: bool) -> str:
-    """Describe a run's outcome in one line; ``known``: it was finished before this command."""
+def format_outcome(run: Run) -> str:
+    """Describe the outcome of a run that has ended, in one line."""
     record = run.record
-    name = format_run_name(run.cfg)
-    if record is None:
-        return f"{name}: another process is running it"
-    outcome = f"{run.cfg.task.primary} {format_score(run)}"
-    if record.failure:
-        outcome = f"failed: {record.failure.message}"
-    seconds = f" ({record.cost.seconds:.0f} s)" if not known else ", from an earlier command"
-    advice = "; retry_failed=true tries again" if known and record.failure else ""
-    return f"{name}: {outcome}{seconds}{advice}"
+    assert record is not None
+    outcome = f"failed: {record.failure.message}" if record.failure else f"{run.cfg.task.primary} {format_score(run)}"
+    return f"{format_run_name(run.cfg)}: {outcome} ({record.cost.seconds:.0f} s)"
 
 
 def _describe_further_files(run: Run) -> Iterator[str]:
@@ -120,7 +118,9 @@ def _describe_export(export: str, run: Run) -> str:
         about = read_json(folder / EXPORT_FILE)
     except FileNotFoundError:
         about = {}
-    except (OSError, ValueError):
+    except OSError as error:
+        return f"{folder / EXPORT_FILE} can't be read: {extract_first_line(error)}"
+    except ValueError:
         return f"{folder / EXPORT_FILE} is damaged or was changed: remove {run.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
         return (

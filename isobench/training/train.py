@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import sys
+import time
 import traceback
 import warnings
 from dataclasses import asdict
@@ -144,6 +145,8 @@ def _build_and_fit(
         warnings=[*built.warnings, *built.module.warnings] if built else [],
         cost=stopwatch.measure_cost(saving),
         attempts=heartbeat.beat.attempt,
+        started=heartbeat.beat.started,
+        ended=time.time(),
         where=describe_process(),
         data=RecordedData.model_validate(data),
         encoder=RecordedEncoder(fingerprint=identity.encoder),

@@ -17,7 +17,16 @@ from isobench.bundles.manifest import (
 )
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded
-from isobench.runs.folder import ABOUT_FILE, CHECKPOINTS_FOLDER, MARKER_FILE, is_run_folder_name, runs_folder
+from isobench.runs.folder import (
+    ABOUT_FILE,
+    CHECKPOINTS_FOLDER,
+    MARKER_FILE,
+    PREDICTIONS_FILE,
+    PROGRESS_FILE,
+    RECORD_FILE,
+    is_run_folder_name,
+    runs_folder,
+)
 
 HOLDS, FAILS, DIFFERS, UNCHECKED = "holds", "fails", "differs", "not checked"
 OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
@@ -38,6 +47,7 @@ CHECKS = {
 }
 
 
+FILE_NAMES = (ABOUT_FILE, PREDICTIONS_FILE, PROGRESS_FILE, RECORD_FILE, MARKER_FILE)
 MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
 
 
@@ -77,6 +87,8 @@ class VerifiedFolder:
             self.refused[path.as_posix()] = "it is a link, and links are not followed"
         elif not stat.S_ISDIR(status.st_mode):
             self.refused[path.as_posix()] = "it is no regular file"
+        elif path.name in FILE_NAMES:
+            self.refused[path.as_posix()] = "it is a folder in the place of a file"
         elif len(path.parts) > MAX_DEPTH:
             self.refused[path.as_posix()] = "isobench writes no folders as deep: it is not read"
 
@@ -157,7 +169,7 @@ class Outcomes:
     def find_untrained(self) -> str | None:
         """Return why no run was trained again; None if one was."""
         entries = [entry for entry in self.entries if entry.check == "retrained"]
-        return None if any(entry.outcome != UNCHECKED for entry in entries) else entries[-1].text
+        return None if any(entry.outcome != UNCHECKED for entry in entries) else "; ".join(e.text for e in entries)
 
     def count(self) -> dict[str, Counter[str]]:
         """Count subjects by outcome: check -> outcome -> number; a subject counts once for each of its outcomes."""

@@ -4,10 +4,13 @@ Paths and classes that a config names are not used, because the config may be a 
 and weights are, and methods and monitors are of the classes that isobench has under their names.
 """
 
+import math
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +18,22 @@ import numpy as np
 from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import sha256_file
 from isobench.common.terminal import print_note
-from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking, map_chain
+from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
+from isobench.data.availability import require_hub_files, require_metric_packages
+from isobench.data.tables import FORMATS, find_format
 from isobench.kinds.base import kind_of, load_kind
 from isobench.kinds.predictions import PredictedSplit
-from isobench.runs.folder import PREDICTIONS_FILE, run_folder_name
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, run_folder_name
+from isobench.runs.identity import Identity, identify
 from isobench.runs.record import Provenance, RunRecord
+from isobench.runs.run import Run
+from isobench.runs.trust import use_own_classes
+from isobench.runs.validate import validate_config
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.run_check import CheckedRun, parse_predictions, read_own_classes
+from isobench.verification.run_check import CheckedRun, parse_predictions
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
@@ -31,7 +41,7 @@ MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask
 # order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
 TOLERANCE = {
     "score": 0.02,  # difference of the reported score, a fraction
-    "logits": 0.1,  # root mean square difference of the reported epoch's logits
+    "logits": 0.1,  # root mean square difference of the reported epoch's logits, or of nats for each token
 }
 
 
@@ -39,113 +49,7 @@ class NotAvailable(Exception):
     """Data, weights or code are not at hand, so that something can't be checked here."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to verify, and where the user says that data and weights are."""
-
-    level: int = 1  # 1 checks the folder by itself; 2 also compares data, weights and environment
-    recompute: bool = False  # compute the rows of analyses that train nothing again too, from data and weights
-    retrain: int = 0  # how many runs are trained again
-    seed: int = 0  # of the choice of these runs
-    root: str | None = None  # folder of Parquet files, as ``data.root``
-    encoders: tuple[str, ...] = ()  # folders of encoders, as ``encoder.path``
-    cache: str | None = None  # as ``data.cache``
-    trust: bool = False  # also use the paths and classes that configs name
-
-
-def adapt_config(cfg: Config, fingerprint: Mapping[str, str], options: Options, output_dir: str) -> Config:
-    """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
-
-    ``fingerprint`` is that of the pretrained weights, as recorded. Raises NotAvailable where something is not here.
-    """
-    if options.trust:
-        load_kind(cfg.task)
-    cfg = cfg if options.trust else use_own_classes(cfg)
-    data = _locate_data(cfg, options)  # first, because it reads nothing
-    encoder = _find_encoder(fingerprint, cfg, options) if cfg.encoder.path else cfg.encoder
-    return replace(cfg, data=data, encoder=encoder, output_dir=output_dir)
-
-
-def use_own_classes(cfg: Config) -> Config:
-    """Return a config whose methods and monitors are the classes that isobench has under their names."""
-    if cfg.task.kind is not None:
-        raise NotAvailable("its task is of a kind from outside, which is run with --trust only")
-    if cfg.encoder.trust_remote_code:
-        raise NotAvailable("its encoder brings code of its own, which is run with --trust only")
-    monitors = {name: _use_own_class("monitor", name, settings) for name, settings in cfg.monitors.items()}
-    calibration = map_chain(lambda own: _use_own_class("calibration", str(own.get("name")), own), cfg.calibration)
-    return replace(cfg, calibration=calibration, monitors=monitors)
-
-
-def _use_own_class(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    others = {key: value for key, value in settings.items() if key != "_target_"}
-    if (group, name) not in read_own_classes():
-        target = settings.get("_target_")
-        raise NotAvailable(f"isobench has no {group} {name}: the class {target} is run with --trust only")
-    if _has_instruction(others):
-        raise NotAvailable(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
-    return {"_target_": read_own_classes()[group, name], **others}
-
-
-def _has_instruction(value: Any) -> bool:
-    """Return True if a mapping in a value has a key like ``_target_`` or ``_partial_``."""
-    if isinstance(value, dict):
-        return any(str(key).startswith("_") or _has_instruction(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_has_instruction, value))
-
-
-def _locate_data(cfg: Config, options: Options) -> Data:
-    """Return where a run's data are here, unless its config names a path and the user has not said where they are."""
-    data = replace(cfg.data, cache=options.cache)
-    source = sources.find_data_source(cfg.task, cfg.data)
-    if source == "files" and not options.trust:
-        raise NotAvailable("its data.files are paths, which are followed with --trust only")
-    if source == "parquet":
-        if options.root is None and not options.trust:
-            raise NotAvailable("it read data.root: add data.root=FOLDER with the same files")
-        return replace(data, root=options.root or data.root)
-    return data
-
-
-def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
-    if not cfg.encoder.path:
-        return [cfg.encoder]
-    folders = [*options.encoders, *([cfg.encoder.path] if options.trust else [])]
-    if not folders:
-        raise NotAvailable("its encoder was read from a folder: add encoder.path=FOLDER with the same files")
-    return [replace(cfg.encoder, path=folder) for folder in folders]
-
-
-def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) -> Encoder:
-    for encoder in _list_encoders(cfg, options):
-        if weights.fingerprint_encoder(encoder) == recorded:
-            return encoder
-    raise NotAvailable("no folder that was named has the weights of its record")
-
-
-def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
-    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
-    call_once, here = _Memo(), Provenance.model_validate(collect_provenance())
-    for run in runs.values():
-        if run.record is None or run.cfg is None:
-            continue
-        for check, recorded, fingerprint in (
-            ("data", run.record.data.fingerprint, _fingerprint_data),
-            ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
-        ):
-            try:
-                found = fingerprint(run.cfg, options, call_once)
-                problems = [] if recorded in found else [_describe_change(check, recorded, found)]
-                if check == "data" and not problems:
-                    problems = _compare_labels(run, options, call_once)
-            except (NotAvailable, UserError, OSError) as error:
-                outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
-            else:
-                outcomes.judge(run.name, check, problems)
-        outcomes.judge(run.name, "environment", _name_differences(run.record.provenance, here), DIFFERS)
-
-
-class _Memo:
+class Memo:
     """Calls a function once for equal arguments, and raises its error again when it is asked again."""
 
     def __init__(self) -> None:
@@ -163,16 +67,113 @@ class _Memo:
         return self.results[call]
 
 
-def _fingerprint_data(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
+@dataclass(frozen=True)
+class Options:
+    """What to verify, and where the user says that data and weights are."""
+
+    level: int = 1  # 1 checks the folder by itself; 2 also compares data, weights and environment
+    recompute: bool = False  # compute the rows of analyses that train nothing again too, from data and weights
+    retrain: int = 0  # how many runs are trained again
+    seed: int = 0  # of the choice of these runs
+    root: str | None = None  # folder of Parquet files, as ``data.root``
+    encoders: tuple[str, ...] = ()  # folders of encoders, as ``encoder.path``
+    cache: str | None = None  # as ``data.cache``
+    trust: bool = False  # also use the paths and classes that configs name
+    call_once: Memo = field(default_factory=Memo, compare=False)  # of one folder: what its runs share is read once
+
+
+def adapt_config(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Config:
+    """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
+
+    ``identity`` has the fingerprints as recorded. Raises NotAvailable where something is not here.
+    """
+    if options.trust:
+        load_kind(cfg.task)
+    else:
+        cfg = use_own_classes(cfg)
+    data = _locate_data(cfg, identity.data, options)  # first, because it reads little
+    encoder = _find_encoder(identity.encoder, cfg, options) if cfg.encoder.path else cfg.encoder
+    return replace(cfg, data=data, encoder=encoder, output_dir=output_dir)
+
+
+def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> Data:
+    """Return where a run's data are here, unless its config names a path and the user has not said where they are."""
+    data = replace(cfg.data, cache=options.cache)
+    source = sources.find_data_source(cfg.task, cfg.data)
+    if source not in ("files", "parquet") or (options.trust and options.root is None):
+        return data
+    if options.root is None:
+        raise NotAvailable("it read files of the user's own: add data.root=FOLDER with the same files")
+    if source == "parquet":
+        return replace(data, root=options.root)
+    files = {
+        split: file
+        if isinstance(file, float)
+        else options.call_once(_find_file, options.root, recorded.get(split), file)
+        for split, file in (cfg.data.files or {}).items()
+        if split in cfg.task.read_splits
+    }
+    return replace(data, root=options.root, files=files)
+
+
+def _find_file(root: str, recorded: str | None, path: str) -> str:
+    """Find the file below a folder whose format and sha256 are recorded; its name and place don't matter."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    files = [file for file in Path(root).rglob("*") if file.suffix.lower() in FORMATS and file.is_file()]
+    for file in sorted(files, key=lambda file: (file.name != name, file)):  # of its name first: most need no reading
+        if recorded == f"{find_format(file)} {sha256_file(file)}":
+            return str(file)
+    raise NotAvailable(f"no file below {root} is {name} of its record, by its sha256")
+
+
+def _list_encoders(cfg: Config, options: Options) -> list[Encoder]:
+    if not cfg.encoder.path:
+        return [cfg.encoder]
+    folders = [*options.encoders, *([cfg.encoder.path] if options.trust else [])]
+    if not folders:
+        raise NotAvailable("its encoder was read from a folder: add encoder.path=FOLDER with the same files")
+    return [replace(cfg.encoder, path=folder) for folder in folders]
+
+
+def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) -> Encoder:
+    for encoder in _list_encoders(cfg, options):
+        if options.call_once(weights.fingerprint_encoder, encoder) == recorded:
+            return encoder
+    raise NotAvailable("no folder that was named has the weights of its record")
+
+
+def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
+    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
+    here = Provenance.model_validate(collect_provenance())
+    for run in runs.values():
+        if run.record is None or run.cfg is None:
+            continue
+        for check, recorded, fingerprint in (
+            ("data", run.record.data.fingerprint, _fingerprint_data),
+            ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
+        ):
+            try:
+                found = fingerprint(run.cfg, recorded, options)
+                problems = [] if recorded in found else [_describe_change(check, recorded, found)]
+                if check == "data" and not problems:
+                    problems = _compare_labels(run, options)
+            except (NotAvailable, UserError, OSError) as error:
+                outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
+            else:
+                outcomes.judge(run.name, check, problems)
+        outcomes.judge(run.name, "environment", _name_differences(run.record.provenance, here), DIFFERS)
+
+
+def _fingerprint_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> list[dict[str, str]]:
     if sources.find_data_source(cfg.task, cfg.data) == "hub":
         raise NotAvailable(f"its data are the hub's, at the revision {str(cfg.task.revision)[:12]}")
-    return [call_once(sources.fingerprint_data, cfg.task, _locate_data(cfg, options))]
+    return [options.call_once(sources.fingerprint_data, cfg.task, _locate_data(cfg, recorded, options))]
 
 
-def _fingerprint_weights(cfg: Config, options: Options, call_once: _Memo) -> list[dict[str, str]]:
+def _fingerprint_weights(cfg: Config, _: Mapping[str, str], options: Options) -> list[dict[str, str]]:
     if weights.find_encoder_source(cfg.encoder) == "hub":
         raise NotAvailable(f"its weights are the hub's, at the revision {str(cfg.encoder.revision)[:12]}")
-    return [call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, options)]
+    return [options.call_once(weights.fingerprint_encoder, encoder) for encoder in _list_encoders(cfg, options)]
 
 
 def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[str, str]]) -> str:
@@ -181,11 +182,12 @@ def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[st
     return f"its {what} are not those of its record: {', '.join(names)}"
 
 
-def _compare_labels(run: CheckedRun, options: Options, call_once: _Memo) -> list[str]:
-    if not run.labels or run.cfg is None:
+def _compare_labels(run: CheckedRun, options: Options) -> list[str]:
+    if not run.labels or run.cfg is None or run.record is None or not kind_of(run.cfg.task).has_labels:
         return []
-    expected = call_once(_hash_data_labels, run.cfg.task, _locate_data(run.cfg, options))
-    wrong = [split for split, digest in expected.items() if run.labels.get(split) != digest]
+    data = _locate_data(run.cfg, run.record.data.fingerprint, options)
+    expected = options.call_once(_hash_data_labels, run.cfg.task, data)
+    wrong = [split for split in run.labels if run.labels[split] != expected.get(split)]
     return [f"the labels of {', '.join(wrong)} in its predictions are not those of the data"] if wrong else []
 
 
@@ -194,8 +196,7 @@ def _hash_data_labels(task: Task, data: Data) -> dict[str, str]:
     hashes, kind = {}, kind_of(task)
     for split in [*task.dev_splits, *([task.test_split] if task.test_split else [])]:
         limit = None if split == task.test_split else task.dev_samples
-        if (labels := kind.read(task, data, split, limit).labels) is not None:  # as those of running text are
-            hashes[split] = _hash_labels(labels, split == task.test_split)
+        hashes[split] = _hash_labels(kind.read(task, data, split, limit).labels, split == task.test_split)
     if task.held_out is not None:
         train = kind.read(task, data, task.train_split, task.train_samples).labels
         chosen = sorted(sources.select_by_hash(len(train), round(task.held_out * len(train))))
@@ -224,43 +225,64 @@ def retrain_runs(
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
 
-    Only runs that passed every other check are drawn: what fails already is not worth its training. A run that can't
-    be trained here is noted as not checked.
+    Only runs are drawn that passed every other check, because what fails already is not worth its training, and that
+    can be trained here. How many can't, and why, is noted as not checked.
     """
     failing = {part for entry in outcomes.list_entries(FAILS) for part in entry.subject.split("/")}
-    intact = {name: run.record for name, run in runs.items() if run.record and name not in failing}
-    finished = sorted(name for name, record in intact.items() if record.status == "finished")
+    intact = {name: run for name, run in runs.items() if run.record and name not in failing}
+    finished = sorted(name for name, run in intact.items() if run.record and run.record.status == "finished")
     if failed := len(intact) - len(finished):
         outcomes.note("runs", "retrained", UNCHECKED, f"{failed} failed run(s), which are never drawn")
     if not finished:
         outcomes.note("runs", "retrained", UNCHECKED, "there is no finished run that passed the other checks")
-    drawn = random.Random(options.seed).sample(finished, min(options.retrain, len(finished)))
+    prepared: dict[str, Config] = {}
+    reasons = Counter[str]()
+    for name in finished:
+        try:
+            prepared[name] = _prepare_training(intact[name], options)
+        except Exception as error:  # a stranger's config may raise anything
+            reasons[extract_first_line(error)] += 1
+    for reason, count in reasons.items():
+        text = f"{count} of {len(finished)} finished run(s) can't be trained here, and are not drawn: {reason}"
+        outcomes.note("runs", "retrained", UNCHECKED, text)
+    drawn = random.Random(options.seed).sample(list(prepared), min(options.retrain, len(prepared)))
     for position, name in enumerate(drawn, 1):
-        cfg, record = runs[name].cfg, intact[name]
-        assert cfg is not None
+        cfg, record = prepared[name], intact[name].record
+        assert record is not None
+        cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
+        print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
+        file = f"runs/{name}/{PREDICTIONS_FILE}"
         try:
             with tempfile.TemporaryDirectory() as output_dir:
-                prepared = _prepare_training(cfg, record, output_dir, options)
-                cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
-                print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
-                file = f"runs/{name}/{PREDICTIONS_FILE}"
                 stored = folder.read(file, TABLE_LIMIT) if file in folder.sizes else None
-                outcome, text = _compare_training(cfg, record, stored, *_train_again(prepared))
-                outcomes.note(name, "retrained", outcome, text)
+                again = _train_again(replace(cfg, output_dir=output_dir))
+                outcomes.note(name, "retrained", *_compare_training(cfg, record, stored, *again))
         except Exception as error:  # what a stranger's config makes of training may raise anything
             outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
 
 
-def _prepare_training(cfg: Config, record: RunRecord, output_dir: str, options: Options) -> Config:
-    """Return a run's config for training it again here, with as many threads as its record tells."""
+def _prepare_training(run: CheckedRun, options: Options) -> Config:
+    """Return a run's config for training it again here, with as many threads as its record tells.
+
+    Raises NotAvailable or UserError where its data, weights or another thing that it needs is not here.
+    """
     import torch
 
+    cfg, record = run.cfg, run.record
+    assert cfg is not None
+    assert record is not None
     if cfg.optimization.epochs > MAX_EPOCHS:
         raise NotAvailable(f"runs of more than {MAX_EPOCHS} epochs are not trained again")
     if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
+    identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
+    adapted = adapt_config(cfg, identity, options, output_dir="")
+    options.call_once(sources.fingerprint_data, adapted.task, adapted.data)  # what is missing is said by both
+    options.call_once(weights.fingerprint_encoder, adapted.encoder)
+    require_metric_packages(adapted)
+    require_hub_files(adapted)
     return replace(
-        adapt_config(cfg, record.encoder.fingerprint, options, output_dir),
+        adapted,
         trainer=replace(cfg.trainer, accelerator="auto", threads=max(1, record.provenance.threads)),
         checkpoint=Checkpoint(minutes=None),
         tracking=Tracking(),
@@ -277,12 +299,13 @@ def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
 
     from isobench.training.execute import train_if_needed
 
+    validate_config(cfg)
+    run = Run(cfg, RunFolder(cfg.output_dir, identify(cfg).key), None)
     threads = torch.get_num_threads()
     try:
-        run, _ = train_if_needed(cfg, since=float("inf"))
+        record = train_if_needed(run, since=math.inf)
     finally:
         torch.set_num_threads(threads)
-    record = run.folder.read_record()
     assert record is not None
     file = run.folder.path / PREDICTIONS_FILE
     return record, file.read_bytes() if file.exists() else b""
@@ -304,7 +327,7 @@ def _compare_training(
     after = parse_predictions(content, cfg.task, {})
     pairs = [(predicted, after[split]) for split, predicted in before.items()]
     has_same_predictions = all(np.array_equal(one.predictions, other.predictions) for one, other in pairs)
-    distances = [_measure_distance(one.logits, other.logits) for one, other in pairs if one.logits is not None]
+    distances = [_measure_distance(one, other) for one, other in pairs if one.logits is not None]
     sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
     histories = (record.model_dump(include={"history"}) for record in (old, new))
     if _repeats(*histories) and has_same_predictions and not sizes.get("logits"):
@@ -326,10 +349,9 @@ def _repeats(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
-def _measure_distance(before: np.ndarray | None, after: np.ndarray | None) -> float:
-    assert before is not None
-    assert after is not None
-    return float(np.sqrt(np.mean((before - after) ** 2)))
+def _measure_distance(before: PredictedSplit, after: PredictedSplit) -> float:
+    """Return the root mean square difference of logits, in the units in which a kind compares them."""
+    return float(np.sqrt(np.mean(((before.logits - after.logits) / before.units) ** 2)))
 
 
 def is_same_machine(old: RunRecord, new: RunRecord) -> bool:

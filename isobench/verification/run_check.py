@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from statistics import multimode
 from typing import Any
 
@@ -17,22 +16,21 @@ import numpy as np
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
-import yaml
 
 from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.errors import extract_first_line
 from isobench.common.files import MEBIBYTE, sha256_json
 from isobench.config.bounds import check_value
-from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Task, config_from_plain, split_chain
+from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.kinds.base import is_known, kind_of, load_kind, name_kind
 from isobench.kinds.predictions import PredictedSplit
 from isobench.metrics.accumulator import is_possible
 from isobench.metrics.task import is_constant
-from isobench.papers.folders import find_config_folders
-from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import CLOCK_TOLERANCE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import Epoch, RunRecord, parse_record
+from isobench.runs.trust import find_other_classes
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
 
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
@@ -110,35 +108,6 @@ def _check_contents(name: str, cfg: Config, record: RunRecord, outcomes: Outcome
     outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
 
 
-def find_other_classes(cfg: Config) -> Iterator[str]:
-    """Yield which methods and monitors have a name of isobench's own and another class.
-
-    A run's key has a method's name and not its class, so another class under this name would pass for it.
-    Only the class's own name is compared, because a class may have moved since.
-    """
-    named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
-    named += [("monitor", name, settings) for name, settings in cfg.monitors.items()]
-    for group, name, settings in named:
-        ours, target = read_own_classes().get((group, name)), str(settings.get("_target_"))
-        if ours is not None and target.rpartition(".")[2] != ours.rpartition(".")[2]:
-            yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
-
-
-@cache
-def read_own_classes() -> dict[tuple[str, str], str]:
-    """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
-    found = {}
-    for folder in find_config_folders():
-        for file in folder.glob("calibration/*.yaml"):
-            method = yaml.safe_load(file.read_text()) or {}
-            if "_target_" in method:
-                found["calibration", method["name"]] = method["_target_"]
-        for file in folder.glob("experiment/*.yaml"):
-            for name, monitor in ((yaml.safe_load(file.read_text()) or {}).get("monitors") or {}).items():
-                found["monitor", name] = monitor["_target_"]
-    return found
-
-
 def check_schedule(cfg: Config, record: RunRecord) -> list[str]:
     """Return what is wrong if the epochs of the history are not those at which the config evaluates."""
     optimization, every = cfg.optimization, cfg.evaluation.every
@@ -175,6 +144,8 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     task, optimization, data, cost = cfg.task, cfg.optimization, record.data, record.cost
     if cost.training_seconds + cost.evaluation_seconds > cost.seconds + 0.01:  # they are rounded
         yield "its seconds of training and evaluation are more than those of the whole run"
+    if record.started and record.ended and record.ended - record.started < cost.seconds - CLOCK_TOLERANCE:
+        yield "it took more seconds than there are from its start to its end"
     if not record.history:
         return
     trained = data.examples.get(task.train_split, 0)

@@ -20,13 +20,15 @@ from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import drop_json_checksum
 from isobench.common.progress import track_progress
+from isobench.config.composing import compose_experiment
 from isobench.config.schema import Config
+from isobench.papers.folders import list_configs
 from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity, compute_key
 from isobench.runs.plan import parse_plan, read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.reproduction import NotAvailable, Options, adapt_config, check_sources, retrain_runs
+from isobench.verification.reproduction import Memo, NotAvailable, Options, adapt_config, check_sources, retrain_runs
 from isobench.verification.run_check import CheckedRun, check_run, compare_runs, find_other_classes, parse_table
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
@@ -42,7 +44,7 @@ def verify(root: Path, options: Options) -> Outcomes:
     Nothing that the folder names is imported or run, and no file outside of it is read but the data and weights that
     the user names.
     """
-    folder, outcomes = VerifiedFolder(root), Outcomes()
+    folder, outcomes, options = VerifiedFolder(root), Outcomes(), replace(options, call_once=Memo())
     for name, reason in folder.refused.items():
         outcomes.note(name, "files", FAILS, reason)
     if folder.is_bundle:
@@ -111,7 +113,13 @@ def _check_manifest(
         outcomes.judge(name, "files", [changes[name]] if name in changes else [])
     if (former := _find_former_name(runs, planned or {})) is not None:
         text = f"its records call the experiment {former}, which it calls {manifest.experiment}"
-        outcomes.note(MANIFEST_FILE, "files", FAILS, text)
+        is_known = manifest.experiment in list_configs("experiment")
+        text += (
+            ", and isobench has other runs under this name"
+            if is_known
+            else ", and no experiment of this name is here"
+        )
+        outcomes.note(MANIFEST_FILE, "files", FAILS if is_known else UNCHECKED, text)
     for key in manifest.runs:
         name = run_folder_name(key)
         record = runs[name].record if name in runs else None
@@ -128,13 +136,17 @@ def _check_manifest(
 def _find_former_name(runs: Mapping[str, CheckedRun], planned: Planned) -> str | None:
     """Return the name under which records have the experiment of the plan, if none has it under the plan's name.
 
-    Runs that another experiment made first have the settings of that one.
+    Runs that another experiment made first have the settings of that one. An experiment that has the grid of another,
+    as it says ``defaults: [other]``, is no renaming: it has an analysis of its own, or isobench has it too.
     """
-    asked = next((cfg.experiment for cfg, _ in planned.values()), None)
-    recorded = [run.cfg.experiment for run in runs.values() if run.cfg]
-    if asked is None or not asked.grid or asked in recorded:
+    asked = next((cfg for cfg, _ in planned.values()), None)
+    recorded = [run.cfg for run in runs.values() if run.cfg]
+    if asked is None or not asked.experiment.grid or asked.experiment in [cfg.experiment for cfg in recorded]:
         return None
-    return next((own.name for own in recorded if replace(own, name=asked.name) == asked), None)
+    same = [cfg.experiment for cfg in recorded if cfg.analysis == asked.analysis]
+    former = next((own.name for own in same if replace(own, name=asked.experiment.name) == asked.experiment), None)
+    ours = compose_experiment(asked.experiment.name) if former else None
+    return None if ours and ours.experiment.grid == asked.experiment.grid else former
 
 
 def _check_analysis(
@@ -202,7 +214,7 @@ def _compute_again(
             analysed = []
             for key in about["keys"]:
                 cfg, identity = planned[key]
-                cfg = adapt_config(cfg, identity.encoder, options, output_dir)
+                cfg = adapt_config(cfg, identity, options, output_dir)
                 analysed.append(Run(cfg, RunFolder(output_dir, key), None, identity=identity))
         tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
     tolerance = OF_RUNS if needs_training(ours) else OF_VECTORS

@@ -2,16 +2,17 @@
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from bundle_tools import pick_run, read_content
-from helpers import check_done, check_refused
-from tampering import edit_record
+from helpers import check_done, check_refused, read_records
+from tampering import edit_record, list_failures
 
 from isobench import load_runs
-from isobench.bundles import transfer
+from isobench.bundles import privacy, transfer
 from isobench.cli import export as export_command
 from isobench.cli import report
 from isobench.config.schema import config_from_plain
@@ -54,6 +55,22 @@ def test_a_bundle_holds_the_runs_byte_for_byte_a_plan_and_a_checksum_of_every_fi
 def test_the_same_runs_give_the_same_bytes(alice, run_export, exported, tmp_path):
     assert run_export(alice, tmp_path / "again")[0] == 0
     assert read_content(tmp_path / "again") == read_content(exported)
+
+
+def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(alice, run_export, tmp_path):
+    for file in alice.glob("runs/*/result.json"):
+        os.utime(file, (2e9, 2e9))
+    check_done(run_export(alice, tmp_path / "bundle"))
+    records = read_records(alice).values()
+    manifest = json.loads((tmp_path / "bundle" / "bundle.json").read_text())
+    assert manifest["runs"] == {record["key"]: record["ended"] for record in records}
+    for record in records:
+        assert 0 <= record["ended"] - record["started"] - record["cost"]["seconds"] < 60
+    for run in alice.glob("runs/*"):  # as earlier versions wrote them
+        edit_record(run, lambda content: [content.pop(name) for name in ("started", "ended")], repair=True)
+        os.utime(run / "result.json", (1e9, 1e9))
+    check_done(run_export(alice, tmp_path / "bundle"))
+    assert set(json.loads((tmp_path / "bundle" / "bundle.json").read_text())["runs"].values()) == {1e9}
 
 
 def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path):
@@ -109,16 +126,32 @@ def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, 
         before = read_content(tmp_path)
         check_refused(run_export(alice, target))
         assert read_content(tmp_path) == before
-    aside = bundle.with_name(f"{bundle.name}.old")
-    shutil.copytree(bundle, aside)
-    code, _, err = run_export(alice, bundle)
-    assert code == 2
-    assert f"{aside} is in the way" in err
-    shutil.rmtree(aside)
     (bundle / "runs" / "mine.txt").write_text("mine")
     code, _, err = run_export(alice, bundle)
     assert code == 2
     assert "runs/mine.txt, which is not the bundle's" in err
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_an_export_that_was_killed_between_its_renamings_blocks_none(
+    alice, run_export, bundle, tmp_path, monkeypatch, killed_at
+):
+    before, rename, count = read_content(bundle), Path.rename, []
+
+    def be_killed(path, target):
+        count.append(path)
+        if len(count) == killed_at:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    shutil.copytree(bundle, tmp_path / "bundle.old")  # of the user's own
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", be_killed)
+        run_export(alice, bundle)
+    assert len(count) == killed_at
+    check_done(run_export(alice, bundle))
+    assert read_content(bundle) == before == read_content(tmp_path / "bundle.old")
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_nothing_is_written_into_a_bundle_or_over_the_own_folder(
@@ -183,6 +216,22 @@ def test_an_anonymous_bundle_names_no_machine_and_no_folder_and_keeps_keys_and_s
         cfg = config_from_plain(record["config"])
         assert compute_key(cfg, record["data"]["fingerprint"], record["encoder"]["fingerprint"]) == record["key"]
     check_done(run_import(target, tmp_path / "imported"))
+
+
+@pytest.mark.parametrize("name", ["lin", "fin", "max", "al", "sst", "root", "none", "3f", "val"])
+def test_any_login_name_gives_an_anonymous_bundle_that_holds(alice, run_export, tmp_path, monkeypatch, name):
+    """Such a name stands in isobench's own words (linear, finished), which stay as they are."""
+    monkeypatch.setattr("getpass.getuser", lambda: name)
+    check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
+    assert list_failures(tmp_path / "hidden") == []
+
+
+def test_a_login_name_in_what_the_key_is_made_of_is_refused(alice, run_export, tmp_path, monkeypatch):
+    words = privacy._read_own_words() - {"local"}
+    monkeypatch.setattr("getpass.getuser", lambda: "ocal")
+    monkeypatch.setattr(privacy, "_read_own_words", lambda: words)
+    check_refused(run_export(alice, tmp_path / "hidden", "--anonymous"), "encoder.name=local names a user")
+    assert not (tmp_path / "hidden").exists()
 
 
 @pytest.mark.parametrize("secret", ["hf_" + "Ab1" * 12, "s3cr3t-of-mine-123"])

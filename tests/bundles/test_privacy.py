@@ -3,12 +3,11 @@
 import pytest
 
 from isobench.bundles.privacy import (
-    anonymise_config,
+    Disguise,
     find_remains,
     hide_paths,
     hide_paths_in_arguments,
-    list_user_names,
-    require_anonymous,
+    list_names,
     require_no_secret,
 )
 from isobench.common.errors import UserError
@@ -51,15 +50,14 @@ def test_arguments_lose_what_concerns_this_machine_only():
 
 def test_settings_that_are_paths_lose_relative_folders_too():
     arguments = ["encoder.path=../alice/models", "data.files={train:alice/a.csv,validation:b.csv}", "seed=1"]
-    arguments += ["data.files.test=alice/c.csv", "--config-dir", "alice-configs", "--config-dir=alice-configs"]
-    assert hide_paths_in_arguments([*arguments, "-cd", "alice", "data.files={train: alice/a.csv}"]) == [
-        "encoder.path=PATH/TO/models", "data.files={train:PATH/TO/a.csv,validation:b.csv}", "seed=1",
-        "data.files.test=PATH/TO/c.csv", "--config-dir", "PATH/TO", "--config-dir=PATH/TO",
-        "-cd", "PATH/TO", "data.files=PATH/TO",
+    arguments += ["+data.files.test=alice/c.csv", "--config-dir", "alice-configs", "--config-dir=alice-configs"]
+    assert hide_paths_in_arguments([*arguments, "-cd", "alice", "--paper=alice/mine", "data.root=al ice"]) == [
+        "encoder.path=PATH/TO/models", "data.files=PATH/TO", "seed=1", "+data.files.test=PATH/TO/c.csv",
+        "--config-dir", "PATH/TO", "--config-dir=PATH/TO", "-cd", "PATH/TO", "--paper=PATH/TO", "data.root=PATH/TO",
     ]  # fmt: skip
     config = {"encoder": {"path": "../alice/models", "hub": "a/b"}, "output_dir": "x"}
     config["data"] = {"root": "C:\\Users\\alice", "files": {"train": "al ice/a.csv", "test": "b.csv"}, "cache": "x"}
-    assert anonymise_config(config) == {
+    assert Disguise([]).anonymise_config(config) == {
         "encoder": {"path": "PATH/TO/models", "hub": "a/b"},
         "output_dir": "outputs",
         "data": {"root": "PATH/TO/home", "files": {"train": "PATH/TO/a.csv", "test": "b.csv"}, "cache": None},
@@ -79,20 +77,58 @@ def test_tokens_are_found_by_their_form(text):
     assert text not in str(refusal.value)
 
 
-def test_names_that_are_ordinary_words_are_not_looked_for():
-    require_anonymous("x", b'"accelerator": "gpu"', ["gpu"])
-    for name in ("node-1", "gauss"):
-        with pytest.raises(UserError, match=f"names {name}"):
-            require_anonymous("x", f"on {name}:".encode(), [name])
-    require_anonymous("x", b"on node-12", ["node-1"])
-    require_anonymous("doses.parquet", b"\x00vm\x00", ["vm"])
-    with pytest.raises(UserError, match="doses.parquet names node-1"):
-        require_anonymous("doses.parquet", b"\x00node-1\x00", ["node-1"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("alice-bert", "anonymous-bert"),
+        ("alice_bert of Alice", "anonymous_bert of anonymous"),
+        ("myALICE2.txt", "myanonymous2.txt"),
+        ("on node17.cluster:", "on anonymous:"),
+        ("jd-bert, jd_2 and ajdb", "anonymous-bert, anonymous_2 and ajdb"),
+        ("linear with max_length on root", "linear with max_length on root"),  # words of isobench's own
+        ("linbert and my-linear", "anonymousbert and my-anonymousear"),
+        ("3fa" * 13, "3fa" * 13),
+    ],
+)
+def test_a_name_is_replaced_whatever_touches_it(text, expected):
+    names = ["alice", "node17", "node17.cluster", "jd", "lin", "root", "max", "fa3"]
+    assert Disguise(names).hide_names(text) == expected
 
 
-def test_the_users_names_are_looked_for_and_what_stays_is_listed(monkeypatch):
+def test_a_name_in_a_key_or_in_rows_is_refused():
+    import io
+
+    import pyarrow.parquet
+
+    for content in ({"files": {"Alice.csv": 1}}, {"a": [{"my_alice": "x"}]}):
+        with pytest.raises(UserError, match="(?i)alice"):
+            Disguise(["alice"]).hide(content)
+    for column, value in (("encoder", "alice-bert"), ("by_alice", "x"), ("notes", ["of alice"])):
+        file = io.BytesIO()
+        pyarrow.parquet.write_table(
+            pyarrow.table(
+                {"n": [1, 2], column: ["x", value][:2]} if value == "alice-bert" else {"n": [1], column: [value]}
+            ),
+            file,
+        )
+        with pytest.raises(UserError, match="alice"):
+            Disguise(["alice"]).require_no_name_in_rows("rows.parquet", file.getvalue())
+
+
+def test_the_names_of_users_machines_and_owners_of_home_folders_are_found(monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: "alice")
+    monkeypatch.setattr("platform.node", lambda: "laptop.lan")
     monkeypatch.setenv("HOME", "/home/alicia")
-    assert list_user_names() == ["alice", "alicia"]
-    texts = [b'"PATH/TO/glue of alice", "PATH/TO/home"', b"data.files={train:PATH/TO/a.csv}"]
-    assert find_remains(["alice", "root"], texts) == ["a.csv", "glue", "root"]
+    record = {
+        "where": {"host": "gpu3.cluster", "machine": "m"},
+        "command": ["data.root=/Users/bob/x", "~carol/y", "~5 s"],
+    }
+    found = {"alice", "alicia", "laptop.lan", "laptop", "gpu3.cluster", "gpu3", "m", "bob", "carol"}
+    assert list_names([record]) == found
+
+
+def test_what_stays_of_paths_is_listed():
+    assert find_remains([b'"PATH/TO/glue of alice", "PATH/TO/home"', b"data.files={train:PATH/TO/a.csv}"]) == [
+        "a.csv",
+        "glue",
+    ]

@@ -13,6 +13,7 @@ from isobench.calibration import BatchNorm, Calibration, CosineRegularization, F
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
+from isobench.config.command_line import Override
 from isobench.config.schema import format_method_name, split_chain
 from isobench.runs.validate import validate_config
 from isobench.sweep.grid import expand_chains, expand_grid
@@ -153,28 +154,32 @@ def test_nothing_is_asked_of_a_method_before_it_is_prepared():
     torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
 
 
+def expand(settings: list[str]) -> list[str]:
+    return list(map(str, expand_chains(list(map(Override.parse, settings)))))
+
+
 def test_a_list_stands_for_nested_choices():
-    assert expand_chains(["calibration=[a, b,c]", "seed=1"]) == [
+    assert expand(["calibration=[a, b,c]", "seed=1"]) == [
         "calibration=a",
         "+calibration@calibration.then=b",
         "+calibration@calibration.then.then=c",
         "seed=1",
     ]
-    assert expand_chains(["+calibration= [a]"]) == ["calibration=a"]
+    assert expand(["+calibration= [a]"]) == ["calibration=a"]
     for wrong in ("calibration=[a,[b,c]]", "calibration=[a,]", "calibration=[]", "calibration=[a b,c]"):
         with pytest.raises(UserError, match="a chain is a list of methods' names"):
-            expand_chains([wrong])
+            expand([wrong])
     sweeps = ["calibration=[a,b],none", "calibration=[a],[b,c]", "calibration=none,[a,b]"]
-    assert expand_chains(sweeps) == sweeps
+    assert expand(sweeps) == sweeps
     plain = ["calibration=none", "calibration.x=[1,2]", "task.dev_splits=[a,b]"]
-    assert expand_chains(plain) == plain
+    assert expand(plain) == plain
     (run,) = expand_grid([{"calibration": [["isobn_paper", "cosine"]]}], {})
-    assert run == ["calibration=[isobn_paper,cosine]"]
+    assert run == [Override("calibration", "[isobn_paper,cosine]")]
 
 
 def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     cfg = make_config(
-        *expand_chains(["calibration=[isobn_paper,fixed_norm_z,cosine]"]), "calibration.then.then.target=vocabulary"
+        *expand(["calibration=[isobn_paper,fixed_norm_z,cosine]"]), "calibration.then.then.target=vocabulary"
     )
     validate_config(cfg)
     assert format_method_name(cfg.calibration) == "isobn_paper+fixed_norm_z+cosine"
@@ -188,7 +193,7 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
 
 
 def test_widths_follow_along_the_chain():
-    cfg = make_config(*expand_chains(["calibration=[whitening_pca,batch_norm]"]), "calibration.k=3")
+    cfg = make_config(*expand(["calibration=[whitening_pca,batch_norm]"]), "calibration.k=3")
     chain = instantiate_chain(cfg.calibration, 8)
     assert [part.dim for part in chain] == [8, 3]
     assert chain.out_dim == 3

@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, check_done
 
 from isobench import __version__
 from isobench.__main__ import COMMANDS, LISTS, main
+from isobench.cli.command import split_folders
 
 
 def test_help_names_what_there_is(cli):
@@ -40,6 +42,28 @@ def test_a_bundles_report_goes_where_output_dir_says(cli, tmp_path, monkeypatch)
     for wrong in (["output_dir="], ["seed=1"], ["+experiment=isobn_ev"], ["other"]):
         code, out, err = cli("report", bundle, *wrong)
         assert (code, out, err.count("\n")) == (2, "", 1), wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "is_folder"),
+    [
+        ("bundle", True), ("a/b", True), ("./a=b", True), ("../a=b", True), ("/x/a=b", True), ("~/a=b", True),
+        ("hydra/launcher=slurm", False), ("+experiment=x", False), ("output_dir=a/b", False), ("~task", False),
+        ("hydra.launcher.setup=[a/b=c]", False), ("+x", False), ("data.files={train: a=b.csv}", False),
+    ],
+)  # fmt: skip
+def test_a_folder_is_told_from_a_setting(text, is_folder):
+    folders, settings = split_folders([text])
+    assert ([folder.name for folder in folders], settings) == (([Path(text).name], []) if is_folder else ([], [text]))
+
+
+@pytest.mark.slow
+def test_status_report_and_export_take_a_sweeps_launcher(cli, small, outputs, tmp_path):
+    sweep = [*small, "+experiment=glue_isobn", "calibration=none", "seed=1", "optimization.epochs=1"]
+    check_done(cli(*sweep))
+    for place in ([*sweep, "hydra/launcher=slurm"], ["+experiment=glue_isobn", f"output_dir={outputs}"]):
+        for word in (["status"], ["report"], ["export", f"--to={tmp_path}/bundle"]):
+            check_done(cli(*word, *place, *(["hydra/launcher=slurm"] if len(place) == 2 else [])))
 
 
 @pytest.mark.slow

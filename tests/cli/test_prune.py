@@ -12,6 +12,7 @@ from isobench import load_runs
 from isobench.cli import prune
 from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
+from isobench.common.files import add_json_checksum
 from isobench.runs.folder import MARKER_FILE, RunFolder, mark_output_folder
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, write_plan
@@ -55,17 +56,66 @@ def test_a_run_that_its_command_no_longer_has_is_removed(tmp_path, capfd):
     assert (kept.path.exists(), orphan.path.exists()) == (True, False)
 
 
-def test_a_damaged_plan_removes_nothing(tmp_path):
-    orphan = make_run(tmp_path)
+def replace_by_folder(file) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def replace_by_pipe(file) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+DAMAGES = {
+    "changed": lambda file: file.write_text(file.read_text().replace('"seed":[1]', '"seed":[2]')),
+    "empty": lambda file: file.write_bytes(b""),
+    "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "newer": lambda file: file.write_text(file.read_text().replace('"format":1', '"format":9')),
+    "a folder": replace_by_folder,
+    "a pipe": replace_by_pipe,
+    "a broken link": lambda file: file.unlink() or file.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_plan_removes_nothing_and_its_command_mends_it(tmp_path, damage):
+    planned, orphan = make_run(tmp_path, 1), make_run(tmp_path, 2)
     plan_seeds(tmp_path, 1)
     (file,) = (tmp_path / "plans").iterdir()
-    file.write_text(file.read_text().replace('"seed":[1]', '"seed":[2]'))
-    with pytest.raises(UserError, match=r"json is damaged"):
+    write_plan(tmp_path, Plan("another", ["a command"], [(cfg := config_of(tmp_path, 3), identify(cfg))]))
+    DAMAGES[damage](file)
+    with pytest.raises(UserError, match="nothing is removed") as refusal:
         prune.prune([f"output_dir={tmp_path}"], yes=True)
-    assert orphan.path.exists()
+    assert "remove this file" not in str(refusal.value)
+    assert planned.path.exists()
+    if damage != "a folder":  # which no file can replace
+        plan_seeds(tmp_path, 1)
+        prune.prune([f"output_dir={tmp_path}"], yes=True)
+        assert (planned.path.exists(), orphan.path.exists()) == (True, False)
+
+
+def test_plans_that_are_missing_or_name_no_run_remove_nothing(tmp_path):
+    run = make_run(tmp_path, 1)
+    plan_seeds(tmp_path, 1)
+    plans = tmp_path / "plans"
+    (file,) = plans.iterdir()
+    content = json.loads(file.read_text())
+    del content["checksum"]
+    states = [
+        lambda: file.write_text(json.dumps(add_json_checksum(content | {"runs": []}))),
+        file.unlink,  # an empty folder
+        plans.rmdir,
+        lambda: plans.write_text("a file"),
+    ]
+    for change in states:
+        change()
+        with pytest.raises(UserError, match="nothing is removed"):
+            prune.prune([f"output_dir={tmp_path}"], yes=True)
+        assert run.path.exists()
 
 
 def test_a_folder_that_is_no_run_is_never_listed(tmp_path):
+    plan_seeds(tmp_path, 1)
     for name in ["ab" * 8, *FOREIGN]:
         (tmp_path / "runs" / name).mkdir(parents=True)
     (tmp_path / "runs" / ("cd" * 8)).write_text("a file")
@@ -90,7 +140,7 @@ def test_without_its_mark_or_any_plan_nothing_is_removed(tmp_path, capfd):
     with pytest.raises(UserError, match="is no output folder of isobench"):
         prune.prune([f"output_dir='{output_dir}'"], yes=True)
     mark_output_folder(output_dir)
-    with pytest.raises(UserError, match="has no plans"):
+    with pytest.raises(UserError, match="has no plan that names a run"):
         prune.prune([f"output_dir='{output_dir}'"], yes=True)
     plan_seeds(output_dir, 2)
     prune.prune([f"output_dir='{output_dir}'"], yes=True)
@@ -166,12 +216,12 @@ def test_a_lock_that_links_to_another_file_leaves_that_file_alone(tmp_path):
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": {"1": 7}, "submitted": 1.0}'])
+@pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": [7], "submitted": 1.0}'])
 def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
     mark_output_folder(tmp_path)
     plan_seeds(tmp_path, 9)
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "slurm-1.json").write_text(jobs)  # damaged: it keeps no command from working
+    (tmp_path / "jobs" / "array-1.json").write_text(jobs)  # damaged: it keeps no command from working
     orphan = make_run(tmp_path)
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert "Not removed: --yes removes them." in capfd.readouterr().out

@@ -43,7 +43,7 @@ COUNT_PAGES = """
 import resource, sys
 from isobench.common.environment import keep_freed_memory
 
-def count_pages(*_):
+def count_pages(*_, **__):
     import torch
     for _ in range(8):  # the heap grows to its size
         torch.ones(1 << 24)
@@ -51,7 +51,7 @@ def count_pages(*_):
     for _ in range(16):
         torch.ones(1 << 24)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, file=sys.__stdout__)
-    return 0, None
+    return 0
 """
 COUNT_IN_COMMAND = (
     COUNT_PAGES
@@ -60,19 +60,15 @@ keep_freed_memory()
 count_pages()
 """
 )
-# Makes this process a sweep's worker, with one run.
-WORK = """
-import multiprocessing, os, sys
-from isobench.sweep import pool
-
-def work(carry_out_run):
-    pool.execute_run = carry_out_run
-    pipe, theirs = multiprocessing.Pipe()
-    for message in (pool.Work(None, ""), None):
-        pipe.send(message)
-    pool.work(theirs, {})
+COUNT_IN_WORKER = (
+    COUNT_PAGES
+    + """
+from isobench.cli import work
+work._work = count_pages
+sys.argv = ["isobench", "plan.json"]
+work.main()
 """
-COUNT_IN_WORKER = COUNT_PAGES + WORK + "work(count_pages)"
+)
 
 
 @pytest.mark.slow
@@ -146,7 +142,7 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
         "export": ["--to", "folder"],
         "import": ["folder"],
         "verify": ["folder"],
-        "compare": ["base", "other"],
+        "work": ["plan"],
     }
     monkeypatch.setattr(sys.modules[main.__module__], "run_guarded", guarded.append)
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])

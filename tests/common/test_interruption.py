@@ -134,4 +134,4 @@ def test_a_held_signal_comes_later_and_never_to_processes_that_were_started_mean
     assert received == [signal.SIGINT]
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == -signal.SIGTERM
+    assert process.wait() == -signal.SIGTERM

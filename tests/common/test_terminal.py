@@ -1,13 +1,25 @@
 """Output of one line, and sweeps that go on when their output can't be written any more."""
 
 import io
+import logging
 import os
 import sys
 
 import pytest
+from pseudo_terminal import PseudoTerminal
 
 from isobench.common.errors import extract_first_line
-from isobench.common.terminal import is_output_read, outlive_readers, wrap_output
+from isobench.common.progress import print_above_bars
+from isobench.common.terminal import (
+    CONTROL_CHARACTERS,
+    PlainConsole,
+    PlainStream,
+    is_output_read,
+    make_console,
+    outlive_readers,
+    unwrap_stream,
+    wrap_output,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +59,35 @@ def test_what_nobody_reads_is_dropped(unread, monkeypatch):
         print("another", file=sys.stderr, flush=True)
         assert not is_output_read()
     assert sys.stdout is sys.stderr is unread
+
+
+def test_what_a_terminal_would_obey_is_replaced_whoever_prints_it(capsys):
+    evil = "a\x1b[2Jb\x9bc\rd\u202e"
+    with outlive_readers():
+        print(evil)
+        print(evil, file=sys.stderr)
+        sys.stdout.writelines([evil])
+        logging.StreamHandler(sys.stderr).emit(logging.makeLogRecord({"msg": evil}))
+        with print_above_bars():
+            print(evil)
+        assert unwrap_stream(sys.stderr) is not sys.stderr
+        print("\rbar", file=sys.stderr, end="")  # of a library
+        make_console().print(evil, style="bold")
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("a?[2Jb?c?d?") == 6
+    assert CONTROL_CHARACTERS.sub("", shown.out + shown.err.replace("\rbar", "")) == (
+        shown.out + shown.err.replace("\rbar", "")
+    )
+
+
+def test_a_console_commands_a_terminal_through_the_plain_stream(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    with PseudoTerminal(20, 80) as terminal:
+        sys.stderr, before = PlainStream(sys.stderr), sys.stderr
+        PlainConsole(stderr=True, force_terminal=True, color_system="standard").print("bold", style="bold")
+        sys.stderr.flush()
+        sys.stderr = before
+    assert b"\x1b[1mbold" in terminal.output
 
 
 def test_other_trouble_with_output_is_not_hidden():

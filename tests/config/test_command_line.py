@@ -3,7 +3,7 @@
 import pytest
 
 from isobench.common.errors import UserError
-from isobench.config.command_line import check_typed_settings, expand_home_folders
+from isobench.config.command_line import Override, check_typed_settings, expand_home_folders
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_what_is_kept_is_not_refused():
 )
 def test_the_home_folder_is_written_out_where_a_shell_leaves_it(monkeypatch, setting, expanded):
     monkeypatch.setenv("HOME", "/home/me")
-    assert expand_home_folders(setting) == expanded
+    assert str(expand_home_folders(Override.parse(setting))) == expanded
 
 
 def test_a_home_folder_of_nobody_is_refused():
     with pytest.raises(UserError, match="~nosuchuser/x: there is no home folder of ~nosuchuser"):
-        expand_home_folders("output_dir=~nosuchuser/x")
+        expand_home_folders(Override.parse("output_dir=~nosuchuser/x"))

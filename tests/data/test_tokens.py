@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shutil
 
 import numpy as np
@@ -19,7 +20,13 @@ from isobench.data.batches.tokens import (
     find_chunk_bounds,
     tokenise_examples,
 )
-from isobench.data.cache import load_cached_arrays, save_cached_arrays
+from isobench.data.cache import (
+    SUMS_FILE,
+    load_cached_arrays,
+    load_or_make_arrays,
+    make_checked_folder,
+    save_cached_arrays,
+)
 from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.validate import validate_config
@@ -28,6 +35,27 @@ from isobench.runs.validate import validate_config
 def load_tokens(file):
     arrays = load_cached_arrays(file)
     return arrays and Tokens(**arrays)
+
+
+def test_a_pipe_in_the_cache_is_replaced_and_not_waited_for(tmp_path, capsys):
+    arrays, file = {"a": np.arange(3)}, tmp_path / "a.safetensors"
+    os.mkfifo(file)
+    assert load_or_make_arrays(file, lambda: arrays)["a"].tolist() == [0, 1, 2]
+    assert load_cached_arrays(file)["a"].tolist() == [0, 1, 2]
+
+    def write(folder):
+        (folder / "part").write_text("content")
+
+    target = tmp_path / "folder"
+    for name in (SUMS_FILE, "part", ""):
+        make_checked_folder(target, write)
+        if name:
+            (target / name).unlink()
+        else:
+            shutil.rmtree(target)
+        os.mkfifo(target / name)
+        assert (make_checked_folder(target, write) / "part").read_text() == "content"
+    assert capsys.readouterr().err.count("is made again") == 4
 
 
 @pytest.fixture(scope="module")

@@ -39,9 +39,7 @@ def site(offline, tmp_path_factory):
     """The site, built by the command of the Makefile with this Python, without a network."""
     folder = tmp_path_factory.mktemp("site")
     here = [f"BIN={Path(sys.executable).parent}", f"SITE={folder}", "-o", ".venv/.installed"]
-    done = subprocess.run(
-        ["make", "docs", *here], cwd=ROOT, env=offline, capture_output=True, text=True, check=False, timeout=600
-    )
+    done = subprocess.run(["make", "docs", *here], cwd=ROOT, env=offline, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "build --strict" in done.stdout
     return folder

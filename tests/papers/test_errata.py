@@ -233,16 +233,6 @@ def test_what_the_adaptation_paper_says_of_its_gains(papers):
     )
 
 
-@pytest.mark.parametrize(("seeds", "smallest"), [(3, 2 / 20), (5, 2 / 252)])
-def test_the_smallest_p_of_a_permutation_test(seeds, smallest):
-    values = np.arange(2.0 * seeds)  # the arms wholly apart
-    chosen = list(itertools.combinations(values, seeds))
-    gaps = [abs(2 * sum(arm) - values.sum()) for arm in chosen]
-    assert np.mean([gap >= max(gaps) for gap in gaps]) == pytest.approx(smallest)
-    assert (smallest < 0.05) == (seeds == 5)
-    assert smallest * 14 > 0.05  # Holm's first step over IsoBN's 14 cells
-
-
 def test_what_section_3_3_says_of_variances(papers):
     assert_contains(
         " ".join((papers / "efficient_task_adaptation.txt").read_text().split()),

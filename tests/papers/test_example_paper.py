@@ -7,8 +7,9 @@ import shutil
 
 import pyarrow.parquet
 import pytest
-from helpers import ROOT, make_config, make_record
+from helpers import ROOT, check_done, check_refused, make_config, make_record
 
+import isobench
 from isobench.common.errors import UserError
 from isobench.data.scale import find_scale_differences
 from isobench.papers.published import load_tables
@@ -35,29 +36,43 @@ def test_the_maps_commands_of_a_named_paper_name_it_too(cli, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sixth_paper_runs_reports_exports_and_verifies(cli, tiny, cache, tmp_path):
+def test_a_sixth_paper_goes_from_the_run_to_the_import_of_its_bundles(cli, tiny, cache, tmp_path):
     folder = shutil.copytree(FOLDER, tmp_path / "papers" / "mypaper")  # a copy of another name works unchanged
-    own, outputs = ["--paper", str(folder)], tmp_path / "outputs"
+    own, outputs, other = ["--paper", str(folder)], tmp_path / "outputs", tmp_path / "other"
     settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={outputs}"]
-    code, out, err = cli(*own, "+experiment=greetings", *settings, "optimization.epochs=1")
-    assert code == 0, err
+    out, _ = check_done(cli(*own, "+experiment=greetings", *settings, "optimization.epochs=1"))
     assert len(list(outputs.glob("runs/*/result.json"))) == 6
     assert "90.00" in out  # the printed number stands beside ours
-    code, _, err = cli("+experiment=greeting_norms", *own, *settings)
-    assert code == 0, err
-    code, out, err = cli("report", *own, "+experiment=greetings", f"output_dir={outputs}")
-    assert code == 0, err
+    check_done(cli("+experiment=greeting_norms", *own, *settings))
     assert "Halved vectors" in cli("papers", *own)[1]
-    assert cli("report", f"output_dir={outputs}", *own, "--claims", "mypaper")[0] == 0
-    rows = pyarrow.parquet.read_table(outputs / "reports" / "claims_mypaper.parquet").to_pylist()
-    claims = {row["claim"]: row["outcome"] for row in rows}  # in another setting than the paper's
-    assert claims.pop('"halved vectors are half as long" (Figure 1)') == "seen here"
-    assert claims.pop('"halving improves nothing" (Table 1)') in ("seen here", "can't tell here")
-    assert claims == {}
-    code, _, err = cli("export", *own, "+experiment=greetings", f"output_dir={outputs}", f"--to={tmp_path}/bundle")
-    assert code == 0, err
-    code, out, err = cli("verify", *own, f"{tmp_path}/bundle")
-    assert code == 0, out + err
+    for name, arguments in (("greetings", settings[-1:]), ("greeting_norms", settings)):
+        place, bundle = [*own, f"+experiment={name}"], str(tmp_path / f"bundle_{name}")
+        check_done(cli("report", *place, *arguments))
+        out, _ = check_done(cli("export", *place, *arguments, f"--to={bundle}"))
+        assert shlex.join(["verify", f"--paper={folder}", bundle]) in out
+        out, _ = check_done(cli("verify", *own, bundle))
+        assert "fail." not in out.replace("Nothing that was checked fails.", "")
+        out, _ = check_done(cli("report", *own, bundle, f"output_dir={tmp_path}/shown"))
+        assert "not the paper's" in out  # its encoder
+        out, _ = check_done(cli("import", *own, bundle, f"output_dir={other}"))
+        *_, hint = out.strip().split("\n")
+        check_done(cli(*shlex.split(hint.removeprefix("Show them: isobench "))))
+    assert judge_claims(cli, outputs, own) == judge_claims(cli, other, own)
+    assert judge_claims(cli, outputs, own)['"halved vectors are half as long" (Figure 1)'] == "seen here"
+    before = judge_claims(cli, outputs, own)
+    renamed = ["--paper", str(folder.rename(tmp_path / "papers" / "renamed"))]
+    assert judge_claims(cli, outputs, renamed) == before
+    check_done(cli("report", f"{tmp_path}/bundle_greetings", f"output_dir={tmp_path}/shown"))  # without the paper
+    check_refused(
+        cli("report", f"{tmp_path}/bundle_greeting_norms", f"output_dir={tmp_path}/shown"), "--paper=FOLDER"
+    )
+
+
+def judge_claims(cli, outputs, own):
+    name = own[1].rpartition("/")[2]
+    check_done(cli("report", f"output_dir={outputs}", *own, "--claims", name))
+    rows = pyarrow.parquet.read_table(outputs / "reports" / f"claims_{name}.parquet").to_pylist()
+    return {row["claim"]: row["outcome"] for row in rows}
 
 
 def test_its_claims_reject_broken_numbers_under_any_name_of_its_folder(cli, tmp_path):
@@ -100,6 +115,62 @@ def make_paper(folder, **files):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     return str(folder)
+
+
+def test_a_hostile_title_does_not_reach_the_terminal(cli, tmp_path):
+    folder = make_paper(tmp_path / "mine", **{"paper.yaml": 'title: "a\\x1b[2Jb\\u202e"\n'})
+    for word in ([], ["--map"]):
+        out, err = check_done(cli("papers", *word, "--paper", folder))
+        assert "a?[2Jb?" in out
+        assert "\x1b" not in out + err
+
+
+@pytest.mark.slow
+def test_a_new_paper_is_a_copy_of_the_example_that_works(cli, tiny, cache, tmp_path):
+    folder = tmp_path / "somewhere" / "mypaper"
+    out, _ = check_done(cli("papers", "--new", str(folder)))
+    command = shlex.split(out.strip().split("\n")[-1].removeprefix("Try it: isobench "))
+    settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={tmp_path}/outputs"]
+    check_done(cli(*command, *settings, "seed=1", "optimization.epochs=1"))
+    texts = [file.read_text() for file in folder.rglob("*") if file.suffix in (".yaml", ".md")]
+    assert not any("examples/paper" in text for text in texts)
+    for name in (folder, tmp_path / "isobn", tmp_path / "not-a-name"):
+        check_refused(cli("papers", "--new", str(name)))
+
+
+def test_the_printed_numbers_are_those_of_the_folder_and_of_now(monkeypatch, tmp_path):
+    """A notebook asks before the paper is named, and after its file is corrected."""
+    folder = shutil.copytree(FOLDER, tmp_path / "named_late")
+    assert load_tables("named_late") == {}
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(folder))
+    assert load_tables("named_late").keys() == {"table1"}
+    file = folder / "published.yaml"
+    file.write_text(file.read_text().replace("90.10", "91.10"))
+    assert float(load_tables("named_late")["table1"].cells["minilm"]["halved"]["Greetings"][0]) == 91.1
+
+
+@pytest.mark.slow
+def test_a_notebook_names_a_paper_when_it_likes(monkeypatch, tiny, cache, tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "noted")
+    settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={tmp_path}/outputs"]
+    sweep = ["+experiment=greetings", *settings, "calibration=none", "optimization.epochs=1"]
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
+    with pytest.raises(UserError):
+        isobench.run([*sweep, "seed=1"])
+    isobench.run(["--paper", str(folder), *sweep, "seed=1"])
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
+    unnamed = isobench.report_table(tmp_path / "outputs")
+    assert unnamed["published"].isna().all()
+    assert not isobench.load_runs(tmp_path / "outputs")["scale"].str.contains("paper").any()
+    isobench.run(["--paper", str(folder), *sweep, "seed=2"])
+    table = isobench.report_table(tmp_path / "outputs")
+    assert table["published"].tolist() == ["90.00 ± 1.0"]
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
+    assert isobench.report_table(tmp_path / "outputs", paper=folder).equals(table)
+    assert (isobench.load_runs(tmp_path / "outputs")["scale"] == "encoder local is not the paper's").all()
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
+    renamed = folder.rename(tmp_path / "renamed")
+    assert isobench.report_table(tmp_path / "outputs", paper=renamed)["published"].tolist() == ["90.00 ± 1.0"]
 
 
 def test_papers_that_clash_are_one_line(cli, tmp_path):
@@ -245,7 +316,6 @@ def test_a_misspelt_task_is_said_before_a_run_and_its_correction_counts_for_runs
     run = Run(cfg, RunFolder(str(tmp_path), "1" * 64), make_record(cfg, scale=scale))
     assert build_report(cfg.experiment, [run]).scale == ["task greetings is not in the paper"]
     shutil.copy(FOLDER / "published.yaml", folder)
-    load_tables.cache_clear()
     assert build_report(cfg.experiment, [run]).scale == []
 
 
@@ -254,4 +324,5 @@ def test_runs_of_a_paper_that_is_not_here_are_shown_with_one_line(tmp_path):
     cfg.experiment.paper, cfg.experiment.tables = "paper", ["table1"]
     report = build_report(cfg.experiment, [Run(cfg, RunFolder(str(tmp_path), "1" * 64), make_record(cfg))])
     assert len(report.cells) == 1
+    assert (report.scale, report.paper) == ([], None)  # what the paper's setting is can't be known
     assert report.notes == ["The printed numbers of paper are not shown: name its folder with --paper FOLDER."]

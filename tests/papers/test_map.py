@@ -43,7 +43,7 @@ def test_every_row_is_whole():
         is_drawing = status.startswith("schematic: a drawing")
         assert ("scale=paper" in at_paper, "+experiment=" in embedded) == (not is_drawing, not is_drawing), row
         assert "scale=" not in embedded, row
-        assert laptop in ("", re.sub(r"(\+experiment=\w+).*", r"\1 scale=laptop`", embedded)), row
+        assert laptop in ("", re.sub(r"(\+experiment=\w+).*", r"\1 scale=laptop data.root=FOLDER`", embedded)), row
 
 
 def test_a_row_has_a_laptop_command_if_that_makes_a_part_of_it():
@@ -121,7 +121,8 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(grid, "itertools", EachValueOnce())
     monkeypatch.setattr(encoders, "_find_mpnet_parts", lambda _: [ROOT])  # a package that need not be installed
-    arguments = shlex.split(command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs))
+    planned_command = command.replace("scale=laptop data.root=FOLDER", "scale=laptop")  # the folder has no GLUE
+    arguments = shlex.split(planned_command.replace("COMMIT", "0" * 40).replace("FOLDER", word_pairs))
     own = ["dry_run=true", f"output_dir={tmp_path}", f"data.cache={cache}"]
     try:
         with compose_sweep([*arguments, *own]) as parts:

@@ -114,19 +114,17 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
 
 
-def test_own_data_name_their_report_which_says_files_columns_and_training(tmp_path):
+def test_own_data_name_their_report_which_shows_files_columns_and_settings(tmp_path):
     (tmp_path / "all.csv").write_text("review,stars\ngood,a\nbad,b\n")
     files = f"data.files={{train: {tmp_path}/all.csv, validation: 0.2}}"
     mine = ("task=mine", files, "task.text=[review]", "task.label=stars", "task.labels=[a,b]", "task.metrics=[f1]")
     data = {"fingerprint": {}, "examples": {"train": 1600, "validation": 400}}
     report = build_report(Experiment(), [row(tmp_path, 0.7, *mine, "task.primary=f1", data=data)])
     assert report.name == "mine"
-    said = (
-        "Files: train all.csv (1,600 examples), validation all.csv (400 examples); text in review; labels in stars."
-    )
-    assert report.about[0] == said
-    assert report.about[1].startswith("Trained with lr 2e-05, batch 32")
-    assert all(said in text for text in (render_report(report), format_markdown(report)))
+    files = "train all.csv (1,600 examples), validation all.csv (400 examples)"
+    expected = {"lr": "2e-05", "batch": "32", "files": files, "columns": "review, stars"}
+    assert expected.items() <= report.settings.items()
+    assert all(files in text for text in (render_report(report), format_markdown(report)))
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
@@ -232,14 +230,14 @@ def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs
     report = build_report(experiment(), [*plain, *calibrated])
     assert not report.cells["compared"].any()
     assert all(any(name.split("=")[1] in view.title for name in (ours, others)) for view in report.views)
-    assert any("No run of plain fine-tuning has a score to compare with" in said for said in report.evidence)
+    assert report.comparisons.empty
     worse = runs(tmp_path, "none", [score - 0.1 for score in PLAIN], others)
     report = build_report(experiment(), [*plain, *calibrated, *worse])
     assert report.runs["selected"].all()  # no scale or head wins over the other
     (difference,) = report.cells[report.cells["compared"]]["difference"]
     assert difference == pytest.approx(100 * (statistics.fmean(BETTER) - statistics.fmean(PLAIN)) + 10)
-    (said,) = (said for said in report.evidence if "Difference" in said)
-    assert "Difference +18.00 " in said  # the evidence takes plain fine-tuning of the same scale and head, too
+    (line,) = report.comparisons.itertuples()
+    assert line.difference.startswith("+18.00 ")  # plain fine-tuning of the same scale and head, too
 
 
 @pytest.mark.parametrize(
@@ -280,7 +278,7 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in format_markdown(report)
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
     assert "Reported (isobn_arxiv_v1)" in render_report(report)
-    assert [sentence for sentence in report.evidence if "Avg" in sentence or "Reported" in sentence] == []
+    assert list(report.comparisons["tasks"]) == ["RTE"]
 
 
 def test_a_setting_that_some_runs_leave_unset_tells_configurations_apart():

@@ -3,18 +3,12 @@
 import os
 import subprocess
 import sys
-import time
+
+from waiting import wait_until
 
 from isobench.runs.state import Submission, is_process_alive, read_submissions
 
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():
@@ -31,11 +25,11 @@ def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():
 
 
 def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
-    submission = Submission("123", {"123_0": ["ab" * 8]}, 1.5)
+    submission = Submission("123", ["ab" * 8], 1.5)
     submission.save(tmp_path)
     assert read_submissions(tmp_path) == [submission]
     (file,) = (tmp_path / "jobs").iterdir()
-    file.write_text(file.read_text().replace("123_0", "124_0"))
+    file.write_text(file.read_text().replace("abab", "acac"))
     assert read_submissions(tmp_path) == read_submissions(tmp_path) == []
     assert capsys.readouterr().err == (
         f"isobench: {file} is damaged: its runs do not count as queued; remove it when its jobs have ended\n"

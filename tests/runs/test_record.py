@@ -1,6 +1,7 @@
 """A run's record and heartbeat: round trips, what is refused and how, the documented schemas."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -179,6 +180,38 @@ def test_any_changed_byte_of_a_record_is_noticed(tmp_path):
             folder.read_record()
 
 
+def test_a_record_that_can_t_be_read_now_is_not_called_damaged(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ESTALE, "as meant")
+
+    folder = folder_with(tmp_path, format_record(content()).decode())
+    monkeypatch.setattr("isobench.runs.record.read_bounded", fail)
+    with pytest.raises(UserError, match="may be intact, but can't be read: stale file handle") as error:
+        folder.read_record()
+    assert "remove" not in str(error.value)
+
+
+def test_predictions_that_can_t_be_read_now_are_not_called_damaged(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(errno.EIO, "as meant")
+
+    predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
+    folder = folder_with(tmp_path, format_record(content(predictions=predictions)).decode())
+    (folder.path / "predictions.parquet").write_bytes(b"intact")
+    run = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
+    with monkeypatch.context() as patch:
+        patch.setattr("isobench.common.files.open_regular", fail)
+        check_predictions([run])
+    assert run.record is None
+    assert "predictions.parquet can't be read: input/output error" in run.trouble
+    assert "remove" not in run.trouble
+    run.read_record()
+    (folder.path / "predictions.parquet").unlink()
+    os.mkfifo(folder.path / "predictions.parquet")
+    check_predictions([run])
+    assert (run.record, "is not a regular file" in run.trouble) == (None, True)
+
+
 def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys):
     predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
     rows = []
@@ -221,6 +254,7 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
     with Heartbeat(tmp_path):
         again = read_heartbeat(tmp_path)
         assert (again.state, again.step, again.steps, again.attempt) == ("starting", 4, 9, 2)
+        assert left.since == left.started == again.started < again.since
     assert read_heartbeat(tmp_path) is None
     for damage in (
         {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
@@ -234,7 +268,7 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
 
 @pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
 def test_the_documented_schema_is_the_models(name, model):
-    """If this fails: ``python -m isobench.runs.record [progress] > docs/<name>.schema.json``."""
+    """If this fails, write it anew: ``json.dumps(model.model_json_schema(), indent=2)``."""
     assert json.loads((ROOT / "docs" / f"{name}.schema.json").read_text()) == model.model_json_schema()
 
 

@@ -8,23 +8,22 @@ from helpers import make_config, make_record
 
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
-from isobench.sweep import launchers
-from isobench.sweep.forecast import BASE_BYTES, GIB, MemoryForecast
-from isobench.sweep.launchers import divide_machine
-from isobench.sweep.pool import Division, measure_free_memory, read_memory_limits
+from isobench.sweep import machine
+from isobench.sweep.forecast import BASE_BYTES, GIB, MIB, forecast_memory
+from isobench.sweep.machine import Division, divide_machine, limit_by_memory, measure_free_memory
 
 
 @pytest.fixture
 def cores(monkeypatch):
     """Set the number of cores; there is no GPU, and the user has set no threads."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(launchers, "list_gpus", list)
-    monkeypatch.setattr(launchers, "has_apple_gpu", lambda: False)
-    return lambda count: monkeypatch.setattr(launchers, "_count_cores", lambda: count)
+    monkeypatch.setattr(machine, "list_gpus", list)
+    monkeypatch.setattr(machine, "has_apple_gpu", lambda: False)
+    return lambda count: monkeypatch.setattr(machine, "_count_cores", lambda: count)
 
 
 @pytest.mark.parametrize(
-    ("count", "planned", "processes", "division"),
+    ("count", "planned", "workers", "division"),
     [
         (1, 15, None, Division(1)),
         (2, 15, None, Division(2, 1)),
@@ -36,9 +35,9 @@ def cores(monkeypatch):
         (2, 15, 5, Division(5, 1)),
     ],
 )
-def test_every_run_has_a_core_or_a_share_of_the_cores(cores, count, planned, processes, division):
+def test_every_run_has_a_core_or_a_share_of_the_cores(cores, count, planned, workers, division):
     cores(count)
-    assert divide_machine([make_config()] * planned, planned, processes) == division
+    assert divide_machine([make_config()] * planned, planned, workers) == division
 
 
 def test_a_user_chooses_the_threads_of_a_run(cores, monkeypatch):
@@ -51,10 +50,10 @@ def test_a_user_chooses_the_threads_of_a_run(cores, monkeypatch):
 
 def test_every_gpu_has_a_process(cores, monkeypatch):
     cores(8)
-    monkeypatch.setattr(launchers, "list_gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(machine, "list_gpus", lambda: ["0", "1"])
     assert divide_machine([make_config()] * 15, 15) == Division(2, 4, ("0", "1"))
     assert divide_machine([make_config("trainer.accelerator=cpu")] * 15, 15) == Division(8, 1)
-    monkeypatch.setattr(launchers, "list_gpus", lambda: ["0"])
+    monkeypatch.setattr(machine, "list_gpus", lambda: ["0"])
     assert divide_machine([make_config()] * 15, 15) == Division(1, None, ("0",))
 
 
@@ -64,59 +63,50 @@ def test_gpus_have_the_names_that_the_user_s_shell_gives_them(monkeypatch, visib
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: count)))
-    assert launchers.list_gpus() == names
+    assert machine.list_gpus() == names
 
 
-def test_a_measured_peak_replaces_the_formula():
-    forecast, cfg = MemoryForecast(), make_config()
-    assert BASE_BYTES < forecast.estimate(cfg) < 4 * GIB
-    forecast.add(cfg, 7e9)
-    forecast.add(cfg, 6e9)
-    assert forecast.estimate(cfg) == pytest.approx(1.15 * 7e9)
-    other = make_config("optimization.batch_size=8")  # of another shape
-    assert BASE_BYTES < forecast.estimate(other) < forecast.estimate(cfg)
+def end(cfg, mib, gpus=(), **parts):
+    record = make_record(cfg, cost={"peak_memory_mib": {"resident": mib}}, **parts)
+    record.provenance.gpus.extend(gpus)
+    return Run(cfg, RunFolder("nowhere", "0" * 64), record)
+
+
+def test_measured_peaks_replace_the_formula_for_runs_of_their_shape():
+    cfg = make_config()
+    by_formula = forecast_memory([cfg], [], with_gpu=False)
+    assert BASE_BYTES < by_formula < 4 * GIB
+    ended = [end(cfg, 700), end(cfg, 600), end(cfg, 300, ["H100"]), Run(cfg, RunFolder("nowhere", "0" * 64), None)]
+    ended.append(end(cfg, 90_000, failure={"name": "crash", "message": ""}))
+    assert forecast_memory([cfg], ended, with_gpu=False) == pytest.approx(1.15 * 700 * MIB)
+    assert forecast_memory([cfg], ended, with_gpu=True) == pytest.approx(1.15 * 300 * MIB)
+    smaller = make_config("optimization.batch_size=8")  # of another shape
+    assert BASE_BYTES < forecast_memory([cfg, smaller], ended, with_gpu=False) < by_formula
     unknown = make_config("encoder=bert-base-cased")  # from the hub, which can't be reached
-    assert forecast.estimate(unknown) is None
+    assert forecast_memory([cfg, unknown], ended, with_gpu=False) is None
 
 
-def write_group(folder, files):
-    folder.mkdir(parents=True)
-    for name, text in files.items():
-        (folder / name).write_text(text)
+def test_memory_decides_how_many_workers_there_are(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "measure_free_memory", lambda: 1.9 * GIB)
+    for need, workers in ((0.5 * GIB, 3), (1.8 * GIB, 1), (5 * GIB, 1), (None, 1)):
+        assert limit_by_memory(Division(4, 1), need) == Division(workers, 1)
+        assert f"{workers} at once: the largest run needs" in capsys.readouterr().err
+    assert limit_by_memory(Division(3, 1), 0.5 * GIB) == Division(3, 1)
+    assert capsys.readouterr().err == ""
 
 
 def test_memory_limits_of_control_groups_are_read(tmp_path):
+    def write(folder, limit, use, inactive):
+        folder.mkdir(exist_ok=True)
+        (folder / "memory.max").write_text(limit)
+        (folder / "memory.current").write_text(use)
+        (folder / "memory.stat").write_text(f"anon 3\ninactive_file {inactive}\n")
+
     own = tmp_path / "cgroup"
-    own.write_text("4:memory:/job\n1:cpu:/job\n0::/slice/step\n")
-    write_group(
-        tmp_path / "memory" / "job",
-        {
-            "memory.limit_in_bytes": "1000",
-            "memory.usage_in_bytes": "600",
-            "memory.stat": "cache 9\ntotal_inactive_file 100",
-        },
-    )
-    parts = {"memory.current": "50", "memory.stat": "inactive_file 20"}
-    write_group(tmp_path / "slice" / "step", {"memory.max": "max\n", **parts})
-    (tmp_path / "slice" / "memory.max").write_text("400\n")
-    (tmp_path / "slice" / "memory.current").write_text("300\n")
-    (tmp_path / "slice" / "memory.stat").write_text("inactive_file 0\n")
-    assert sorted(read_memory_limits(tmp_path, own)) == [(400.0, 300.0), (1000.0, 500.0)]
-    assert read_memory_limits(tmp_path, tmp_path / "none") == []
-    assert measure_free_memory() > 0
-
-
-def test_finished_runs_of_the_sweep_give_the_first_forecast():
-    forecast, cfg = MemoryForecast(), make_config()
-    on_cpu = make_record(cfg, cost={"peak_memory_mib": {"resident": 700.0}})
-    failed = make_record(
-        cfg, cost={"peak_memory_mib": {"resident": 90_000.0}}, failure={"name": "crash", "message": ""}
-    )
-    on_gpu = make_record(cfg, cost={"peak_memory_mib": {"resident": 300.0}})
-    on_gpu.provenance.gpus.append("H100")
-    rows = [Run(cfg, RunFolder("nowhere", "0" * 64), record) for record in (None, on_cpu, failed, on_gpu)]
-    forecast.add_finished(rows, with_gpu=False)
-    assert forecast.estimate(cfg) == pytest.approx(1.15 * 700 * 2**20)
-    forecast = MemoryForecast()
-    forecast.add_finished(rows, with_gpu=True)
-    assert forecast.estimate(cfg) == pytest.approx(1.15 * 300 * 2**20)
+    own.write_text("4:memory:/job\n0::/slice/step\n")
+    write(tmp_path / "slice", "400\n", "300\n", "20")
+    write(tmp_path / "slice/step", "max\n", "50\n", "0")
+    assert measure_free_memory(tmp_path, own) == 120
+    write(tmp_path / "slice/step", "90\n", "50\n", "0")
+    assert measure_free_memory(tmp_path, own) == 40
+    assert measure_free_memory(tmp_path, tmp_path / "none") > 400

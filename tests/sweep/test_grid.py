@@ -9,6 +9,7 @@ import yaml
 from hydra.errors import HydraException
 
 from isobench.common.errors import UserError
+from isobench.config.command_line import Override
 from isobench.papers.folders import find_config
 from isobench.sweep.grid import expand_grid
 from isobench.sweep.planning import compose_sweep, plan_runs
@@ -21,7 +22,7 @@ GRID = [
 
 
 def typed(**settings):
-    return {key: [f"{key}={value}" for value in values] for key, values in settings.items()}
+    return {key: [Override(key, str(value)) for value in values] for key, values in settings.items()}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_every_run_has_a_value_of_every_setting_and_every_combination_is_there(s
     assert len(runs) == count
     for run in runs:
         for key, overrides in command_line.items():
-            assert [text for text in run if text.startswith(f"{key}=")] in [[override] for override in overrides]
+            assert [override for override in run if override.key == key] in [[override] for override in overrides]
     for combination in itertools.product(*command_line.values()):
         assert any(set(combination) <= set(run) for run in runs)
 
@@ -83,7 +84,7 @@ def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
     experiment = yaml.safe_load(find_config("experiment", "glue_isobn").read_text())["experiment"]
     runs = expand_grid(experiment["grid"]["paper"], typed(seed=[1, 2, 3, 4, 5]))
     assert len(runs) == 2940
-    methods = {name: f"calibration={name}" for name in VARIANTS}
+    methods = {name: Override("calibration", name) for name in VARIANTS}
     settings = {name: [{*run} - {method} for run in runs if method in run] for name, method in methods.items()}
     assert settings["isobn_paper"] == settings["isobn_released"]
     assert len(settings["isobn_paper"]) == 2 * 7 * 3 * 3 * 2 * 5

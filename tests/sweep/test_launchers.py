@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from helpers import check_done, drop_replaced, install_programs, read_records
+from waiting import wait_until, watch_folder
+
+from isobench.runs.state import is_process_alive
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
@@ -43,7 +47,7 @@ def drop_times(table):
     "launcher",
     [
         ["hydra/launcher=sequential"],
-        ["hydra/launcher=auto", "hydra.launcher.processes=2"],
+        ["hydra/launcher=auto", "hydra.launcher.workers=2"],
     ],
     ids=["sequential", "auto"],
 )
@@ -65,7 +69,7 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setenv("ISOBENCH_TEST_SLEEP", "0.2")
     grid = ["calibration._target_=slow_calibration.Either", "+calibration.kind=killing,slow", "seed=1,2", "-m"]
-    code, out, err = cli(*quick, *grid, "hydra.launcher.processes=2")
+    code, out, err = cli(*quick, *grid, "hydra.launcher.workers=2")
     assert "a process was killed (out of memory?)" in err
     assert code == 1
     assert len(results(outputs)) == 2
@@ -78,10 +82,13 @@ def test_runs_that_are_killed_don_t_take_the_others_with_them(cli, quick, output
         ("slurm", "hydra.launcher.setup=module", "hydra.launcher.setup=module"),
         ("slurm", "hydra.launcher.extra=[reservation]", "hydra.launcher.extra"),
         ("slurm", "hydra.launcher.memory_gb=abc", "hydra.launcher.memory_gb=abc"),
-        ("auto", "hydra.launcher.processes=0", "hydra.launcher.processes=0"),
-        ("auto", "hydra.launcher.proceses=2", "there is no setting hydra.launcher.proceses"),
-        ("joblib", "hydra.launcher.n_jobs=2", "set hydra.launcher.processes=N"),
-        ("local", "hydra.launcher.wait=false", "set hydra.launcher.processes=N"),
+        ("auto", "hydra.launcher.workers=0", "hydra.launcher.workers=0"),
+        ("auto", "hydra.launcher.wokers=2", "there is no setting hydra.launcher.wokers"),
+        ("auto", "hydra.launcher.processes=2", "write hydra.launcher.workers=N"),
+        ("slurm", "hydra.launcher.runs_at_once=2", "write hydra.launcher.workers=N"),
+        ("slurm", "hydra.launcher.runs_per_job=2", "write hydra.launcher.workers=N"),
+        ("joblib", "hydra.launcher.n_jobs=2", "set hydra.launcher.workers=N"),
+        ("local", "hydra.launcher.wait=false", "set hydra.launcher.workers=N"),
         ("basic", "seed=2", "write hydra/launcher=sequential"),
     ],
 )
@@ -93,29 +100,56 @@ def test_every_setting_is_checked_before_anything_is_submitted(cli, quick, outpu
     assert not outputs.exists()
 
 
-def wait_until_training(outputs, runs: int) -> None:
-    deadline = time.monotonic() + 120
-    while sum('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")) < runs:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+class SlowSweep:
+    """A sweep of slow runs in two processes; every step waits for ``release``."""
+
+    def __init__(self, quick, outputs, pace: Path, seeds="1,2,3,4") -> None:
+        self.outputs, self.pace = outputs, pace
+        pace.write_text("hold")
+        slow = [*quick, "calibration._target_=slow_calibration.Slow", f"seed={seeds}", "-m"]
+        self.command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.workers=2"]
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(self.command, text=True, start_new_session=True, **pipes)
+
+    def wait_until_training(self) -> None:
+        """Wait until both processes are in a step."""
+        held = lambda: len(list(self.pace.parent.glob(f"{self.pace.name}.*"))) == 2  # noqa: E731
+        wait_until(held, "two runs train", watch_folder(self.outputs))
+
+    def release(self, pace: str) -> None:
+        """Let each step take as many seconds."""
+        self.pace.write_text(pace)
 
 
-def start_slow_sweep(quick, monkeypatch, seeds="1,2,3,4", sleep="0.5", stderr=subprocess.DEVNULL) -> subprocess.Popen:
-    """Start a sweep of slow runs in two processes."""
-    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", sleep)
-    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"seed={seeds}", "-m"]
-    command = [sys.executable, "-m", "isobench", *slow, "hydra.launcher.processes=2"]
-    return subprocess.Popen(command, stderr=stderr, text=True, start_new_session=True)
+@pytest.fixture
+def slow_sweep(quick, outputs, tmp_path, monkeypatch):
+    """Start a `SlowSweep`; its processes are killed at the end of the test."""
+    monkeypatch.setenv("ISOBENCH_TEST_SLEEP", str(tmp_path / "pace"))
+    sweeps = []
+
+    def start(**settings) -> SlowSweep:
+        sweeps.append(SlowSweep(quick, outputs, tmp_path / "pace", **settings))
+        return sweeps[-1]
+
+    yield start
+    for sweep in sweeps:
+        with suppress(ProcessLookupError):
+            os.killpg(sweep.process.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(quick, outputs, monkeypatch, signum):
-    process = start_slow_sweep(quick, monkeypatch, stderr=subprocess.PIPE)
-    wait_until_training(outputs, 2)
-    os.kill(process.pid, signum)
-    _, err = process.communicate(timeout=90)
-    assert process.returncode == 128 + signum, err
+def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(slow_sweep, outputs, signum):
+    sweep = slow_sweep()
+    sweep.wait_until_training()
+    os.kill(sweep.process.pid, signum)
+    told = next(line for line in sweep.process.stderr if "saving 2 running runs" in line)  # by now they know
+    sweep.release("0")
+    _, err = sweep.process.communicate()
+    assert sweep.process.returncode == 128 + signum, told + err
     assert err.splitlines()[-1].startswith("isobench: interrupted")
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
     states = [beat["state"] for beat in read_beats(outputs)]
@@ -128,7 +162,7 @@ def test_a_signal_that_python_drops_in_a_worker_still_stops_the_run(cli, quick, 
     """It arrives in the ``__del__`` of an object. The run saves at its first step, and nothing more is begun."""
     monkeypatch.syspath_prepend(str(HERE))
     destroying = [*quick, "calibration._target_=slow_calibration.Destroying"]
-    code, _, err = cli(*destroying, "hydra.launcher.processes=2", "seed=1,2,3,4", "-m")
+    code, _, err = cli(*destroying, "hydra.launcher.workers=2", "seed=1,2,3,4", "-m")
     assert code == 143, err
     assert not results(outputs)
     states = [beat["state"] for beat in read_beats(outputs)]
@@ -145,22 +179,19 @@ def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
     return descendants
 
 
-def wait_for_ends(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=60)
-    try:
-        assert not [one for one in alive if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
-    finally:
-        for one in alive:
-            one.kill()
+def wait_for_ends(processes: list[psutil.Process], outputs: Path) -> None:
+    have_ended = lambda: not any(is_process_alive(one.pid) for one in processes)  # noqa: E731
+    wait_until(have_ended, "the processes have ended", watch_folder(outputs))
 
 
 @pytest.mark.slow
-def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkeypatch):
-    process = start_slow_sweep(quick, monkeypatch)
-    wait_until_training(outputs, 2)
-    descendants = kill_alone(process)
+def test_workers_save_and_end_when_their_parent_is_killed(slow_sweep, outputs):
+    sweep = slow_sweep()
+    sweep.wait_until_training()
+    descendants = kill_alone(sweep.process)
     assert {beat["pid"] for beat in read_beats(outputs)} <= {one.pid for one in descendants}
-    wait_for_ends(descendants)
+    sweep.release("0.5")  # they learn of it meanwhile
+    wait_for_ends(descendants, outputs)
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
     states = [beat["state"] for beat in read_beats(outputs)]
     assert states == ["interrupted"] * 2  # and no other run was begun
@@ -168,47 +199,46 @@ def test_workers_save_and_end_when_their_parent_is_killed(quick, outputs, monkey
 
 
 @pytest.mark.slow
-def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(quick, outputs, tmp_path, monkeypatch):
-    """Its orphaned workers are in a step of eight seconds, and still run when the second command plans its runs."""
-    sleep = tmp_path / "sleep"
-    sleep.write_text("0.3")
-    process = start_slow_sweep(quick, monkeypatch, "1,2", str(sleep))
-    wait_until_training(outputs, 2)
-    sleep.write_text("8")
-    time.sleep(1)
-    kill_alone(process)
-    sleep.write_text("0")
-    again = subprocess.run(process.args, capture_output=True, text=True, timeout=240)
-    assert "2 running" in again.stderr
-    assert again.returncode == 0, again.stderr
-    assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
+def test_two_workers_killed_at_once_lose_nothing_and_the_sweep_ends_with_its_table(
+    slow_sweep, cli, quick, outputs, tmp_path, monkeypatch
+):
+    sweep = slow_sweep(seeds="1,2")
+    sweep.wait_until_training()
+    for beat in read_beats(outputs):
+        os.kill(beat["pid"], signal.SIGKILL)
+    sweep.release("0")
+    out, err = sweep.process.communicate()
+    assert sweep.process.returncode == 0, err
+    assert err.count("it is tried again at the end, alone") == 2
+    assert "Records:" in out
+    monkeypatch.syspath_prepend(str(HERE))
+    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"output_dir={tmp_path}/undisturbed", "seed=1,2"]
+    check_done(cli(*slow, "-m"))
+    expected = results(tmp_path / "undisturbed")
+    assert {name: (*result[:2], 2) for name, result in expected.items()} == results(outputs)
 
 
 @pytest.mark.slow
-def test_workers_that_are_starting_end_when_their_parent_is_killed(quick, outputs, monkeypatch):
-    process = start_slow_sweep(quick, monkeypatch)
-    deadline = time.monotonic() + 60
-    while not any(is_worker(child) for child in psutil.Process(process.pid).children(recursive=True)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    wait_for_ends(kill_alone(process))
-    assert not results(outputs)
-
-
-def is_worker(process: psutil.Process) -> bool:
-    """True if a process has begun to become a worker of a pool."""
-    try:
-        return any("spawn_main" in word for word in process.cmdline())
-    except psutil.Error:
-        return False
+def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(slow_sweep, outputs):
+    """Its orphaned workers are in a step that goes on until the second command has planned its runs."""
+    sweep = slow_sweep(seeds="1,2")
+    sweep.wait_until_training()
+    kill_alone(sweep.process)
+    again = sweep.start()
+    said = next(line for line in again.stderr if "2 runs:" in line)
+    sweep.release("0")
+    _, err = again.communicate()
+    assert "2 running" in said
+    assert again.returncode == 0, err
+    assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
 
 
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
     from isobench.runs.state import Submission, find_queued_jobs
 
     outputs.mkdir()
-    Submission("12", {"12_0": ["ab" * 8]}, time.time()).save(outputs)
-    for script, holds in (("echo 12_0", True), ("echo 13", False)):
+    Submission("12", ["ab" * 8], time.time()).save(outputs)
+    for script, holds in (("echo 12", True), ("echo 13", False)):
         install_programs(monkeypatch, tmp_path / "bin", {"squeue": script})
         assert ("ab" * 8 in find_queued_jobs(outputs)) == holds
     install_programs(monkeypatch, tmp_path / "bin", {"squeue": "exit 1"})

@@ -10,6 +10,7 @@ from helpers import make_config, make_record
 
 from isobench.cli import status
 from isobench.common.files import write_json
+from isobench.config.command_line import Override
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
@@ -40,9 +41,10 @@ def test_the_fast_composition_is_hydras():
         composer = Composer(loader, base)
         groups = list(itertools.product(AXES["scale"], AXES["task"], AXES["calibration"]))
         for number, pair in enumerate(list(itertools.combinations(AXES["value"], 2))[::3]):
-            run = [*groups[number % len(groups)], *pair]
+            texts = [*groups[number % len(groups)], *pair]
+            run = list(map(Override.parse, texts))
             try:
-                expected = asdict(to_config(loader.load_sweep_config(base, run)))
+                expected = asdict(to_config(loader.load_sweep_config(base, texts)))
             except Exception as error:
                 with pytest.raises(type(error)):
                     composer.compose(run)
@@ -66,10 +68,12 @@ def test_choices_in_independent_groups_are_composed_one_at_a_time(tmp_path):
             ["task=cola"], ["encoder=distilbert-quire", "encoder=nested"],
             ["head=isobn", "head=far", "head=linked"], ["seed=2", "optimization.warmup=0.2"],
         )  # fmt: skip
-        for overrides in grid:
+        for texts in grid:
+            overrides = tuple(map(Override.parse, texts))
             assert composer.compose(overrides) == composer.compose_with_hydra(overrides).cfg, overrides
-        assert composer.parse_choice("task=cola") == ("task", "cola")
-        assert not any(map(composer.parse_choice, ("head=far", "head=linked", "encoder=nested", "seed=2")))
+        assert composer.parse_choice(Override("task", "cola")) == ("task", "cola")
+        others = ("head=far", "head=linked", "encoder=nested", "seed=2")
+        assert not any(map(composer.parse_choice, map(Override.parse, others)))
 
 
 def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
@@ -164,7 +168,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     def state(queue=()) -> str:
         return find_run_state(row, dict(queue)).name
 
-    waiting = {"ab" * 8: Submission("12", {}, time.time())}
+    waiting = {"ab" * 8: Submission("12", [], time.time())}
     assert (state(), state(waiting)) == ("missing", "queued")
     beat(folder)
     assert (state(), state(waiting)) == ("running", "running")
@@ -179,9 +183,9 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     folder.result_file.write_text("{}")
     assert state() == "failed"
     assert state(waiting) == "failed"  # it was submitted before the run failed
-    assert state({"ab" * 8: Submission("12", {}, time.time() + 9)}) == "queued"  # to be tried again
+    assert state({"ab" * 8: Submission("12", [], time.time() + 9)}) == "queued"  # to be tried again
     row.record = make_record(row.cfg)
-    assert state({"ab" * 8: Submission("12", {}, time.time() + 9)}) == "done"
+    assert state({"ab" * 8: Submission("12", [], time.time() + 9)}) == "done"
     row.record, row.trouble = None, "damaged"
     assert state() == "damaged"
 
@@ -214,7 +218,7 @@ def test_a_failure_from_the_future_is_tried_again(tmp_path):
         assert (folder.read_final_record(True, since=now) is not None) == is_final
         assert folder.read_final_record(False, since=now) is not None
     row = Run(make_config(), folder, folder.read_record())
-    queue = {folder.path.name: Submission("12", {}, now)}
+    queue = {folder.path.name: Submission("12", [], now)}
     assert find_run_state(row, queue).name == "queued"  # to be tried again
 
 

@@ -1,17 +1,19 @@
 """Grids, what a sweep runs and skips, its table and exit code."""
 
 import os
+import pydoc
 import re
+import shutil
 
 import pytest
-from helpers import ROOT, check_done, make_config, read_records
+from helpers import ROOT, check_done, make_config, read_records, review_columns, write_parquet
 
 from isobench.cli import report
 from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.record import Beat
-from isobench.sweep import sweeper
+from isobench.sweep import worker
 
 
 @pytest.mark.slow
@@ -90,13 +92,62 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
 
 @pytest.mark.slow
 def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, monkeypatch):
-    monkeypatch.setattr(sweeper, "TAKE_OVER_SECONDS", 1.5)
+    monkeypatch.setattr(worker, "LOCK_SECONDS", 1.5)
     cfg = make_config(*small)
     with RunFolder(cfg.output_dir, identify(cfg).key).lock():
         code, out, err = cli(*small)
     assert code == 3
-    assert "another process is running it" in err
+    assert "1 run left to another process, still at work" in err
     assert "missing" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "moment", ["isobench.training.execute.format_outcome", "isobench.kinds.classification.loaders.read_examples"]
+)
+def test_data_that_change_meanwhile_start_no_other_run_and_it_is_said(
+    cli, small, reviews, outputs, tmp_path, monkeypatch, moment
+):
+    """After the first run has ended, and while its data are read."""
+    shutil.copytree(reviews, tmp_path / "data")
+    original = pydoc.locate(moment)
+
+    def change(*arguments):
+        answer = original(*arguments)
+        write_parquet(tmp_path / "data/glue/sst2/train.parquet", review_columns(100, seed=9))
+        return answer
+
+    sweep = [*small, f"data.root={tmp_path}/data", f"data.cache={tmp_path}/cache", "optimization.epochs=1", "-m"]
+    monkeypatch.setattr(moment, change)
+    code, _, err = cli(*sweep, "seed=1,2,3")
+    assert code == 2
+    ended = len(read_records(outputs))
+    assert ended == ("execute" in moment)
+    assert err.count("changed") == 3 - ended
+    assert not list(tmp_path.glob("cache/tokens/*")) or ended  # else they would count as the former data's
+    monkeypatch.undo()
+    check_done(cli(*sweep, "seed=1,2,3"))
+    assert len(read_records(outputs)) == 3 + ended
+
+
+@pytest.mark.slow
+def test_a_report_is_not_written_through_a_link(cli, command, small, outputs, tmp_path):
+    sweep = [*small, "optimization.epochs=1", "seed=1,2", "report=true"]
+    check_done(cli(*sweep, "-m"))
+    (outputs / "reports").rename(tmp_path / "reports")
+    (outputs / "reports").symlink_to(tmp_path / "reports")  # which is the user's choice
+    (folder,) = outputs.glob("reports/*")
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/report.md").write_text("mine")
+    code, _, err = cli(*sweep, "-m")
+    assert (code, f"no page is written: {folder} is a link" in err) == (0, True)
+    code, _, err = command(report.main, *sweep)
+    assert (code, f"{folder} is a link" in err) == (2, True)
+    assert (tmp_path / "elsewhere/report.md").read_text() == "mine"
+    folder.unlink()
+    check_done(command(report.main, *sweep))
+    assert (tmp_path / "reports" / folder.name / "report.md").exists()
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,10 @@ import torch
 from helpers import tiny_overrides
 from killed_runs import outcome, run_and_die, start, stop_training
 from tampering import list_failures
+from waiting import wait_for_end
 
 from isobench.common.errors import UserError
+from isobench.runs.folder import RunFolder
 from isobench.training.checkpoint import CheckpointFiles
 
 CLASSIFICATION = "isobench.kinds.classification.module"
@@ -77,7 +78,9 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
     assert start(processes, long, *moment) == -signal.SIGKILL
     finished = list(outputs.glob("runs/*/result.json"))
     assert len(finished) == (moment in moments()[-2:])  # after the record was written
-    assert start(processes, long) == 0
+    (plan,) = outputs.glob("plans/*.json")
+    a_worker = ["work", str(plan), f"output_dir={outputs}"]  # which any may be; the sweep itself clears up
+    assert start(processes, long if finished else a_worker) == 0
     assert outcome(outputs) == undisturbed
     assert list_failures(outputs) == []
     assert not list(outputs.glob("runs/*/.*.tmp"))
@@ -180,6 +183,58 @@ def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monk
     assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
 
 
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        ("isobench.runs.folder.filelock.FileLock.acquire", errno.EIO),
+        ("isobench.kinds.classification.build.Classifier", errno.EREMOTEIO),
+        ("isobench.training.checkpoint.CheckpointFiles.list_files", errno.ETIMEDOUT),
+        ("isobench.training.checkpoint.require_checksum", errno.EIO),
+        ("torch.load", errno.ESTALE),
+        ("isobench.kinds.classification.module.Classifier.validation_step", errno.ENOTCONN),
+    ],
+)
+def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
+    cli, long, outputs, interrupted, undisturbed, monkeypatch, place, number
+):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number), "/a/file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, fail)
+        code, _, err = cli(*long)
+    assert code == 2
+    reason = f"isobench: /a/file can't be read or written: {os.strerror(number).lower()}; "
+    assert [line[: len(reason)] for line in err.splitlines() if "goes on from step" not in line] == [reason]
+    assert not list(outputs.glob("runs/*/result.json"))
+    assert set(interrupted) & set(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
+    assert cli(*long)[0] == 0
+    assert outcome(outputs) == undisturbed
+
+
+def test_checkpoints_in_a_folder_that_can_t_be_listed_are_no_missing_ones(tmp_path, monkeypatch):
+    def fail(_):
+        raise PermissionError(errno.EACCES, "as meant")
+
+    (tmp_path / "checkpoints").mkdir()
+    files = CheckpointFiles(tmp_path, "any")
+    assert files.load_newest() is None
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, fail)
+    with pytest.raises(PermissionError):
+        files.load_newest()
+
+
+def test_a_run_folder_behind_a_link_is_left_alone(tmp_path):
+    folder = RunFolder(str(tmp_path), "ab" * 32)
+    (tmp_path / "elsewhere").mkdir()
+    folder.path.parent.mkdir()
+    folder.path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is a link"), folder.lock():
+        pass
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_checkpoints_behind_a_link_are_left_alone(tmp_path):
     (tmp_path / "checkpoints").symlink_to(tmp_path)
     with pytest.raises(UserError, match="checkpoints is a link"):
@@ -234,7 +289,7 @@ def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, sma
     assert outcome(small_disk / "outputs") == undisturbed
 
 
-@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.processes=2"])
+@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.workers=2"])
 def test_a_full_cache_stops_the_sweep_with_one_line_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
     fill(small_disk, leave=8192)  # room for the file's beginning
     cache = ["data.cache=" + str(small_disk / "cache")]
@@ -263,32 +318,24 @@ def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(
     assert results_in(small_disk / "outputs") == before
 
 
-def test_two_processes_at_once_run_each_point_once(processes, small, outputs):
+def test_three_commands_at_once_run_each_point_once(processes, small, outputs):
     sweep = [*small, "-m", "seed=1,2,3", "trainer.threads=1"]
-    both = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(2)]
-    for process in both:
+    all_three = [processes.Process(target=run_and_die, args=(sweep, None, 0, "")) for _ in range(3)]
+    for process in all_three:
         process.start()
-    for process in both:
-        process.join(120)
+    codes = {wait_for_end(process, outputs) for process in all_three}
     found = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert len(found) == 3
     assert [record["attempts"] for record in found] == [1, 1, 1]
-    assert {process.exitcode for process in both} <= {0, 3}
+    assert codes <= {0, 3}
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_and_a_closed_terminal_in_training_save_and_a_second_sweep_goes_on(
     processes, long, outputs, undisturbed, signum
 ):
-    process = processes.Process(target=run_and_die, args=([*long, "checkpoint.steps=null"], None, 0, ""))
-    process.start()
-    deadline = time.monotonic() + 60
-    while not any('"training"' in file.read_text() for file in outputs.glob("runs/*/progress.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signum)
-    process.join(60)
-    assert process.exitcode == 128 + signum
+    moment = ("isobench.kinds.classification.module.Classifier.training_step", 5, "before")
+    assert start(processes, [*long, "checkpoint.steps=null"], *moment, signum) == 128 + signum
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0
     assert outcome(outputs) == undisturbed

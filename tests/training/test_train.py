@@ -14,7 +14,9 @@ from helpers import build_parts, make_config, train_run, write_parquet
 
 from isobench.kinds.classification.module import Classifier
 from isobench.metrics.task import evaluate_predictions
+from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
+from isobench.runs.run import Run
 from isobench.training import execute
 from isobench.training.fine_tuned import FineTuningModule
 
@@ -271,5 +273,5 @@ def test_a_traceback_names_its_run(monkeypatch):
     monkeypatch.setattr(execute, "train_if_needed", fail)
     monkeypatch.setenv("ISOBENCH_DEBUG", "1")
     with pytest.raises(ValueError, match="as meant") as raised:
-        execute.execute_run(make_config("seed=3"))
+        execute.execute_run(Run(make_config("seed=3"), RunFolder("nowhere", "0" * 64), None), "", 0)
     assert "in the run rotten_tomatoes minilm none seed 3" in "".join(traceback.format_exception(raised.value))

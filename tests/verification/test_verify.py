@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -21,17 +22,14 @@ from isobench.cli.import_ import import_runs
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.config.schema import Evaluation
+from isobench.data.sources import fingerprint_data
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.record import format_record
+from isobench.runs.trust import UntrustedError, find_other_classes, read_own_classes, use_own_classes
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
-from isobench.verification.reproduction import NotAvailable, Options, use_own_classes
-from isobench.verification.run_check import (
-    check_schedule,
-    find_other_classes,
-    parse_predictions,
-    read_own_classes,
-)
+from isobench.verification.reproduction import NotAvailable, Options
+from isobench.verification.run_check import CheckedRun, PredictedSplit, check_schedule, parse_predictions
 from isobench.verification.verify import verify
 
 
@@ -188,6 +186,63 @@ def test_what_fails_or_has_endless_epochs_is_not_trained_again(folder, monkeypat
     assert (len(trained), outcomes.count()["retrained"]) == (3, {UNCHECKED: 3})
 
 
+def test_runs_are_drawn_among_those_that_can_be_trained_here(folder, places, monkeypatch):
+    trained = []
+    monkeypatch.setattr(reproduction, "_train_again", lambda cfg: trained.append(cfg) or (None, b""))
+    here = {"root": str(places / "data"), "encoders": (str(places / "encoder"),)}
+    other = Options(retrain=1, root=here["root"])
+    (text,) = [entry.text for entry in verify(folder, other).list_entries(UNCHECKED) if entry.check == "retrained"]
+    assert text.startswith("4 of 4 finished run(s) can't be trained here, and are not drawn: its encoder was read")
+    prepare = reproduction._prepare_training
+    names = []
+
+    def prepare_the_first(run, options):
+        names.append(run.name)
+        if len(names) > 1:
+            raise NotAvailable("no")
+        return prepare(run, options)
+
+    monkeypatch.setattr(reproduction, "_prepare_training", prepare_the_first)
+    for seed in range(3):
+        names.clear()
+        outcomes = verify(folder, Options(retrain=2, seed=seed, **here))
+        assert len(trained) == seed + 1
+        texts = [entry.text for entry in outcomes.list_entries(UNCHECKED) if entry.check == "retrained"]
+        assert "3 of 4 finished run(s) can't be trained here, and are not drawn: no" in texts
+
+
+def test_files_of_the_users_own_are_found_by_their_sha256_below_a_folder(places, tmp_path):
+    """Their names and places are others here, and the config's are not followed."""
+    sst2 = places / "data" / "glue" / "sst2"
+    cfg = make_config("task=sst2", f"data.files={{train:{sst2}/train.parquet,validation:{sst2}/validation.parquet}}")
+    recorded = fingerprint_data(cfg.task, cfg.data)
+    hidden = replace(cfg, data=replace(cfg.data, files=dict.fromkeys(cfg.data.files, "PATH/TO/x.parquet")))
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    shutil.copy(sst2 / "train.parquet", tmp_path / "deep" / "er" / "renamed.parquet")
+    shutil.copy(sst2 / "train.parquet", tmp_path / "x.csv")  # of another format
+    with pytest.raises(NotAvailable, match="add data.root=FOLDER"):
+        reproduction._locate_data(hidden, recorded, Options())
+    with pytest.raises(NotAvailable, match="no file below"):
+        reproduction._locate_data(hidden, recorded, Options(root=str(tmp_path)))
+    shutil.copy(sst2 / "validation.parquet", tmp_path / "x.parquet")
+    found = reproduction._locate_data(hidden, recorded, Options(root=str(tmp_path)))
+    assert fingerprint_data(cfg.task, found) == recorded
+    assert set(found.files.values()) == {f"{tmp_path}/deep/er/renamed.parquet", f"{tmp_path}/x.parquet"}
+
+
+def test_a_language_model_has_no_labels_to_compare(places):
+    cfg = make_config("task=wikitext2", "encoder=gpt-scratch")
+    record = SimpleNamespace(data=SimpleNamespace(fingerprint={}))
+    run = CheckedRun("x", record, cfg, labels={"validation": "numbers of tokens"})
+    assert reproduction._compare_labels(run, Options()) == []
+    one, other = (
+        PredictedSplit(tokens := np.array([50.0, 100.0]), nats, nats[:, None], tokens[:, None])
+        for nats in (np.ones(2), np.full(2, 6.0))
+    )
+    assert reproduction._measure_distance(one, other) == pytest.approx(math.hypot(0.1, 0.05) / math.sqrt(2))
+    assert reproduction._measure_distance(replace(one, units=1.0), other) == 5
+
+
 SHIPPED = ROOT / "experiments" / "istar" / "results" / "glue_istar"  # some runs were made by glue_isobn before
 
 
@@ -203,9 +258,33 @@ def test_a_bundle_under_the_name_of_another_experiment_is_not_imported(tmp_path,
     write_signed_json(bundle / "plan.json", plan)
     repair(bundle)
     sign(bundle, lambda manifest: manifest.update(experiment=name))
+    if (name, depth) == ("mine", 3):  # isobench has no experiment mine, and its grid may be that of glue_istar
+        (text,) = [entry.text for entry in verify(bundle, Options()).list_entries(UNCHECKED)]
+        assert "call the experiment glue_istar" in text
+        return
     with pytest.raises(UserError, match="glue_istar"):
         import_runs([bundle], [f"output_dir={tmp_path / 'outputs'}"])
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("more", ["", "analysis: {_target_: mine, trains: true}\n", "seed: 3\n"])
+def test_an_experiment_with_the_grid_of_another_is_no_renaming(monkeypatch, tmp_path, more):
+    """It says ``defaults: [glue_istar]``, and its sweep found that one's runs."""
+    paper, bundle = tmp_path / "again_paper", Path(shutil.copytree(SHIPPED, tmp_path / "bundle"))
+    (paper / "experiment").mkdir(parents=True)
+    (paper / "paper.yaml").write_text("title: x\n")
+    text = "# @package _global_\ndefaults: [glue_istar, _self_]\nexperiment: {name: again, paper: istar}\n"
+    (paper / "experiment" / "again.yaml").write_text(text + more)
+    plan = json.loads((bundle / "plan.json").read_text())
+    plan |= {"experiment": "again"}
+    for settings in plan["settings"]["experiment"]:
+        settings["name"] = "again"
+    write_signed_json(bundle / "plan.json", plan)
+    repair(bundle)
+    sign(bundle, lambda manifest: manifest.update(experiment="again"))
+    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", str(paper))
+    assert list_failures(bundle) == []
+    assert not [entry for entry in verify(bundle, Options()).list_entries(UNCHECKED) if entry.check == "files"]
 
 
 def test_runs_of_other_methods_may_have_the_same_outputs(folder):
@@ -249,6 +328,14 @@ def test_hostile_files_are_refused_without_being_read(folder):
         assert text in failures
 
 
+@pytest.mark.parametrize("name", ["result.json", "predictions.parquet"])
+def test_a_folder_in_the_place_of_a_file_fails(folder, name):
+    run = sorted(folder.glob("runs/*"))[0]
+    (run / name).unlink()
+    (run / name).mkdir()
+    assert any("it is a folder in the place of a file" in text for text in list_failures(folder))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -282,7 +369,7 @@ def test_a_method_of_another_class_is_named_and_never_made():
     other = replace(cfg, monitors={name: monitor | {"_target_": "isobench.analyses.runner.Table"}})
     assert "the monitor" in str(list(find_other_classes(other)))
     for foreign in ({"name": "mine"}, {"beta": [{"_target_": "os.system", "command": "true"}]}):
-        with pytest.raises(NotAvailable, match="--trust"):
+        with pytest.raises(UntrustedError, match="--trust"):
             use_own_classes(replace(cfg, calibration=plain | foreign))
     assert read_own_classes()["calibration", "isobn_paper"].endswith(".IsoBN")
 

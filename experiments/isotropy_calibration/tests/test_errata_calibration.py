@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers import ROOT, assert_contains
+from helpers import assert_contains
 from scipy import stats
 
 from isobench.papers import published
@@ -74,12 +74,9 @@ def test_which_heads_with_an_i2_of_at_most_002_predict_one_class_task_by_task():
                 if sd and not (task in MAJORITY and abs(score - 100 * MAJORITY[task]) < 3.2):
                     exceptions.append((encoder, row, task, i2, score, sd))
     assert exceptions == [("bert-base-cased", "spectrum_exp", "QNLI", 5e-4, 86.42, 0.42)]
-    page = (ROOT / "experiments" / "isotropy_calibration" / "errata.md").read_text()
-    _, _, point = page.partition("\n23. ")
     printed = {task: (len(heads), sum(heads)) for task, heads in found.items()}
-    in_page = re.findall(r"^ +\| ([\w-]+) \| (\d+) \| (\d+) \|$", point, re.MULTILINE)
-    assert {task: (int(heads), int(constant)) for task, heads, constant in in_page} == printed
-    assert sum(heads for heads, _ in printed.values()) == 31
+    all_of_them = dict.fromkeys(("MRPC", "CoLA", "STS-B"), (6, 6))
+    assert printed == all_of_them | {"RTE": (6, 1), "WNLI": (6, 3), "QNLI": (1, 0)}  # 22 of 31
 
 
 def test_table_4_prints_distilberts_two_spectrum_rows_alike_in_five_tasks():
@@ -141,13 +138,11 @@ def test_no_plain_encoder_reaches_the_majoritys_score_on_wnli():
 
 
 def test_cells_that_are_printed_twice():
-    """Cosine regularisation repeats plain in Tables 3 and 5 but for the time; Tables 2 and 3 share a time."""
+    """Cosine regularisation repeats plain in Tables 3 and 5 but for the time."""
     for number in (3, 5):
         (cells,) = table(number).cells.values()
         same = {column for column, cell in cells["cosreg"].items() if cell == cells["plain"][column]}
         assert set(cells["cosreg"]) - same == {"Time"}
-    (two,), (three,) = table(2).cells.values(), table(3).cells.values()
-    assert two["spectrum_exp"]["DE-EN Time"] == three["spectrum_exp"]["Time"] == [230, 18]
 
 
 def test_table_5s_fourth_header_says_i2_twice(text):

@@ -20,7 +20,7 @@ from isobench.data.batches.loaders import (
 )
 from isobench.data.batches.tokens import VERSION, Collator, EpochSampler, Tokens, take_examples, tokenise_examples
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.sources import select_by_hash
+from isobench.data.sources import require_unchanged, select_by_hash
 from isobench.kinds.classification.examples import read_examples
 
 
@@ -116,6 +116,7 @@ class Loaders:
 
         def tokenise() -> dict[str, np.ndarray]:
             examples = read_examples(task, self.cfg.data, split, limit)
+            require_unchanged(task, self.cfg.data, self.data)
             return vars(tokenise_examples(examples, self.inputs.tokenizer, self.max_length))
 
         file = name_cached_file(self.cfg.data.cache, "tokens", f"{task.name}-{split}", fingerprint)

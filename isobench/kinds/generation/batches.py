@@ -23,6 +23,7 @@ from isobench.data.batches.loaders import (
 )
 from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
+from isobench.data.sources import require_unchanged
 from isobench.kinds.base import Examples
 from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
 
@@ -229,6 +230,7 @@ class PairLoaders:
 
         def tokenise() -> dict[str, np.ndarray]:
             texts = read_pairs(task, self.cfg.data, split, limit)
+            require_unchanged(task, self.cfg.data, self.fingerprints[0])
             limits = (self.max_length, self.max_target_length)
             return tokenise_pairs(texts, self.tokenizer, *limits, instruction).to_arrays()
 

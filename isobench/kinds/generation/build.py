@@ -56,7 +56,7 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
             return [*pairs.texts[0], *pairs.labels]
 
         inputs = [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)]
-        return learn_once(cfg, inputs, read)
+        return learn_once(cfg, identity.data, inputs, read)
     tokenizer = load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
         if languages is None:

@@ -1,5 +1,6 @@
 """Causal and masked language models: running text in windows, models from nothing, perplexity."""
 
+from dataclasses import replace
 from typing import Any
 
 from isobench.common.errors import UserError
@@ -16,7 +17,8 @@ class Language(Words):
 
     metrics = ("token_probability",)
     reads = ("task.language", "encoder.scratch", "encoder.vocabulary_size", *FOR_NEW_MODELS)
-    packaged = ("wikitext2", "gpt-scratch")
+    packaged = ("rotten_tomatoes", "gpt-scratch")
+    has_labels = False
 
     def check(self, cfg: Config) -> None:
         super().check(cfg)
@@ -47,7 +49,8 @@ class Language(Words):
         return NUMBER_COLUMNS
 
     def parse(self, rows: Any, task: Task, split: str) -> PredictedSplit:
-        return read_numbers(rows, 1, split)
+        predicted = read_numbers(rows, 1, split)
+        return replace(predicted, units=predicted.labels[:, None])  # nats for each token
 
     def score(self, task: Task, labels: Any, predictions: Any) -> dict[str, Any]:
         from isobench.metrics.task import evaluate_predictions

@@ -34,7 +34,7 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
     task, encoder = cfg.task, cfg.encoder
     if encoder.scratch and not encoder.path:
         inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
-        learned = learn_once(cfg, inputs, lambda: read_texts(task, cfg.data, task.train_split))
+        learned = learn_once(cfg, identity.data, inputs, lambda: read_texts(task, cfg.data, task.train_split))
         if len(learned) < (wanted := encoder.vocabulary_size or DEFAULT_SIZE):
             smaller = f"set encoder.vocabulary_size={len(learned)}, or " if len(learned) >= SMALLEST_SIZE else ""
             raise UserError(

@@ -14,7 +14,7 @@ from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs, SplitLoaders
 from isobench.data.batches.tokens import TEXTS_PER_CALL, Rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.sources import read_texts
+from isobench.data.sources import read_texts, require_unchanged
 
 VERSION = 1  # of the cached tokens, part of their name
 
@@ -57,7 +57,9 @@ def _load_or_cut(cfg: Config, inputs: ModelInputs, data: dict[str, str], split: 
     file = name_cached_file(cfg.data.cache, "windows", f"{task.name}-{split}", key)
 
     def cut() -> dict[str, np.ndarray]:
-        ids = tokenise_running_text(read_texts(task, cfg.data, split), inputs.tokenizer)
+        texts = read_texts(task, cfg.data, split)
+        require_unchanged(task, cfg.data, data)
+        ids = tokenise_running_text(texts, inputs.tokenizer)
         ids = ids if threshold is None else subsample(ids, threshold)
         if len(ids) < task.max_length:
             raise UserError(

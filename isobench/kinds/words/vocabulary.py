@@ -8,6 +8,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import print_remaking, read_checksummed, sha256_json, write_cached
 from isobench.config.schema import Config, Encoder
 from isobench.data.cache import name_cached_file
+from isobench.data.sources import require_unchanged
 from isobench.models.tokenization import load_tokenizer
 
 VERSION = 2  # of learned tokenizers, part of their cache key
@@ -27,8 +28,11 @@ def load_with_end(encoder: Encoder, cache: str | None, instead: str) -> Any:
     return tokenizer
 
 
-def learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) -> Any:
-    """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache."""
+def learn_once(cfg: Config, data: dict[str, str], inputs: list[Any], read: Callable[[], list[str]]) -> Any:
+    """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache.
+
+    ``data``: the fingerprint of the data that have the texts.
+    """
     from transformers import PreTrainedTokenizerFast
 
     encoder = cfg.encoder
@@ -36,7 +40,9 @@ def learn_once(cfg: Config, inputs: list[Any], read: Callable[[], list[str]]) ->
     file = name_cached_file(cfg.data.cache, "tokenizers", cfg.task.name, key, "json")
     learned = read_learned_tokenizer(file)
     if learned is None:
-        train_tokenizer(iter(read()), encoder.vocabulary_size or DEFAULT_SIZE, file)
+        texts = read()
+        require_unchanged(cfg.task, cfg.data, data)
+        train_tokenizer(iter(texts), encoder.vocabulary_size or DEFAULT_SIZE, file)
         learned = read_learned_tokenizer(file)
     length = int((encoder.scratch or {}).get("max_position_embeddings", 1024))
     return PreTrainedTokenizerFast(tokenizer_object=learned, model_max_length=length, **SPECIAL_TOKENS)

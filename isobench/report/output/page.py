@@ -19,11 +19,11 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.files import explain_output_errors, require_writable, write_text
+from isobench.common.files import explain_output_errors, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
-from isobench.report.output.appendix import format_appendix
+from isobench.report.methods import list_comparisons
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
 from isobench.report.output.text import format_latex, format_markdown
@@ -37,11 +37,11 @@ from isobench.report.tables import (
     set_types,
 )
 from isobench.report.wording import DASH, format_number, format_p_value, format_seconds, format_signed
-from isobench.runs.folder import REPORT_TABLES
+from isobench.runs.folder import REPORT_TABLES, require_report_folder
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, find_report_folder
 from isobench.runs.run import Run
 
-PAGE_FILE, APPENDIX_FILE = "report.html", "appendix.tex"
+PAGE_FILE = "report.html"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
 COMPARABLE_VERDICTS = ("within", "above", "below")  # verdicts of cells that can be compared with the published one
 NUMBER_PATTERN = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -49,9 +49,7 @@ MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 
 
 @collect_garbage_rarely()
-def write_report(
-    report: Report, runs: Sequence[Run], folder: Path | None = None, outcome: Any = None, appendix: bool = False
-) -> Path:
+def write_report(report: Report, runs: Sequence[Run], folder: Path | None = None, outcome: Any = None) -> Path:
     """Write every form of a report, each file whole or not at all, and return the page's path.
 
     Args:
@@ -59,12 +57,10 @@ def write_report(
         runs: the runs.
         folder: where the files go; None stands for the sweep's folder in the runs' output folder.
         outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
-        appendix: write the section for a paper's appendix too.
     """
     folder = folder or find_report_folder(runs)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
-    texts |= {APPENDIX_FILE: format_appendix(report, runs)} if appendix else {}
-    with require_writable(folder), explain_output_errors(folder):
+    with require_report_folder(folder), explain_output_errors(folder):
         for name in REPORT_TABLES:
             table = pyarrow.Table.from_pandas(set_types(getattr(report, name)), preserve_index=False)
             write_table(folder, name, table.replace_schema_metadata())
@@ -104,6 +100,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
         curves=curves,
         isotropy=draw_isotropy(runs, styles),
         overheads=compute_overheads(runs),
+        comparisons=len(list_comparisons(report.cells)),
         limits=LIMITS | {"configurations": MAX_CONFIGURATIONS},
         several_configs=report.has_choices or not report.runs["selected"].all(),
         curve_groups=len(epochs[["encoder", "task"]].drop_duplicates()),

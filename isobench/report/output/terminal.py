@@ -16,7 +16,7 @@ from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.cells import find_content
 from isobench.report.claims import describe_multiplicity
 from isobench.report.output.text import format_method, format_published
-from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
+from isobench.report.tables import BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import format_points
 from isobench.runs.folder import RECORD_FILE
 from isobench.runs.run import Run
@@ -40,12 +40,23 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
         report.verdict,
         *_print_configurations(out, report),
         *_describe_scale(report, runs[0].cfg.scale),
-        *report.about,
+        *filter(None, [" · ".join(f"{name} {value}" for name, value in report.settings.items())]),
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
         f"Records: {runs[0].folder.path.parent}/<key>/{RECORD_FILE}",
     ]:
         _print_words(out, sentence)
+
+
+def print_comparisons(report: Report) -> None:
+    """Print each method's difference from plain fine-tuning with its interval and p, and how runs were selected."""
+    out, (name, tasks, *numbers) = make_console(), [*report.comparisons.columns] or ["", ""]
+    if len(report.comparisons):
+        table = make_table(f"Against {BASELINE}, in points", (name, tasks), numbers)
+        for line in report.comparisons.itertuples(index=False):
+            table.add_row(*line)
+        out.print(table)
+    out.print(f"Selection: {report.selection}", highlight=False)
 
 
 def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
@@ -70,7 +81,7 @@ def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
 def _describe_scale(report: Report, scale: str) -> list[str]:
     """Say how data and encoder differ from the paper's; without a paper, which part of the data was used, if any."""
     differs = "; ".join(report.scale)
-    if not report.experiment.paper:
+    if not report.paper:
         return [f"Data: {differs}."] if differs else []
     comparison = f"NOT the paper's setting: {differs}." if differs else "Data and encoder are the paper's."
     return [f"scale={scale}. {comparison}"]

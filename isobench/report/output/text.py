@@ -64,7 +64,7 @@ def format_published(cell: Any) -> str:
 
 def _describe_scale(report: Report) -> list[str]:
     """Return the sentence that says how the setting is not the paper's, or if there is none, what data were used."""
-    words = "Not the paper's setting" if report.experiment.paper else "Data"
+    words = "Not the paper's setting" if report.paper else "Data"
     return [f"{words}: {'; '.join(report.scale)}."] if report.scale else []
 
 

@@ -1,11 +1,9 @@
-"""Write, in sentences, what the runs support and what they can't. Published numbers have no part in it.
+"""Write the verdict: one or two sentences on how the methods compare with plain fine-tuning, and what is left out.
 
-A ``row`` is a method's row of ``methods`` (`isobench.report.methods.METHODS`), a ``cell`` one of ``cells``.
+Published numbers have no part in it. A ``row`` is a method's row of ``methods`` (`isobench.report.methods.METHODS`).
 """
 
 import math
-import statistics
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -13,28 +11,15 @@ from typing import Any
 import pandas as pd
 
 from isobench.common.terminal import format_count, name_some
-from isobench.report.methods import list_score_cells
-from isobench.report.tables import BASE_LABEL, BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import describe_p, format_columns, format_interval, format_points
-from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, find_detectable_spreads
+from isobench.report.methods import list_score_cells, list_tested, name_method
+from isobench.report.tables import BASE_LABEL, BASE_METHOD, BASELINE, CONSTANT_PREDICTOR
+from isobench.report.wording import describe_p, format_points
+from isobench.statistics.seeds import ENOUGH_SEEDS, POWER, find_detectable_spreads
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
 TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
-UNDEFINED_SCORE = "undefined score (NaN)"
 UNFINISHED_STATES = ("running", "queued", "interrupted", "missing", "damaged")  # of runs that have no result yet
-
-
-def describe_evidence(cells: pd.DataFrame, methods: pd.DataFrame) -> list[str]:
-    """Write sentences with the numbers of all comparisons with plain fine-tuning."""
-    return [
-        *_describe_uncompared(methods),
-        *_describe_methods(methods),
-        *_describe_power(methods),
-        *_describe_single_tasks(cells, methods),
-        *_describe_repeated_columns(cells),
-        *_describe_troubles(cells, methods),
-    ]
 
 
 def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:
@@ -55,18 +40,8 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
     return sentence if ended == total else f"So far, with {ended:,} of {total:,} runs: {sentence}"
 
 
-def name_method(methods: pd.DataFrame, row: Any) -> str:
-    """Return the method's label, with its encoder and the part of the runs if there are several."""
-    label = label_method(row.method)
-    return f"{label} ({row.group})" if methods["group"].nunique() > 1 else label
-
-
 def _list_others(methods: pd.DataFrame) -> list[Any]:
     return [row for row in methods.itertuples() if row.method != BASE_METHOD]
-
-
-def _list_tested(methods: pd.DataFrame) -> list[Any]:
-    return [row for row in _list_others(methods) if not math.isnan(row.p)]
 
 
 def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
@@ -84,75 +59,12 @@ def _describe_uncompared(methods: pd.DataFrame) -> Iterator[str]:
             yield f"{name} can't be compared with {BASELINE}: on every task, one of the two has no usable score."
 
 
-def _describe_single_tasks(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
-    """Count the differences on single tasks, where the methods are compared over several."""
-    tested = list_comparisons(cells)
-    if not any(len(row.compared) > 1 for row in _list_tested(methods)):
-        return
-    marked = [
-        f"{name_method(methods, cell)} on {cell.column} ({format_points(cell.difference)} points)"
-        for cell in tested[tested["mark"] != ""].itertuples()
-    ]
-    yield (
-        f"On single tasks, with Holm's correction over these {format_count(len(tested), 'comparison')}: "
-        f"{', '.join(marked) or 'no difference is larger than chance explains'}."
-    )
-
-
-def list_comparisons(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells that have a p, each comparison once: Holm's family."""
-    tested = cells[cells["p"].notna()]
-    tested = tested.assign(key=tested["values"].map(tuple))
-    return tested.drop_duplicates(["group", "method", "column", "key"]).drop(columns="key")
-
-
-def _describe_methods(methods: pd.DataFrame) -> Iterator[str]:
-    """Compare every method with plain fine-tuning over all its tasks; p is corrected for the number of methods."""
-    tested = _list_tested(methods)
-    for row in tested:
-        verdict = "no difference shown"
-        if row.is_shown:
-            verdict = f"{'higher' if row.difference > 0 else 'lower'} than chance explains"
-        test = f"t-test paired over {row.test_seeds} seeds" if row.test_seeds else "Welch's t-test, not paired"
-        yield (
-            f"{name_method(methods, row)} on {format_columns(row.compared)}: {verdict}. "
-            f"{'Mean difference' if len(row.compared) > 1 else 'Difference'} "
-            f"{format_interval(row.difference, row.low, row.high)} points, {test}: {describe_p(row.p)}"
-            f"{f'; {adjusted}' if (adjusted := _describe_adjusted_p(methods, row)) != describe_p(row.p) else ''}."
-        )
-    for row in _list_others(methods):
-        if math.isnan(row.p) and row.compared and not row.single_seeds:
-            name, columns = name_method(methods, row), format_columns(row.compared)
-            yield f"{name} on {columns}: {format_points(row.difference)} points; {SAME_DIFFERENCE}."
-        if not row.single_seeds:
-            continue
-        mean = "mean " * (len(row.single_seeds) > 1)
-        difference = format_points(statistics.fmean(row.single_seeds.values()))
-        yield (
-            f"{name_method(methods, row)} on {format_columns(list(row.single_seeds))}: it or {BASELINE} has a "
-            f"single seed, so no test is possible; its {mean}difference of {difference} points may be chance."
-        )
-
-
 def _describe_adjusted_p(methods: pd.DataFrame, row: Any) -> str:
     """Write p after Holm, and what was done to it: for several methods, and for a choice among configurations."""
-    count = len(_list_tested(methods))
+    count = len(list_tested(methods))
     trials = f"times {row.trials:,} configurations" if row.trials > 1 else ""
     family = f"after Holm over {count} methods" if count > 1 else ""
     return " ".join([describe_p(row.p_holm), " and ".join(filter(None, [trials, family]))]).strip()
-
-
-def _describe_power(methods: pd.DataFrame) -> Iterator[str]:
-    """Say which differences these tests would usually miss."""
-    tested = _list_tested(methods)
-    if detectable := _describe_detectable(methods):
-        level = f"{ALPHA} / {len(tested)} (Holm's first step)" if len(tested) > 1 else f"{ALPHA}"
-        if any(row.trials > 1 for row in tested):
-            level += ", divided by the configurations that a better method was selected from"
-        yield (
-            f"With as many seeds that vary as much, the smallest true difference that is found {POWER:.0%} of the "
-            f"time is {detectable}, at the level {level}."
-        )
 
 
 def _describe_detectable(methods: pd.DataFrame, seeds: int | None = None) -> str:
@@ -160,7 +72,7 @@ def _describe_detectable(methods: pd.DataFrame, seeds: int | None = None) -> str
 
     ``seeds``: how many paired seeds there would be at the same spread, in place of those that there are.
     """
-    tested = [row for row in _list_tested(methods) if not math.isnan(row.detectable)]
+    tested = [row for row in list_tested(methods) if not math.isnan(row.detectable)]
     found = {name_method(methods, row): row.detectable for row in tested}
     if seeds:
         for row in tested:
@@ -173,44 +85,9 @@ def _describe_detectable(methods: pd.DataFrame, seeds: int | None = None) -> str
     return f"{least} points" if least == most else f"{least} points ({low}) to {most} ({high})"
 
 
-def _describe_repeated_columns(cells: pd.DataFrame) -> Iterator[str]:
-    compared = cells[cells["compared"]]
-    first_columns: dict[str, str] = {}  # by task
-    for column, task in compared[["column", "task"]].drop_duplicates().to_numpy():
-        earlier = first_columns.setdefault(task, column)
-        if earlier != column:
-            yield f"{column} shows the runs of {earlier} again: across tasks only {earlier} counts."
-
-
-def _describe_troubles(cells: pd.DataFrame, methods: pd.DataFrame) -> Iterator[str]:
-    """Say what went wrong in runs, plain fine-tuning's too, and that no mean includes them."""
-    found: dict[tuple[str, str], list[str]] = {}  # method, sentence -> the runs that it is about, by column
-    for cell in list_score_cells(cells).itertuples():
-        counts = Counter(cell.troubles)
-        counts[UNDEFINED_SCORE] = sum(map(math.isnan, cell.values)) - counts[CONSTANT_PREDICTOR]
-        for trouble, count in counts.items():
-            if count > 0:
-                is_said = trouble in (CONSTANT_PREDICTOR, UNDEFINED_SCORE)  # by the sentence itself
-                runs = f"{count} on {cell.column}" if is_said else f"{count} {trouble} on {cell.column}"
-                found.setdefault((name_method(methods, cell), _describe_consequence(trouble)), []).append(runs)
-    for (method, sentence), runs_by_column in found.items():
-        yield f"{method}: {sentence.format(', '.join(runs_by_column))}."
-
-
-def _describe_consequence(trouble: str) -> str:
-    """Say what follows from a trouble; ``{}`` in the sentence stands for the runs that had it."""
-    if trouble == CONSTANT_PREDICTOR:
-        return "constant predictors ({}): no mean includes these tasks, though the collapse is a result"
-    if trouble == UNDEFINED_SCORE:
-        return "undefined scores, NaN ({}): no mean includes these tasks"
-    if trouble in UNFINISHED_STATES:
-        return "runs without a result ({}): no mean includes them, and means may change when they end"
-    return "failed runs ({}): they have no score, and means are of the other runs only"
-
-
 def _name_shown_effects(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods whose difference is larger than chance explains; empty if there is none."""
-    tested = _list_tested(methods)
+    tested = list_tested(methods)
     shown = sorted((row for row in tested if row.is_shown), key=lambda row: -row.difference)
     if not shown:
         return ""
@@ -251,7 +128,7 @@ def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
 
 def _deny_effects(methods: pd.DataFrame) -> str:
     """Say that no method differs by more than chance, and which difference would be found; empty without tests."""
-    tested = _list_tested(methods)
+    tested = list_tested(methods)
     if not tested:
         return ""
     detectable = _describe_detectable(methods)

@@ -1,0 +1,90 @@
+"""Whose classes a stored config may run: it names some, and somebody else may have written it.
+
+Isobench's own are those that the configs of isobench, of the papers and of the folders that a command names have
+under the names of their methods and monitors.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from isobench.common.errors import UserError
+from isobench.config.schema import Config, map_chain, split_chain
+from isobench.papers.folders import find_config_folders, read_config_file
+
+
+class UntrustedError(UserError):
+    """A stored config names code that is neither isobench's nor of a folder that the command names."""
+
+
+def require_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
+    """Return a config as `use_own_classes` does; UntrustedError if a class of another name would be replaced."""
+    own = use_own_classes(cfg, folders)
+    for other in find_other_classes(cfg, folders):
+        raise UntrustedError(f"{other}, which is run with --trust only")
+    return own
+
+
+def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
+    """Return a config whose methods and monitors are the classes that isobench has under their names.
+
+    ``folders`` have configs of the user's own. Raises UntrustedError where there is no such name, or for other code.
+    """
+    if cfg.task.kind is not None:
+        raise UntrustedError("its task is of a kind from outside, which is run with --trust only")
+    if cfg.encoder.trust_remote_code:
+        raise UntrustedError("its encoder brings code of its own, which is run with --trust only")
+
+    def use_own(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        others = {key: value for key, value in settings.items() if key != "_target_"}
+        own = read_own_classes(folders).get((group, name))
+        if own is None:
+            target = settings.get("_target_")
+            raise UntrustedError(f"isobench has no {group} {name}: the class {target} is run with --trust only")
+        if _has_instruction(others):
+            raise UntrustedError(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
+        return {"_target_": own, **others}
+
+    monitors = {name: use_own("monitor", name, settings) for name, settings in cfg.monitors.items()}
+    calibration = map_chain(lambda own: use_own("calibration", str(own.get("name")), own), cfg.calibration)
+    return replace(cfg, calibration=calibration, monitors=monitors)
+
+
+def find_other_classes(cfg: Config, folders: Sequence[Path] = ()) -> Iterator[str]:
+    """Yield which methods and monitors have a name of isobench's own and another class.
+
+    A run's key has a method's name and not its class, so another class under this name would pass for it.
+    Only the class's own name is compared, because a class may have moved since.
+    """
+    named = [("calibration", str(method.get("name")), method) for method in split_chain(cfg.calibration)]
+    named += [("monitor", name, settings) for name, settings in cfg.monitors.items()]
+    for group, name, settings in named:
+        ours, target = read_own_classes(folders).get((group, name)), str(settings.get("_target_"))
+        if ours is not None and target.rpartition(".")[2] != ours.rpartition(".")[2]:
+            yield f"the {group} {name} is the class {target}, and isobench's is {ours}"
+
+
+def _has_instruction(value: Any) -> bool:
+    """Return True if a mapping in a value has a key like ``_target_`` or ``_partial_``."""
+    if isinstance(value, dict):
+        return any(str(key).startswith("_") or _has_instruction(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_instruction, value))
+
+
+def read_own_classes(folders: Sequence[Path] = ()) -> dict[tuple[str, str], str]:
+    """Return the classes of isobench's methods and of its experiments' monitors: (group, name) -> dotted path."""
+    return _read_classes_in((*folders, *find_config_folders()))  # isobench's own last: no other takes their names
+
+
+@cache
+def _read_classes_in(folders: tuple[Path, ...]) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for folder in folders:
+        methods = map(read_config_file, folder.glob("calibration/*.yaml"))
+        named = [("calibration", method["name"], method) for method in methods if "name" in method]
+        for experiment in map(read_config_file, folder.glob("experiment/*.yaml")):
+            named += [("monitor", name, own) for name, own in (experiment.get("monitors") or {}).items()]
+        found |= {(group, name): own["_target_"] for group, name, own in named if "_target_" in own}
+    return found

@@ -1,0 +1,129 @@
+"""Carry out a plan's runs: what a sweep's processes, a SLURM job and a second machine on the same disk all do.
+
+Workers know nothing of each other. Each takes the first run that has no record and whose lock is free, trains it, and
+goes on with the next. The lock makes every run happen once. What a worker leaves behind, whatever ends it, is a run
+without a record and with a free lock: any other takes it, from its last checkpoint.
+"""
+
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from isobench.common import environment
+from isobench.common.errors import UserError, extract_first_line
+from isobench.common.files import RECORD_LIMIT, read_bounded
+from isobench.common.interruption import raise_if_noted
+from isobench.config.command_line import split_config_dirs
+from isobench.kinds.base import load_kind
+from isobench.runs.folder import RunFolder, plans_folder
+from isobench.runs.plan import Plan, parse_plan
+from isobench.runs.run import Run
+from isobench.runs.state import find_run_state, read_live_heartbeat
+from isobench.runs.trust import UntrustedError, require_own_classes
+from isobench.training.execute import (
+    EXIT_BUSY,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_USER_ERROR,
+    execute_run,
+)
+
+EXIT_STORAGE = 4  # of a worker: nothing can be written, by the sweep's other workers neither
+POLL_SECONDS = 1.0
+OTHERS_SECONDS = 45.0  # for which a worker waits at its end for runs of others: those of a killed sweep are soon free
+LOCK_SECONDS = 300.0  # for which a file server may keep the lock of a machine that died
+
+
+def work(runs: Sequence[Run], since: float, killed_since: float | None = None, is_numbered: bool = True) -> int:
+    """Carry out the runs that have no record, in their order, and return the gravest exit code.
+
+    Runs that killed their process come last, because they may do so again.
+
+    Args:
+        since: a failure from before this time is tried again, with ``retry_failed``.
+        killed_since: leave out the runs that killed a process of this machine after this time; by default now.
+        is_numbered: whether the line that tells a run's outcome begins with its number.
+    """
+    killed_since = time.time() if killed_since is None else killed_since
+    labels = {run.folder.key: f"[{number}/{len(runs)}] " * is_numbered for number, run in enumerate(runs, 1)}
+    waiting = sorted(runs, key=lambda run: find_run_state(run, {}).was_killed)
+    codes, progress = {EXIT_DONE}, time.monotonic()
+    while True:
+        busy = []
+        for run in waiting:
+            code = _carry_out(run, labels[run.folder.key], since, killed_since)
+            codes |= {code} - {EXIT_BUSY}
+            busy += [run] if code == EXIT_BUSY else []
+        if len(busy) < len(waiting):
+            progress = time.monotonic()
+        waiting = busy
+        are_beating = all(read_live_heartbeat(run.folder.path) for run in waiting)
+        if not waiting or time.monotonic() - progress > (OTHERS_SECONDS if are_beating else LOCK_SECONDS):
+            break
+        time.sleep(POLL_SECONDS)
+    codes |= {EXIT_BUSY} if waiting else set()
+    return next(code for code in (EXIT_USER_ERROR, EXIT_FAILED, EXIT_BUSY, EXIT_DONE) if code in codes)
+
+
+def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
+    raise_if_noted()
+    if _has_ended(run, since):
+        return EXIT_DONE
+    state = find_run_state(run, {})
+    is_ours = state.beat is not None and state.beat.machine == socket.gethostname()  # another may have died itself
+    if state.was_killed and is_ours and state.beat and state.beat.updated > killed_since:
+        return EXIT_FAILED
+    return execute_run(run, label, since)
+
+
+def _has_ended(run: Run, since: float) -> bool:
+    """Return whether a run has a record that stays; a damaged one does too, until somebody removes it."""
+    if not run.folder.result_file.exists():
+        return False
+    try:
+        return not run.cfg.retry_failed or run.folder.read_final_record(run.cfg.retry_failed, since) is not None
+    except UserError:
+        return True
+
+
+def format_work_command(plan: Path, runs: Sequence[Run], since: float) -> list[str]:
+    """Return the command of a worker: it may run the classes that this command's own settings and folders name."""
+    folders = [Path(folder) for folder in split_config_dirs(environment.read_arguments())[0]]
+    try:
+        for run in runs:
+            require_own_classes(run.cfg, folders)
+        trust = []
+    except UntrustedError:  # the user has typed the class, or its config
+        trust = ["--trust"]
+    named = [*environment.format_paper_flags(), *(f"--config-dir={folder}" for folder in folders), *trust]
+    settings = [f"output_dir={runs[0].cfg.output_dir}", f"--since={since}"]
+    return [sys.executable, "-m", "isobench", "work", *named, str(plan.absolute()), *settings]
+
+
+def read_plan(
+    file: Path, output_dir: str | None, folders: Sequence[Path], is_trusted: bool
+) -> tuple[Plan, list[Run]]:
+    """Read a plan to carry out, and its runs; nothing in it is composed or checked again.
+
+    Args:
+        file: the plan, of an output folder or a bundle; somebody else may have written it.
+        output_dir: where the runs go; None takes the output folder in which the plan is.
+        folders: the user's own folders of configs, whose classes may be run.
+        is_trusted: whether all classes that the plan names may be run.
+    """
+    if output_dir is None and file.absolute().parent != plans_folder(file.absolute().parents[1]):
+        raise UserError(f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER")
+    try:
+        plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir or str(file.parent.parent))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} can't be read as a plan: {extract_first_line(error)}") from error
+    for cfg, _ in plan.runs if is_trusted else ():
+        load_kind(cfg.task)
+    if not is_trusted:
+        plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
+    return plan, [
+        Run(cfg, RunFolder(cfg.output_dir, identity.key), None, identity=identity) for cfg, identity in plan.runs
+    ]

@@ -1,0 +1,225 @@
+"""Test what one worker takes, in which order, what it leaves to others, and which plans it refuses."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import orjson
+import pytest
+from bundle_tools import write_signed_json
+from helpers import ROOT, check_done, check_refused, make_config, read_records, record_content
+
+from isobench.common.files import write_json
+from isobench.runs.folder import RunFolder
+from isobench.runs.plan import Plan, write_plan
+from isobench.runs.record import Beat, format_record
+from isobench.runs.run import Run
+from isobench.sweep import worker
+from isobench.sweep.worker import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, work
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Runs that are carried out: their seeds, in the order in which they were."""
+    seeds = []
+
+    def execute(run, label, since):
+        with run.folder.lock() as is_ours:
+            if not is_ours:
+                return EXIT_BUSY
+            seeds.append(run.cfg.seed)
+            run.folder.result_file.write_bytes(format_record(record_content(run.cfg, key=run.folder.key)))
+        return EXIT_DONE
+
+    monkeypatch.setattr(worker, "execute_run", execute)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 0.05)
+    return seeds
+
+
+@pytest.fixture
+def runs(tmp_path):
+    configs = [make_config(f"seed={seed}", f"output_dir={tmp_path}/outputs") for seed in range(4)]
+    return [Run(cfg, RunFolder(cfg.output_dir, f"{n:02d}" * 32), None) for n, cfg in enumerate(configs)]
+
+
+def write_beat(run: Run, updated: float, **parts) -> None:
+    """Write the heartbeat of a process that is no more."""
+    run.folder.path.mkdir(parents=True, exist_ok=True)
+    where = {"machine": "x", "host": "x", "job": None, "log": None, "share": 1}
+    beat = {"state": "training", "step": 0, "steps": 0, "pid": 1, "since": 0, "updated": updated, "attempt": 1}
+    beat = Beat(**(beat | where | parts))
+    write_json(run.folder.path / "progress.json", beat.model_dump(), owner=run.folder.path.name)
+    os.utime(run.folder.path / "progress.json", (0, 0))  # a file of this minute would mean that the run is going on
+
+
+def test_runs_are_taken_in_order_and_those_that_killed_a_process_last(runs, taken):
+    write_beat(runs[0], updated=time.time() - 1000)
+    write_beat(runs[1], updated=time.time() - 1000, state="interrupted")
+    assert work(runs, since=time.time()) == EXIT_DONE
+    assert taken == [1, 2, 3, 0]
+
+
+def test_a_run_that_killed_a_process_of_the_same_sweep_is_left(runs, taken):
+    """On this machine: another may have died itself."""
+    write_beat(runs[0], updated=time.time() - 1000, machine=socket.gethostname(), pid=2**22 + 1)
+    write_beat(runs[1], updated=time.time() - 1000)
+    assert work(runs, time.time(), killed_since=time.time() - 2000) == EXIT_FAILED
+    assert taken == [2, 3, 1]
+    assert work(runs, time.time()) == EXIT_DONE
+    assert taken == [2, 3, 1, 0]
+
+
+def test_what_has_ended_well_or_not_is_not_taken(runs, taken):
+    for run, parts in ((runs[0], {}), (runs[1], {"failure": {"name": "crash", "message": "x"}})):
+        run.folder.path.mkdir(parents=True)
+        run.folder.result_file.write_bytes(format_record(record_content(run.cfg, key=run.folder.key, **parts)))
+    runs[2].folder.path.mkdir()
+    runs[2].folder.result_file.write_text("{")
+    assert work(runs, since=time.time() + 60) == EXIT_DONE
+    assert taken == [3]
+    again = [replace(run, cfg=replace(run.cfg, retry_failed=True)) for run in runs]
+    assert work(again, since=time.time() - 60) == EXIT_DONE
+    assert work(again, since=time.time() + 60) == EXIT_DONE
+    assert taken == [3, 1]
+
+
+@contextmanager
+def hold(run: Run, seconds: float):
+    """Hold a run's lock for a while, in another process."""
+    code = (
+        f"import time; from isobench.runs.folder import RunFolder; lock = RunFolder({run.cfg.output_dir!r}, "
+        f"{run.folder.key!r}).lock(); lock.__enter__(); print('held', flush=True); time.sleep({seconds})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    yield
+    process.kill()
+    process.wait()
+
+
+def test_a_run_that_another_process_holds_comes_when_it_is_free(runs, taken):
+    with hold(runs[1], 1):
+        assert work(runs, since=time.time()) == EXIT_DONE
+    assert taken == [0, 2, 3, 1]
+
+
+@pytest.mark.parametrize(("beats", "limit"), [(True, "OTHERS_SECONDS"), (False, "LOCK_SECONDS")])
+def test_a_worker_waits_for_others_and_for_a_dead_machines_lock_but_not_for_ever(
+    runs, taken, monkeypatch, beats, limit
+):
+    monkeypatch.setattr(worker, limit, 0.2)
+    with hold(runs[1], 100):
+        if beats:
+            write_beat(runs[1], updated=time.time())
+        assert work(runs, since=time.time()) == EXIT_BUSY
+    assert taken == [0, 2, 3]
+
+
+@pytest.fixture
+def planned(cli, small, outputs):
+    """The plan of a sweep whose two runs have no record, and the command that carries it out."""
+    quick = [*small, "optimization.epochs=1", "seed=1,2", "-m"]
+    check_done(cli(*quick))
+    (plan,) = outputs.glob("plans/*.json")
+    shutil.rmtree(outputs / "runs")
+    return plan
+
+
+def call_work(*arguments: object, **variables: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "isobench", "work", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | variables)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_a_plan_is_carried_out_where_it_lies_and_elsewhere(planned, outputs, tmp_path):
+    _, err = check_done(call_work(planned))
+    assert err.count("accuracy") == 2
+    first = read_records(outputs)
+    assert len(first) == 2
+    moved = shutil.copy(planned, tmp_path / "plan.json")
+    check_refused(call_work(moved), "say where its runs go, output_dir=FOLDER")
+    check_done(call_work(moved, f"output_dir={tmp_path}/elsewhere"))
+    assert {key: record["history"] for key, record in read_records(tmp_path / "elsewhere").items()} == {
+        key: record["history"] for key, record in first.items()
+    }
+    command = first.popitem()[1]["provenance"]["command"]
+    assert {"isobench", "seed=1,2"} <= set(command)
+    assert "work" not in command
+
+
+STRANGER = """
+from pathlib import Path
+Path("{mark}").touch()
+from isobench.calibration import Calibration
+class Calibration(Calibration):
+    pass
+class Other(Calibration):
+    pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"_target_": "stranger.Other"},
+        {"_target_": "stranger.Other", "name": "mine"},
+        {"_target_": "isobench.calibration.base.torch.os.system"},
+        {"settings": {"_target_": "stranger.Other"}},
+        {"then": {"_target_": "stranger.Other", "name": "isobn_paper"}},
+    ],
+)
+def test_a_strangers_plan_runs_no_code_of_his_without_trust(planned, outputs, tmp_path, change):
+    mark = tmp_path / "was run"
+    (tmp_path / "stranger.py").write_text(STRANGER.format(mark=mark))
+    content = orjson.loads(planned.read_bytes())
+    content["settings"]["calibration"] = [content["settings"]["calibration"][0] | change]
+    write_signed_json(planned, content)
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    check_refused(call_work(planned, PYTHONPATH=path), "--trust")
+    assert not mark.exists()
+    assert not read_records(outputs)
+
+
+@pytest.mark.slow
+def test_trust_or_the_folder_of_its_config_lets_a_plan_run_a_class(planned, outputs, tmp_path):
+    mark = tmp_path / "was run"
+    (tmp_path / "stranger.py").write_text(STRANGER.format(mark=mark))
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    content = orjson.loads(planned.read_bytes())
+    content["settings"]["calibration"][0] |= {"_target_": "stranger.Other"}
+    write_signed_json(planned, content)
+    check_done(call_work(planned, "--trust", PYTHONPATH=path))
+    assert mark.exists()
+    assert len(read_records(outputs)) == 2
+
+
+def test_the_same_class_at_another_place_is_isobenchs_own(planned, tmp_path):
+    """A class may have moved since the plan was written."""
+    content = orjson.loads(planned.read_bytes())
+    content["settings"]["calibration"][0] |= {"_target_": "stranger.Calibration"}
+    write_signed_json(planned, content)
+    _, runs = worker.read_plan(planned, None, [], is_trusted=False)
+    assert {run.cfg.calibration["_target_"] for run in runs} == {"isobench.calibration.Calibration"}
+
+
+def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "mine.yaml").write_text("name: mine\n_target_: stranger.Other\n")
+    cfg = make_config(f"output_dir={tmp_path}/outputs")
+    cfg = replace(cfg, calibration=cfg.calibration | {"name": "mine", "_target_": "stranger.Other"})
+    file = write_plan(
+        tmp_path / "outputs",
+        Plan(None, ["x"], [(cfg, replace(Run(cfg, RunFolder("", "0" * 64), None).identity, key="0" * 64))]),
+    )
+    with pytest.raises(worker.UntrustedError):
+        worker.read_plan(file, None, [], is_trusted=False)
+    _, (run,) = worker.read_plan(file, None, [tmp_path], is_trusted=False)
+    assert run.cfg.calibration["_target_"] == "stranger.Other"

@@ -1,0 +1,229 @@
+"""Test what a sweep does with its workers: made-up runs in real processes, killed and stopped in many ways."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from made_up_worker import MadeUpSweep
+from pseudo_terminal import PseudoTerminal
+from waiting import wait_until
+
+from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
+from isobench.common.terminal import outlive_readers
+from isobench.runs.state import read_live_heartbeat
+from isobench.sweep import workers
+from isobench.sweep.machine import Division
+from isobench.sweep.workers import Workers
+
+pytestmark = pytest.mark.slow
+
+INT, TERM, USR2 = signal.SIGINT, signal.SIGTERM, signal.SIGUSR2
+DIE = "import os, signal; os.kill(os.getpid(), signal.{})"
+DIE_IN_COMPANY = "import os; os.environ['ISOBENCH_SHARE'] == '1' or os.kill(os.getpid(), 9)"
+# A run that saves, and takes a moment to: a signal that comes meanwhile would lose its work.
+SAVE = """
+import time
+from isobench.common.interruption import Interrupted, SignalWatch
+watch = SignalWatch()
+watch.start()
+note("trains")
+while watch.signum is None:
+    time.sleep(0.02)
+time.sleep(0.3)
+note("saved")
+watch.raise_if_signalled()
+"""
+
+
+@pytest.fixture(autouse=True)
+def handled_signals():
+    """Outside of what is tested every signal raises, so that one which comes through ends no test process."""
+    with handle_signals(raise_interrupted, INT, TERM, USR2):
+        yield
+
+
+def test_every_run_is_carried_out_once_and_the_gpus_are_dealt_out(tmp_path, capsys):
+    """All lines are printed, a note that each worker prints once; one run's mistake stops no other."""
+    line = "import os, sys; note(os.environ['CUDA_VISIBLE_DEVICES']); print('isobench: said by all', file=sys.stderr)"
+    wait = "; import time; time.sleep(1.5)"  # as long as a process takes to start
+    sweep = MadeUpSweep(tmp_path, line + wait, line + wait, line + "; code = 2", line)
+    assert sweep.carry_out(Division(2, 1, ("3", "5"))) == [2]
+    assert sweep.list_ended() == [0, 1, 2, 3]
+    notes = sweep.read_notes()
+    assert sorted(note for note in notes if note not in "35") == ["0", "1", "2"]  # and 3, as the GPU
+    assert {"3", "5"} <= set(notes)
+    err = capsys.readouterr().err.splitlines()
+    assert sorted(err) == ["[1/4] seed 0", "[2/4] seed 1", "[3/4] seed 2", "[4/4] seed 3", "isobench: said by all"]
+
+
+def test_a_run_that_takes_all_memory_is_tried_again_last_alone(tmp_path, capsys):
+    sweep = MadeUpSweep(tmp_path, DIE_IN_COMPANY, *["import time; time.sleep(0.5)"] * 4)
+    assert sweep.carry_out(Division(2)) == []
+    assert sweep.list_ended() == [0, 1, 2, 3, 4]
+    notes = sweep.read_notes()
+    assert sorted(notes) == ["0", "0", "1", "2", "3", "4"]
+    assert notes[-1] == "0"
+    assert (
+        "seed 0: a process was killed (out of memory?); it is tried again at the end, alone"
+        in capsys.readouterr().err
+    )
+
+
+def test_runs_that_kill_whoever_takes_them_are_left_and_the_others_are_done(tmp_path, capsys):
+    """More of them than workers: the runs that nobody got to are carried out by the last worker."""
+    sweep = MadeUpSweep(tmp_path, *[DIE.format("SIGKILL")] * 3, "", "")
+    assert sweep.carry_out(Division(2)) == [1]
+    assert sweep.list_ended() == [3, 4]
+    assert sorted(sweep.read_notes()) == ["0", "0", "1", "1", "2", "3", "4"]  # 2 was alone the first time
+    err = capsys.readouterr().err
+    assert err.count("a process was killed (out of memory?); the same command goes on") == 3
+
+
+def test_twenty_workers_killed_at_twenty_moments_and_every_run_is_done_once(tmp_path):
+    """Two at once every third time. A run that is killed a second time, alone, is left to the next command."""
+    rng = random.Random(20261126)
+    sweep = MadeUpSweep(tmp_path, *["import time; time.sleep(0.6); note(f'end {run.cfg.seed}')"] * 20)
+    pool, over, kills = Workers(sweep.command, Division(4)), threading.Event(), []
+
+    def kill() -> None:
+        while not over.wait(rng.uniform(0, 0.6)) and len(kills) < 20:
+            beats = [beat for run in sweep.runs if (beat := read_live_heartbeat(run.folder.path))]
+            for beat in beats[: 1 + (len(kills) % 3 == 0)]:
+                os.kill(beat.pid, signal.SIGKILL)
+                kills.append(beat.pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    codes = pool.carry_out(sweep.runs, sweep.since)
+    over.set()
+    killer.join()
+    assert len(kills) >= 20
+    left = [run for run in sweep.runs if not run.folder.read_record()]
+    assert codes == ([1] if left else [])
+    assert Workers(sweep.command[:-1], Division(1)).carry_out(left, time.time()) == []
+    assert sweep.list_ended() == list(range(20))
+    ends = [note for note in sweep.read_notes() if note.startswith("end")]
+    assert len(ends) - len(set(ends)) <= 2  # killed between its last step and its record, a run ends once more
+
+
+def test_two_machines_share_a_plan(tmp_path):
+    """Two workers whose machines have other names; neither knows the other's processes, the lock alone counts."""
+    sweep = MadeUpSweep(tmp_path, *["import time; time.sleep(0.3); note(run.cfg.seed)"] * 8)
+    renamed = "import runpy, socket, sys; name = sys.argv.pop(1); socket.gethostname = lambda: name; "
+    renamed += "sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    pair = [
+        subprocess.Popen([sys.executable, "-c", renamed, name, *sweep.command[1:]], stderr=subprocess.PIPE, text=True)
+        for name in ("here", "there")
+    ]
+    said = [process.communicate()[1] for process in pair]
+    assert [process.returncode for process in pair] == [0, 0], said
+    assert sweep.list_ended() == list(range(8))
+    assert sorted(sweep.read_notes()) == sorted(2 * list(map(str, range(8))))  # begun once, ended once
+    assert all("seed" in text for text in said)  # both had some
+
+
+def test_a_full_disk_stops_the_sweep_with_one_line(tmp_path, capsys):
+    full = "from isobench.common.errors import StorageError; raise StorageError('no space left')"
+    sweep = MadeUpSweep(tmp_path, full, full, "")
+    with pytest.raises(SystemExit) as stop:
+        sweep.carry_out(Division(2))
+    assert stop.value.code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "saving" not in line]
+    assert lines == ["isobench: no space left"]
+
+
+def test_a_signal_to_a_worker_stops_the_sweep(tmp_path):
+    sweep = MadeUpSweep(tmp_path, DIE.format("SIGTERM") + "; import time; time.sleep(60)", SAVE, *[""] * 9)
+    with pytest.raises(Interrupted) as stop:
+        sweep.carry_out(Division(2))
+    assert stop.value.signum == TERM
+
+
+@pytest.mark.parametrize(("first", "second"), [(USR2, TERM), (TERM, USR2), (INT, USR2), (INT, None)])
+def test_a_signal_stops_the_sweep_and_a_second_one_loses_no_work(tmp_path, first, second, capsys):
+    sweep = MadeUpSweep(tmp_path, SAVE, SAVE, "")
+
+    def send() -> None:
+        wait_until(lambda: sweep.read_notes().count("trains") == 2)
+        os.kill(os.getpid(), first)
+        if second:
+            time.sleep(0.15)
+            os.kill(os.getpid(), second)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(Interrupted) as stop:
+        sweep.carry_out(Division(2))
+    sender.join()
+    assert stop.value.signum == first
+    assert sweep.read_notes().count("saved") == 2
+    assert sweep.list_ended() == []
+    assert "saving 2 running runs" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_runs_save_ends_their_processes(tmp_path):
+    sweep = MadeUpSweep(tmp_path, SAVE.replace("0.3", "60"))
+
+    def send() -> None:
+        wait_until(lambda: "trains" in sweep.read_notes())
+        os.kill(os.getpid(), TERM)
+        time.sleep(1)
+        os.kill(os.getpid(), INT)
+
+    threading.Thread(target=send).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sweep.carry_out(Division(1))
+    assert time.monotonic() - began < 50
+    assert "saved" not in sweep.read_notes()
+
+
+def test_workers_save_and_end_when_their_parent_is_killed(tmp_path):
+    sweep = MadeUpSweep(tmp_path, SAVE, SAVE, "")
+    code = (
+        f"from isobench.sweep.workers import Workers, Division; import pickle, pathlib; "
+        f"runs, _ = pickle.loads(pathlib.Path({str(sweep.file)!r}).read_bytes()); "
+        f"Workers({sweep.command!r}, Division(2)).carry_out(runs, 0)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait_until(lambda: sweep.read_notes().count("trains") == 2)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: sweep.read_notes().count("saved") == 2)
+    assert sweep.list_ended() == []
+    assert "2" not in sweep.read_notes()  # nothing else was begun
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Make standard error, as every command has it, a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "__stderr__", stream)
+    with outlive_readers():
+        yield
+    os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+    stream.close()
+
+
+@pytest.mark.usefixtures("unread")
+def test_a_sweep_goes_on_when_nobody_reads_its_lines(tmp_path):
+    """The killed run is named in lines that can't be written."""
+    sweep = MadeUpSweep(tmp_path, DIE_IN_COMPANY, "", "")
+    assert sweep.carry_out(Division(2)) == []
+    assert sweep.list_ended() == [0, 1, 2]
+
+
+def test_a_terminal_has_one_bar_that_counts_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.02)
+    with PseudoTerminal(24, 80) as terminal:
+        MadeUpSweep(tmp_path, *["import time; time.sleep(0.4)"] * 2).carry_out(Division(1))
+    assert {"[1/2] seed 0", "[2/2] seed 1"} <= {line.strip() for line in terminal.lines}
+    assert any("1/2" in line for line in terminal.lines)
