@@ -15,9 +15,9 @@ import time
 
 from common import compose_config, time_alternately, write_result
 
+from isobench.kinds.classification.build import make_loaders
 from isobench.models import encoders, tokenization
 from isobench.runs.identity import identify
-from isobench.training.build import make_loaders
 
 TIME_IMPORT = """
 import time

@@ -105,7 +105,7 @@ def build(task: str, batch: int, *overrides: str):
 def benchmark_task(task: str, batch: int, rounds: int, steps: int) -> dict:
     cfg, module, loaders = build(task, batch)
     padded = patch("isobench.models.encoders.find_first_position", lambda model: None)
-    with padded, patch("isobench.training.build.uses_cpu_dropout", lambda cfg: False):
+    with padded, patch("isobench.kinds.classification.build.uses_cpu_dropout", lambda cfg: False):
         _, plain_module, plain_loaders = build(task, batch)
     tokenizer = tokenization.load_tokenizer(cfg.encoder, None)
     tokens = loaders.train.dataset

@@ -105,13 +105,14 @@ def diagnose(
     elif key:
         raise UserError(f"key={key!r} chooses an array of a file, and X is none: leave it out")
     vectors = matrix.check_vectors(X, str(path or "X"))
+    values = labels
     if isinstance(labels, str | Path):
-        labels = matrix.read_labels(str(labels), path or table, cfg.data.encoding)
+        values = matrix.read_labels(str(labels), path or table, cfg.data.encoding)
     if isinstance(pairs, str | Path):
         pairs = matrix.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
     return diagnose_vectors(
         vectors,
-        None if labels is None else matrix.make_classes(labels, len(vectors)),
+        None if values is None else matrix.make_classes(values, len(vectors)),
         None if pairs is None else matrix.number_pairs(pairs, len(vectors)),
         source=path.name if path else "X",
         methods=own,

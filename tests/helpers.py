@@ -315,7 +315,9 @@ def switch_off_packing(monkeypatch, chunk_overhead: int | None = None) -> None:
     """Let encoders read padded batches; in chunks that cost this number of tokens each, if it is given."""
     monkeypatch.setattr("isobench.models.encoders.find_first_position", lambda model: None)
     if chunk_overhead is not None:
-        monkeypatch.setattr("isobench.data.batches.loaders.resolve_chunk_overhead", lambda cfg, dim: chunk_overhead)
+        monkeypatch.setattr(
+            "isobench.kinds.classification.loaders.resolve_chunk_overhead", lambda cfg, dim: chunk_overhead
+        )
 
 
 def read_experiment(name: str) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from isobench.common.files import sha256_json
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.sources import describe_source, read_examples
+from isobench.data.sources import describe_source
 from isobench.data.weights import format_encoder_name
+from isobench.kinds.base import kind_of
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.statistics.seeds import Arm, compare_runs, holm
 from isobench_papers.probe.sets import LabelledTexts, read_probe_set
@@ -291,7 +292,7 @@ def read_task(cfg: "Config") -> LabelledSet:
     if task.generation or task.labels is None:
         raise UserError(f"task={task.name} has no classes, which a probe needs: choose task=rotten_tomatoes")
     limits = {task.train_split: task.train_samples, task.dev_splits[0]: task.dev_samples}
-    train, test = (read_examples(task, cfg.data, split, limit) for split, limit in limits.items())
+    train, test = (kind_of(task).read(task, cfg.data, split, limit) for split, limit in limits.items())
     columns = [[*own, *other] for own, other in zip(train.texts, test.texts, strict=True)]
     return LabelledSet(columns, np.concatenate([train.labels, test.labels]), list(task.labels), len(train))
 

@@ -74,18 +74,18 @@ def predict(
     """
     import torch
 
-    from isobench.models.encoders import load_generator
+    from isobench.models.encoders import CAUSAL, MASKED, load_generator
     from isobench.runs.identity import resolve_seeds
 
     cfg, tokenizer = subject.cfg, subject.tokenizer
-    kind = "causal" if tokenizer.mask_token_id is None else "masked"
-    loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, kind)
+    family = CAUSAL if tokenizer.mask_token_id is None else MASKED
+    loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, family)
     subject.warnings += loaded.warnings
     tokens = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     ids = torch.tensor([token for own in tokens for token in own])
     ids = ids[: len(ids) // length * length].view(-1, length)  # [windows, length]
     generator = torch.Generator().manual_seed(resolve_seeds(cfg)["order"])
-    if kind == "causal":
+    if family is CAUSAL:
         is_predicted, given, targets = torch.arange(length).expand_as(ids) < length - 1, ids, ids.roll(-1, 1)
     else:
         is_predicted = torch.rand(ids.shape, generator=generator) < masked

@@ -13,13 +13,13 @@ from isobench.calibration.base import overrides_hook
 from isobench.common.errors import UserError
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
-from isobench.data.batches.loaders import Loaders
 from isobench.data.scale import find_encoder_differences
+from isobench.kinds.base import kind_of
 from isobench.models import encoders, tokenization
 from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
-from isobench.training.build import build_chain, make_loaders
+from isobench.training.build import build_chain
 from isobench.training.preparation import load_pretrained_embeddings
 from isobench.training.train import configure_process
 
@@ -57,9 +57,9 @@ class Subject:
         return loaded
 
     @cached_property
-    def loaders(self) -> Loaders:
+    def loaders(self) -> Any:
         """The loaders of the task's tokens."""
-        return make_loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
+        return kind_of(self.cfg.task).make_loaders(self.cfg, identify(self.cfg), self.tokenizer, self.loaded)
 
     def release(self) -> None:
         """Free encoder, tokenizer and data; they are loaded again when asked for."""
@@ -109,7 +109,7 @@ class Subject:
 
     def labels(self) -> np.ndarray:
         """Return the training set's labels, [N]: classes, or scores of a regression."""
-        return self.loaders.train.dataset.labels  # type: ignore[attr-defined]
+        return self.loaders.train.dataset.labels
 
     def vocabulary(self) -> Tensor:
         """Return the input embedding matrix, [V, d]."""

@@ -3,6 +3,7 @@
 ``isobench --help`` lists the names of all of them.
 """
 
+import collections
 import itertools
 import re
 import shlex
@@ -11,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,6 +22,7 @@ from isobench.common.files import explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
+from isobench.kinds.base import name_kind
 from isobench.papers.description import read_paper, write_map
 from isobench.papers.folders import PAPER_FLAG, find_config_folders, find_papers, list_config_groups, list_configs
 from isobench.papers.published import list_misspellings, load_tables
@@ -105,7 +108,21 @@ def print_choices(group: str, folder: Path | None = None) -> None:
 def list_choices(folders: Sequence[Path], group: str) -> dict[str, str]:
     """List the YAML files of a group in folders of configs: name -> description; a later folder's is taken."""
     files = [file for place in folders for file in sorted(place.glob(f"{group}/*.yaml")) if file.is_file()]
-    return {file.stem: describe_choice(file) for file in files}
+    return {file.stem: (f"{_name_kind(file)}: " if group == "task" else "") + describe_choice(file) for file in files}
+
+
+def _name_kind(file: Path) -> str:
+    """Name the kind of a task by its YAML, and those that this one's defaults name; no code is imported."""
+    settings = _read_settings(file)
+    others = [
+        _read_settings(file.with_name(f"{name}.yaml")) for name in settings.get("defaults", []) if name != "_self_"
+    ]
+    return name_kind(dict(collections.ChainMap(settings, *others))).rpartition(".")[2].lower()
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return settings if isinstance(settings, dict) else {}
 
 
 def describe_choice(file: Path) -> str:
@@ -113,9 +130,7 @@ def describe_choice(file: Path) -> str:
 
     Data sets of the hub have a comment. A file without either is described by its class or its path.
     """
-    text = file.read_text(encoding="utf-8")
-    settings = yaml.safe_load(text)
-    settings = settings if isinstance(settings, dict) else {}
+    text, settings = file.read_text(encoding="utf-8"), _read_settings(file)
     if file.parent.name == "encoder" and settings.get("hub"):
         return f"{settings['hub']}, from the hub"
     lines = [line.lstrip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())]

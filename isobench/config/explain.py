@@ -14,16 +14,9 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
 from isobench.config.command_line import Override, split_config_dirs, write_setting
-from isobench.config.schema import Config, explain_removed
+from isobench.config.schema import OPTIONAL_PARTS, Config, explain_removed
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups, read_config_file
 
-OPTIONAL_PARTS = {  # parts that can be null -> what their settings need
-    "task.generation": "a task of translation or summarisation (task=captions)",
-    "task.language": "a task of language modelling (task=wikitext2)",
-    "encoder.scratch": "an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)",
-    "optimization.optimizer": "another optimiser (optimizer=sgd): "
-    "optimizer=adamw has only optimization.eps and optimization.weight_decay",
-}
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them
 # What Hydra says of the commonest mistakes -> what to do.
 RULES = (

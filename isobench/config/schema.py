@@ -51,12 +51,6 @@ EVALUATION_INTERVAL = Bound(
 SELECTION_RULES = ("none", "dev", "seeds", "held_out")
 
 HELD_OUT = "held_out"  # the dev splits' name for a held-out share of the training set
-CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
-REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")
-TEXT_METRICS = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
-LANGUAGE_METRICS = ("token_probability",)
-METRIC_NAMES = CLASS_METRICS + REGRESSION_METRICS + TEXT_METRICS + LANGUAGE_METRICS
-
 LANGUAGE_PAIR = Bound(lambda names: len(names) == 2, "must be those of source and target, such as [en,ro]")
 COLUMNS = Bound(  # none: data/own_task.py finds them in the user's file
     lambda names: len(names) <= 2 and len(set(names)) == len(names), "must name one column or two different ones"
@@ -124,7 +118,7 @@ class Generation(Section):
     languages: Annotated[list[str], LANGUAGE_PAIR] | None = None  # for tokenizers that mark them (mBART)
     instruction: str | None = None  # put before every source for encoders that want one (T5)
     grammar: Annotated[str, one_of("captions", "bulletins")] | None = (
-        None  # generate examples (data/generated_pairs.py)
+        None  # generate examples (kinds/generation/grammars.py)
     )
     # Of Romanian: as they are, cedillas replaced by commas, or removed.
     diacritics: Annotated[str, one_of("keep", "comma_below", "removed")] = "keep"
@@ -150,7 +144,7 @@ class Task(Section):
     """Describe one task, of single sentences or of sentence pairs.
 
     With ``generation`` it is one of translation or summarisation. With ``language`` it is one of language modelling,
-    on windows of ``max_length`` tokens.
+    on windows of ``max_length`` tokens. With ``kind`` it is of a kind that a class of yours defines.
 
     ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
     For language modelling ``train_samples`` takes the first windows.
@@ -168,7 +162,7 @@ class Task(Section):
     labels: Annotated[list[str], LABELS] | None = None
     label_range: Annotated[list[Number], SCORE_RANGE] | None = None  # of a regression's scores
     as_classes: Annotated[int, at_least(2)] | None = None  # round a regression's scores to this many classes
-    metrics: Annotated[list[Annotated[str, one_of(*METRIC_NAMES)]], DIFFERENT] = MISSING
+    metrics: Annotated[list[Annotated[str, NAME]], DIFFERENT] = MISSING  # those that its kind has
     primary: str = MISSING  # the metric that tables show, one of metrics; empty: that which suits own data
     train_split: Annotated[str, NAME] = "train"  # split that is trained on
     dev_splits: Annotated[list[Annotated[str, NAME]], SPLITS] = field(default_factory=lambda: ["validation"])
@@ -184,6 +178,17 @@ class Task(Section):
     sample_seed: Seed | None = None  # changes which examples train_samples, reduced and a share in data.files take
     generation: Generation | None = None
     language: Language | None = None
+    kind: Annotated[dict[str, Any], PLAIN] | None = None  # of a kind from outside: its _target_ and settings
+
+    @property
+    def train_limit(self) -> int | None:
+        """How many training examples are kept at most: the smaller of both limits, None for all."""
+        return min((n for n in (self.reduced, self.train_samples) if n is not None), default=None)
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """How many examples are kept at most of each split that is trained on or scored."""
+        return {self.train_split: self.train_limit} | dict.fromkeys(self.dev_splits, self.dev_samples)
 
     @property
     def read_splits(self) -> list[str]:
@@ -375,6 +380,23 @@ class MethodSettings(Section):
 CALIBRATION_KEYS = tuple(setting.name for setting in dataclasses.fields(MethodSettings))
 
 
+# Parts that can be null -> what their settings need.
+OPTIONAL_PARTS = {
+    "task.generation": "a task of translation or summarisation (task=captions)",
+    "task.language": "a task of language modelling (task=wikitext2)",
+    "task.kind": "a task of a kind of your own",
+    "encoder.scratch": "an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)",
+    "optimization.optimizer": "another optimiser (optimizer=sgd): "
+    "optimizer=adamw has only optimization.eps and optimization.weight_decay",
+}
+# Settings that change how long a training step takes, apart from the calibration and what the scale says: two runs
+# must share them so that their training times may be compared.
+SPEED_SETTINGS = (
+    "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
+    "encoder.gradient_checkpointing", "optimization.batch_size",
+    "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
+    "trainer.accelerator",
+)  # fmt: skip
 # Settings of earlier versions: the value that each has now, in the keys of runs too, and what to do instead.
 _NOT_NEEDED = "leave it out"
 REMOVED: dict[str, tuple[Any, str]] = {
@@ -422,6 +444,9 @@ def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
     gone = {key.removeprefix(f"{name}."): value for key, (value, _) in REMOVED.items() if key.startswith(f"{name}.")}
     if name == "head" and section["name"] != "isobn":
         del gone["init"]
+    if name == "task" and section.get("generation"):
+        generation = restore_removed("task.generation", section["generation"])
+        gone["generation"] = {key: value for key, value in generation.items() if value is not None}
     return section | {key: value for key, value in gone.items() if "." not in key}
 
 

@@ -6,17 +6,14 @@ This module imports no large library, so that what is missing is said at once.
 from collections.abc import Iterable
 
 from isobench.common.errors import UserError
-from isobench.common.packages import require_package
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
+from isobench.kinds.base import kind_of
 
 
 def require_metric_packages(cfg: Config) -> None:
     """Raise UserError if a package that computes one of the task's metrics is not installed."""
-    if cfg.task.generation:
-        for name in cfg.task.metrics:
-            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
-            require_package(package, "generation", f"task={cfg.task.name}")
+    kind_of(cfg.task).require_packages(cfg.task)
 
 
 def ask_hub_early(configs: Iterable[Config]) -> None:
@@ -36,7 +33,7 @@ def require_hub_files(cfg: Config) -> None:
         raise hub.make_absence_error(f"task={task.name}", name, sources.advise_without_hub(task))
     needs_weights = weights.find_encoder_source(encoder) == "hub"
     if needs_weights and not hub.is_reachable() and hub.is_absent("models", str(encoder.hub)):
-        raise weights.make_encoder_absence_error(encoder, "bart-scratch" if task.generation else "minilm")
+        raise weights.make_encoder_absence_error(encoder, kind_of(task).packaged[1])
 
 
 def require_hub_files_of_some(configs: Iterable[Config]) -> None:

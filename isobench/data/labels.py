@@ -1,4 +1,4 @@
-"""Labels of examples: check them, find out whether they are classes or scores, and turn classes into numbers."""
+"""Labels in a column: find out whether they are classes or scores, check them, and turn classes into numbers."""
 
 import math
 import re
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from isobench.common.errors import UserError
 from isobench.common.terminal import format_count
 from isobench.config.command_line import write_setting
-from isobench.config.schema import Task
 
 if TYPE_CHECKING:  # late: a command line is read without it
     import numpy as np
@@ -23,57 +22,6 @@ LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "senti
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE_NUMBER = re.compile(r"(?:\+|(-))?(0|[1-9][0-9]{0,299})(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
-FINEST = 1000  # how much of their spread scores may lose in float32: one part in so many
-
-
-def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray":
-    """Return the labels as an array [N]; raise UserError for what is no class or score of the task.
-
-    With ``task.as_classes``, each score is rounded, half to even, to one of so many equally spaced scores: a class.
-    """
-    import numpy as np
-
-    values = parse_numbers(labels, f"{where} has labels that are not numbers")
-    low, high = task.label_range or (np.finfo(np.float32).min, np.finfo(np.float32).max)
-    if task.labels is not None:
-        low, high = 0, len(task.labels) - 1
-    outside = ~((values >= low) & (values <= high))  # NaN counts as outside
-    if outside.any():
-        first = values[outside][0]
-        advice = "is it an unlabelled split?" if first == UNLABELLED else "correct or remove these rows"
-        raise UserError(
-            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {first:g}); {advice}"
-        )
-    if task.as_classes is not None:
-        return np.rint((values - low) / (high - low) * (task.as_classes - 1)).astype(np.int64)
-    if task.labels is None:
-        scores = values.astype(np.float32)
-        if len(values) and 0 < np.ptp(values) < FINEST * np.abs(scores - values).max():
-            raise UserError(
-                f"{where} has scores that differ too little for their size, from {values.min():.17g} to "
-                f"{values.max():.17g}: subtract the smallest from all"
-            )
-        return scores
-    if np.any(values != np.round(values)):
-        raise UserError(f"{where} has labels that are not whole numbers, as the classes of task={task.name} are")
-    return values.astype(np.int64)
-
-
-def check_labels_differ(task: Task, labels: "np.ndarray", where: str) -> None:
-    """Raise UserError if all examples have one score, or a class of ``task.labels`` has no example."""
-    if task.labels is None:
-        if labels.min() == labels.max():
-            raise UserError(f"{where} has the same score, {labels[0]:g}, in every row: add rows with other scores")
-        return
-    import numpy as np
-
-    counts = np.bincount(labels, minlength=len(task.labels))
-    missing = [name for name, count in zip(task.labels, counts, strict=True) if count == 0]
-    if missing:
-        raise UserError(
-            f"{where} has no example of {', '.join(missing)}, of the task's {len(task.labels)} classes: add some, or "
-            "name the classes that it has (task.labels=[NAME,...])"
-        )
 
 
 def find_classes(values: Sequence[Any], where: str) -> list[str] | None:

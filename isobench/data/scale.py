@@ -12,6 +12,7 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
 from isobench.data.weights import format_encoder_name
+from isobench.kinds.base import kind_of
 from isobench.papers.description import find_task, read_paper
 from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable, load_tables
@@ -62,20 +63,22 @@ def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
     notes, task, tables = [], cfg.task, _list_tables(cfg)
     source = sources.find_data_source(task, cfg.data)
-    is_special = task.generation is not None or task.reduced is not None
+    kind = kind_of(task)
     folder = find_papers().get(cfg.experiment.paper or "")
     of_paper = read_paper(folder).tasks.get(task.name) if folder else None
-    described = (of_paper or find_task(task.name)) if is_special else None
+    described = of_paper
+    if described is None and (kind.is_corpus or task.reduced):
+        described = find_task(task.name)
     is_replaced = source == "files" and task.hub is not None  # the user's files in the place of the paper's data
-    is_papers = source not in ("embedded", "files") and (task.generation is None or described is not None)
+    is_papers = source not in ("embedded", "files") and (not kind.is_corpus or described is not None)
     if tables:
         columns = [column for table in tables for column in table.columns.values()]
         is_papers = any(task.name in (column.task, *column.variants) for column in columns)
     elif folder and (folder / "task" / f"{task.name}.yaml").is_file():  # what no table of numbers names
         is_papers = True
-    if is_replaced or not (is_papers or of_paper):
+    if is_replaced or not (is_papers or of_paper is not None):
         notes.append(f"task {task.name} is not in the paper")
-    if task.reduced != (described.reduced if described else None):
+    if task.reduced != (described or {}).get("reduced"):
         notes.append(f"training set reduced to {task.reduced or 'nothing'}")
     if task.train_samples is not None:
         notes.append(f"at most {format_count(task.train_samples, 'training example')}")
@@ -86,9 +89,7 @@ def find_task_differences(cfg: Config) -> list[str]:
     notes += [f"{READ_FROM}{name}.parquet" for name in sources.list_partial_splits(task, cfg.data)]
     if task.dev_samples is not None:
         notes.append(f"at most {format_count(task.dev_samples, 'dev example')}")
-    if task.as_classes is not None and (of_paper is None or of_paper.as_classes != task.as_classes):
-        notes.append(f"{task.name} as {task.as_classes} classes")
-    return notes
+    return [*notes, *kind.list_differences(task, of_paper or {})]
 
 
 def find_grid_differences(cfg: Config) -> list[str]:

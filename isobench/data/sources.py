@@ -1,4 +1,4 @@
-"""Read and fingerprint the examples of a task.
+"""Find, read and fingerprint the examples of a task.
 
 They come from one of four sources: an installed package or generator (``embedded``), the user's own files
 (``data.files``), Parquet files under ``data.root``, or the hub. No source ever replaces another silently. This module
@@ -7,52 +7,29 @@ imports nothing heavy, because runs are keyed before torch is imported.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.files import refuse_file, require_regular_file, sha256_file
 from isobench.common.terminal import format_count
 from isobench.config.schema import Data, Task
 from isobench.data import hub
-from isobench.data.labels import (
-    UNLABELLED,
-    check_labels_differ,
-    convert_labels,
-    format_labels,
-    number_labels,
-    parse_number,
-)
-from isobench.data.packaged import generated_pairs, movie_reviews
 from isobench.data.tables import (
     describe_format,
     describe_other_files,
-    has_column,
+    describe_reading,
     read_columns,
     read_field,
     read_own_file,
     require_columns,
 )
-
-if TYPE_CHECKING:  # late: a command line is read without it
-    import numpy as np
-
-
-@dataclass
-class Examples:
-    """Hold one or two columns of N texts, and labels [N]: int64 classes or float32 scores, NaN without labels."""
-
-    texts: list[list[str]]
-    labels: "np.ndarray"
-
-    def __len__(self) -> int:
-        return len(self.labels)
+from isobench.kinds.base import kind_of
 
 
 def find_data_source(task: Task, data: Data) -> str:
     """Return where the task's examples come from: ``embedded``, ``files``, ``parquet`` or ``hub``."""
-    if task.embedded or (task.generation and task.generation.grammar):
+    if task.embedded:
         return "embedded"
     if data.files:
         return "files"
@@ -60,9 +37,7 @@ def find_data_source(task: Task, data: Data) -> str:
 
 
 def describe_source(task: Task, data: Data) -> str:
-    """Say in a few words where the task's examples come from: ``data.root``, a package, a grammar or the hub."""
-    if task.generation and task.generation.grammar:
-        return f"grammar {task.generation.grammar}"
+    """Say in a few words where the task's examples come from: ``data.root``, a package, own files or the hub."""
     places = {
         "embedded": "package",
         "files": "data.files",
@@ -75,18 +50,8 @@ def describe_source(task: Task, data: Data) -> str:
 def fingerprint_data(task: Task, data: Data) -> dict[str, str]:
     """Identify the data of every split that a run uses, for its key: by hashes, versions or the hub's revision."""
     source, splits = find_data_source(task, data), task.read_splits
-    grammar = task.generation.grammar if task.generation else None
-    for split in splits if source == "embedded" else ():
-        if split not in movie_reviews.SPLIT_BOUNDS:
-            known = suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)
-            raise UserError(f"task={task.name} has no split {split}: {known}")
-    if grammar:
-        return {"generated": f"{grammar}, version {generated_pairs.VERSION}"}
     if source == "embedded":
-        if list(task.text) != ["sentence"]:
-            raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
-        movie_reviews.find_csv(f"task={task.name}")
-        return {"embedded": movie_reviews.SHA256}
+        return kind_of(task).fingerprint(task)
     if source == "files":
         seed = f" with seed {task.sample_seed}" * (task.sample_seed is not None)
         shares = {split: f"{share!r} of {task.train_split}{seed}" for split, share in list_shares(data).items()}
@@ -115,6 +80,13 @@ def find_own_file(task: Task, data: Data, split: str) -> Path:
     return Path((data.files or {})[task.train_split if split in list_shares(data) else split])
 
 
+def describe_own_reading(task: Task, data: Data, split: str) -> str:
+    """Say how the user's own file of a split is written, if it is no usual one of its format."""
+    if find_data_source(task, data) != "files":
+        return ""
+    return describe_reading(read_own_file(find_own_file(task, data, split), data.encoding))
+
+
 def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> list[int]:
     """Return the indices of a file's rows that are a split's; of a file that several share, equal rows go to one."""
     shares = list_shares(data)
@@ -139,8 +111,8 @@ def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> 
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     """Return the path of a split's file: ``<data.root>/<task.folder>/<split>.parquet``.
 
-    Without ``task.folder`` the folder is ``glue/<task>``. For translation and summarisation a single
-    ``<split>_PART.parquet`` is accepted too.
+    Without ``task.folder`` the folder is ``glue/<task>``. Of a corpus a single ``<split>_PART.parquet`` is accepted
+    too.
     """
     root = Path(str(data.root)).expanduser()
     refuse_file("data.root", root)
@@ -154,7 +126,7 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
         raise UserError(f"data.root: {root} has no folder {name} with the files of task={task.name}{hint}")
     path = folder / f"{split}.parquet"
     require_regular_file(path)
-    parts = list(folder.glob(f"{split}_*.parquet")) if task.generation else []
+    parts = list(folder.glob(f"{split}_*.parquet")) if kind_of(task).is_corpus else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
@@ -178,49 +150,6 @@ def list_partial_splits(task: Task, data: Data) -> list[str]:
     return [stem for stem in stems if stem not in (task.train_split, *task.dev_splits)]
 
 
-def read_examples(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
-    """Read one split and check its columns, texts and labels.
-
-    ``limit``: keep this many examples at most, the same ones on every machine and for every seed.
-    """
-    source, is_test = find_data_source(task, data), split == task.test_split
-    if source == "embedded":
-        sentences, classes = movie_reviews.read_sentences(split)
-        columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
-        where = "movie-reviews"
-    elif source == "files":
-        path = find_own_file(task, data, split)
-        columns = _read_own_columns(path, task, data.encoding, is_test)
-        where = f"{split} of {path}" if list_shares(data) else str(path)
-        chosen = choose_own_rows(task, data, split, list(zip(*map(columns.get, task.text), strict=True)))
-        columns = {name: [values[index] for index in chosen] for name, values in columns.items()}
-    elif source == "parquet":
-        path = find_parquet_file(task, data, split)
-        names, where = (*task.text, *(["label"] if not is_test or has_column(path, "label") else [])), str(path)
-        table = read_columns(path, names)
-        columns = {name: read_field(table, name) for name in names}
-    else:
-        rows = load_hub_split(task, split)
-        columns = {name: rows[name][:] for name in (*task.text, "label")}
-        where = f"{task.hub}/{task.subset} {split}"
-    if not columns[task.text[0]]:
-        raise UserError(f"{where} has no rows")
-    texts = [check_texts(columns[name], name, where) for name in task.text]
-    labels = columns.get("label", [])
-    if is_test and all(label == UNLABELLED for label in labels):
-        import numpy as np
-
-        labels = np.full(len(texts[0]), np.nan, np.float32)
-    else:
-        labels = convert_labels(task, labels, where)
-        if split == task.train_split or (task.labels is None and not is_test):
-            check_labels_differ(task, labels, where)
-    if limit is None or limit >= len(labels):
-        return Examples(texts, labels)
-    chosen = select_by_hash(len(labels), limit)
-    return Examples([[column[i] for i in chosen] for column in texts], labels[chosen])
-
-
 def read_texts(task: Task, data: Data, split: str) -> list[str]:
     """Read the texts of a split in their order; blank texts are left out."""
     (column,) = task.text
@@ -241,33 +170,6 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
     return [text for text in check_texts(texts, column, where) if text.strip()]
 
 
-def _read_own_columns(path: Path, task: Task, encoding: str | None, may_lack_labels: bool) -> dict[str, list[Any]]:
-    """Read the texts of a user's own file and, under ``label``, their classes as numbers, or their scores.
-
-    With ``may_lack_labels``, ``label`` is left out if the file has no such column or if its labels are hidden.
-    """
-    label = task.label or "label"
-    table = read_own_file(path, encoding)
-    require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
-    columns = {name: check_texts(table[name].to_pylist(), name, str(path), may_be_blank=False) for name in task.text}
-    if "label" in columns:
-        raise UserError(f"{path}: a column of texts can't be called label: rename it")
-    values = table[label].to_pylist() if label in table.column_names else []
-    if may_lack_labels and are_hidden(values, task.labels):
-        return columns
-    where = f"{path}, column {label},"
-    if task.labels is None:
-        return {**columns, "label": format_labels(values, where)}
-    return {**columns, "label": number_labels(values, task.labels, where)}
-
-
-def are_hidden(values: Sequence[Any], classes: Sequence[str] | None) -> bool:
-    """Return True if a test split's labels are hidden: all are empty, or all are -1 as in GLUE and -1 is no class."""
-    if all(value in (None, "") for value in values):
-        return True
-    return str(UNLABELLED) not in (classes or ()) and all(parse_number(str(value)) == UNLABELLED for value in values)
-
-
 def load_hub_split(task: Task, split: str) -> Any:
     """Load one split of the task's data set on the hub."""
     return hub.load_hub_dataset(
@@ -277,8 +179,8 @@ def load_hub_split(task: Task, split: str) -> Any:
 
 def advise_without_hub(task: Task) -> str:
     """Say what to set if the task's data set on the hub can't be had."""
-    instead = "scale=embedded" if task.generation else "scale=embedded task=rotten_tomatoes"
-    return f"set data.root=FOLDER to Parquet files, or use {instead}"
+    instead, _ = kind_of(task).packaged
+    return f"set data.root=FOLDER to Parquet files, or use scale=embedded task={instead}"
 
 
 def check_texts(texts: list[Any], column: str, where: str, may_be_blank: bool = True) -> list[str]:

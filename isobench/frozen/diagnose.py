@@ -117,7 +117,7 @@ def diagnose(
         scores, score = pairs[1], "spearman"
         left, right = ends[pairs[0][scores >= scores.min() + POSITIVE * np.ptp(scores)]].unbind(1)
         found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
-    if labels is not None:
+    if isinstance(labels, np.ndarray):
         classes, score = labels[drawn], "accuracy"
         accuracy, said = score_probe(sample, classes, seed)
         noted += said
@@ -138,7 +138,7 @@ def diagnose(
             noted.append(
                 f"Normal values are of encoders with 384 and 768 coordinates: none are shown for {scan.dim}."
             )
-    if labels is not None and pairs is not None:
+    if isinstance(labels, np.ndarray) and pairs is not None:
         noted.append("With labels and pairs, methods are judged by the labels.")
     return Diagnosis(
         source=source,

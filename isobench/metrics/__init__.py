@@ -1,8 +1,8 @@
 """Measures of isotropy, tensors or NumPy arrays in and numbers out, for any Python program.
 
 They raise ValueError or TypeError if there are no vectors, or an argument is out of range, and give NaN for vectors
-that are not finite (docs/reference/metrics.md has the rule). Metrics of predictions and of generated texts are in
-``task`` and ``generated_text``; they need further packages.
+that are not finite (docs/reference/metrics.md has the rule). Metrics of predictions are in ``task``, and
+need further packages.
 """
 
 from isobench.metrics.accumulator import IsotropyAccumulator, class_summary, isotropy_summary

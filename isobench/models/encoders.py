@@ -2,13 +2,13 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from isobench.common.errors import UserError, suggest_nearest
-from isobench.config.schema import Encoder, Task
+from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.word_vectors import open_word_vectors
@@ -191,33 +191,34 @@ class LoadedGenerator:
     warnings: list[str] = field(default_factory=list)
 
 
-# What writes or predicts words -> transformers' class, and the encoders that an error suggests.
-GENERATORS = {
-    "seq2seq": ("AutoModelForSeq2SeqLM", "bart-scratch, bart-base"),
-    "causal": ("AutoModelForCausalLM", "gpt-scratch, gpt2"),
-    "masked": ("AutoModelForMaskedLM", "bert-scratch, bert-base-uncased"),
-}
+class Family(NamedTuple):
+    """A family of models that write or predict words: transformers' class, what it is, and examples for errors."""
+
+    auto: str
+    words: str
+    encoders: str
+    types: str
+
+
+ENCODER_DECODER = Family("AutoModelForSeq2SeqLM", "an encoder-decoder", "bart-scratch, bart-base", "bart, t5, marian")
+CAUSAL = Family("AutoModelForCausalLM", "a causal language model", "gpt-scratch, gpt2", "gpt2, opt, llama")
+MASKED = Family("AutoModelForMaskedLM", "a masked language model", "bert-scratch, bert-base-uncased", "bert, roberta")
 WITH_OTHER_ATTENTION = ("opt", "gpt2", "bert")  # architectures that call the attention of encoder.attention
 
 
-def name_kind(task: Task) -> str:
-    """Name which of ``GENERATORS`` a task of language modelling, translation or summarisation needs."""
-    return task.language.objective if task.language else "seq2seq"
-
-
-def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, kind: str) -> LoadedGenerator:
-    """Load a model, or make one from ``cfg.scratch`` with the tokenizer's vocabulary; ``kind``: of ``GENERATORS``."""
+def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, family: Family) -> LoadedGenerator:
+    """Load a model of a family, or make one from ``cfg.scratch`` with the tokenizer's vocabulary."""
     torch.manual_seed(seed)
-    with handle_loading_errors(cfg, GENERATORS[kind][1].partition(",")[0]) as options:
+    with handle_loading_errors(cfg, family.encoders.partition(",")[0]) as options:
         import transformers
 
         if cfg.scratch:
-            config, missing = _make_config(cfg.scratch, kind, _make_token_settings(tokenizer)), set()
+            config, missing = _make_config(cfg.scratch, family, _make_token_settings(tokenizer)), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
             config = transformers.AutoConfig.from_pretrained(folder, **options)
-        auto = _find_class(cfg, kind, config)
-        if kind == "causal":
+        auto = _find_class(cfg, family, config)
+        if family is CAUSAL:
             config.is_decoder = True  # else one that can also predict masked tokens, such as BERT, sees the next ones
         if cfg.scratch:
             form = {"attn_implementation": register_form(cfg.attention)} if cfg.attention else {}
@@ -254,24 +255,22 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, k
     return LoadedGenerator(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
-def check_scratch(cfg: Encoder, kind: str) -> None:
+def check_scratch(cfg: Encoder, family: Family) -> None:
     """Raise UserError if no model can be made of ``cfg.scratch``; one is tried without memory for its tensors."""
     with handle_loading_errors(cfg), torch.device("meta"):
-        config = _make_config(cfg.scratch or {}, kind, {})
-        _find_class(cfg, kind, config).from_config(config)
+        config = _make_config(cfg.scratch or {}, family, {})
+        _find_class(cfg, family, config).from_config(config)
 
 
-def _find_class(cfg: Encoder, kind: str, config: Any) -> Any:
-    """Return transformers' class for a kind; UserError if the config's model does not fit it, or the settings."""
+def _find_class(cfg: Encoder, family: Family, config: Any) -> Any:
+    """Return transformers' class for a family; UserError if the config's model does not fit it, or the settings."""
     import transformers
 
-    class_name, others = GENERATORS[kind]
-    auto = getattr(transformers, class_name)
-    if config.is_encoder_decoder != (kind == "seq2seq") or type(config) not in auto._model_mapping:
+    auto = getattr(transformers, family.auto)
+    if config.is_encoder_decoder != (family is ENCODER_DECODER) or type(config) not in auto._model_mapping:
         raise UserError(
-            f"encoder={cfg.name} is of the type {config.model_type}, and the task needs "
-            f"{'an encoder-decoder' if kind == 'seq2seq' else f'a {kind} language model'}: choose "
-            f"encoder={others} or another"
+            f"encoder={cfg.name} is of the type {config.model_type}, and the task needs {family.words}: choose "
+            f"encoder={family.encoders} or another"
         )
     if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
         raise UserError(
@@ -285,16 +284,15 @@ def _find_class(cfg: Encoder, kind: str, config: Any) -> Any:
     return auto
 
 
-def _make_config(scratch: dict[str, Any], kind: str, token_settings: dict[str, Any]) -> Any:
+def _make_config(scratch: dict[str, Any], family: Family, token_settings: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    instead = {"seq2seq": "bart, t5, marian", "causal": "gpt2, opt, llama", "masked": "bert, roberta"}[kind]
     if "model_type" not in scratch:
-        raise UserError(f"encoder.scratch.model_type must be set: {instead}, ...")
+        raise UserError(f"encoder.scratch.model_type must be set: {family.types}, ...")
     defaults = AutoConfig.for_model(scratch["model_type"])
-    if kind == "seq2seq" and not defaults.is_encoder_decoder:
+    if family is ENCODER_DECODER and not defaults.is_encoder_decoder:
         raise UserError(
-            f"encoder.scratch.model_type={defaults.model_type} is no encoder-decoder: choose {instead}, ..."
+            f"encoder.scratch.model_type={defaults.model_type} is no encoder-decoder: choose {family.types}, ..."
         )
     for name in scratch:
         if not hasattr(defaults, name) or callable(getattr(defaults, name)):

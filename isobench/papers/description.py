@@ -22,13 +22,6 @@ PROGRAM = "python -m isobench"
 MAP_HEADING = "| paper | | at the paper's scale | laptop | embedded | status | printed cells held by |"
 
 
-class PaperTask(StrictEntries):
-    """The paper's data of one task, where they are not simply the task's."""
-
-    reduced: int | None = Field(default=None, description="training examples of the paper's reduced set")
-    as_classes: int | None = Field(default=None, description="classes into which the paper divides the scores")
-
-
 class TableOrFigure(StrictEntries):
     """A table or figure of the paper, and the command that makes it."""
 
@@ -60,7 +53,10 @@ class Paper(StrictEntries):
     venue: str = ""
     links: dict[str, str] = Field(default_factory=dict, description="name -> address")
     scale: str = Field(default="", description="what scale=paper means: encoders, data, seeds")
-    tasks: dict[str, PaperTask] = Field(default_factory=dict, description="task -> the paper's data of it")
+    tasks: dict[str, dict[str, int]] = Field(
+        default_factory=dict,
+        description="task -> its settings in the paper, such as reduced, where they differ",
+    )
     shows: dict[str, TableOrFigure] = Field(
         default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command"
     )
@@ -73,10 +69,10 @@ def read_paper(folder: Path) -> Paper:
     return paper
 
 
-def find_task(name: str) -> PaperTask | None:
-    """Find a task's data in the papers that describe it; None if none does."""
+def find_task(name: str) -> dict[str, int] | None:
+    """Find a task's settings in the papers that describe it; None if none does."""
     found = (read_paper(folder).tasks.get(name) for folder in find_papers().values())
-    return next((task for task in found if task), None)
+    return next((task for task in found if task is not None), None)
 
 
 def write_map(chosen: str | None = None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from isobench.common.files import sha256_json, shorten_digest
+from isobench.config.schema import SPEED_SETTINGS
 from isobench.data.scale import find_scale_differences
 from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
@@ -29,15 +30,6 @@ BASELINE = "plain fine-tuning"  # what sentences call it
 CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
 NO_SETTING = "-"  # in the place of a setting that a run's method does not have
-# Settings that change how long a training step takes, apart from the calibration and what the scale says: two runs
-# must share them so that their training times may be compared.
-SPEED_SETTINGS = (
-    "head.name", "task.max_length", "task.generation.max_length", "encoder.pooling", "encoder.layer",
-    "encoder.gradient_checkpointing", "optimization.batch_size",
-    "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
-    "trainer.accelerator",
-)  # fmt: skip
-
 # Column -> what it holds. ``runs`` also has a column for each setting that varies, metric and measure of isotropy.
 RUNS = {
     "key": "name of the run's folder, the start of its key",

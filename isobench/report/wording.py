@@ -102,7 +102,7 @@ def describe_generation(runs: Sequence[Run]) -> list[str]:
     all_subjects: set[str] = set()
     for run in runs:
         name = ", ".join(read_run_names(run.cfg)[:2])
-        if run.record is not None and run.cfg.task.generation is not None:
+        if run.record is not None and (run.record.generation or run.record.data.truncated):
             all_subjects.add(name)
             for sentence in [*_describe_search(run.record), *_describe_truncation(run.record.data)]:
                 subjects.setdefault(sentence, {})[name] = None

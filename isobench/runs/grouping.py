@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config, Seeds, format_method_name, split_chain
+from isobench.config.schema import OPTIONAL_PARTS, Config, Seeds, format_method_name, split_chain
 from isobench.data.sources import describe_source
 from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.folder import report_folder
 from isobench.runs.identity import NOT_IN_KEY, compute_key, to_plain
 from isobench.runs.run import Run
 
-# Settings that are null or have settings of their own.
-NESTED_SETTINGS = ("task.generation", "task.language", "encoder.scratch", "optimization.optimizer")
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
@@ -69,7 +67,7 @@ def flatten_settings(cfg: Config) -> dict[str, Any]:
     settings = {
         f"{name}.{key}": value for name in VARYING_SECTIONS for key, value in to_plain(getattr(cfg, name)).items()
     }
-    for section in NESTED_SETTINGS:
+    for section in OPTIONAL_PARTS:
         settings |= {f"{section}.{key}": value for key, value in (to_plain(settings.pop(section)) or {}).items()}
     for depth, method in enumerate(split_chain(cfg.calibration)):
         settings |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}

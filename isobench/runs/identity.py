@@ -5,7 +5,8 @@ fingerprints of the data and the pretrained weights, and ``PROTOCOL``. Paths, tr
 is carried out are left out, so that the same run has the same key on every machine.
 
 ``_target_``, the class of a method or a monitor, is left out too: a class may move without making its results another
-run's. So a class that computes something else needs another name, or a higher ``version``.
+run's. So a class that computes something else needs another name, or a higher ``version``. Of a kind of task from
+outside, all of ``task.kind`` is in the key.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from typing import Any
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config, map_chain, restore_removed
 from isobench.data import sources, weights
+from isobench.kinds.base import kind_of
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.
@@ -93,10 +95,9 @@ def select_decisive(name: str, section: Any) -> Any:
         settings = drop_targets_of_chain(settings)
     if name == "monitors":
         settings = {monitor: _drop_target(monitor_settings) for monitor, monitor_settings in settings.items()}
-    settings = _drop_none({key: value for key, value in settings.items() if key not in NOT_IN_KEY.get(name, ())})
-    if name == "task" and "generation" in settings:
-        settings["generation"] = _drop_none(restore_removed("task.generation", settings["generation"]))
-    return settings
+    return {
+        key: value for key, value in settings.items() if value is not None and key not in NOT_IN_KEY.get(name, ())
+    }
 
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:
@@ -108,10 +109,6 @@ def _drop_target(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     return {key: value for key, value in settings.items() if key != "_target_"}
-
-
-def _drop_none(section: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in section.items() if value is not None}
 
 
 def to_plain(section: Any) -> Any:
@@ -136,10 +133,10 @@ def resolve_seeds(cfg: Config) -> dict[str, int]:
 def choose_dropout(cfg: Config) -> str:
     """Return ``torch`` where a run's dropout is torch's on every device, else ``auto``: isobench's own on a CPU.
 
-    Gradient checkpointing restores torch's generator only, before it computes activations again. The models of
-    translation and summarisation mostly call torch's function.
+    Gradient checkpointing restores torch's generator only, before it computes activations again. The models that
+    write or predict words mostly call torch's function.
     """
-    return "torch" if cfg.task.generation or cfg.task.language or cfg.encoder.gradient_checkpointing else "auto"
+    return "auto" if kind_of(cfg.task).own_dropout and not cfg.encoder.gradient_checkpointing else "torch"
 
 
 def derive_seed(seed: int, stream: str) -> int:

@@ -32,6 +32,8 @@ def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
 
     ``folders`` have configs of the user's own. Raises UntrustedError where there is no such name, or for other code.
     """
+    if cfg.task.kind is not None:
+        raise UntrustedError("its task is of a kind from outside, which is run with --trust only")
     if cfg.encoder.trust_remote_code:
         raise UntrustedError("its encoder brings code of its own, which is run with --trust only")
 

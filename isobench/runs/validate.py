@@ -1,48 +1,27 @@
 """Check a config before anything is started; nothing heavy is needed for it.
 
-A setting's own bound stands beside it in isobench/config. Here is what concerns several settings.
+A setting's own bound stands beside it in isobench/config. Here is what concerns several settings, whatever the kind
+of the task; what a kind checks is in isobench/kinds.
 """
 
-from collections.abc import Iterable
-from operator import attrgetter
 from typing import Annotated, Any
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import NAME, check_value, check_values, read_hints
 from isobench.config.schema import (
-    CLASS_METRICS,
     HELD_OUT,
-    LANGUAGE_METRICS,
     LAST_EPOCH,
-    REGRESSION_METRICS,
-    TEXT_METRICS,
     Config,
-    Encoder,
-    Generation,
-    Head,
     MethodSettings,
-    Task,
     check_architecture,
     format_method_name,
     split_chain,
 )
 from isobench.data import weights
-from isobench.data.sources import list_shares
+from isobench.kinds.base import kind_of
 from isobench.papers import published
-from isobench.papers.folders import find_config, read_config_file
 
 BASE_METHOD = "none"  # plain fine-tuning
-# Settings of some kinds of runs, which are null in all others.
-FOR_WORDS = (
-    "optimization.batch_tokens", "optimization.label_smoothing", "encoder.scratch", "encoder.instructions",
-    "task.reduced", "encoder.vocabulary_size",
-)  # fmt: skip
-FOR_CLASSIFICATION = ("task.held_out", "encoder.layer", "encoder.missing_from", "task.test_split")
-FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blocks")
-NOT_FOR_LANGUAGE = (
-    "optimization.batch_tokens", "optimization.label_smoothing", "task.generation", "task.label", "task.reduced",
-    "task.sample_seed", "encoder.instructions",
-)  # fmt: skip
 
 
 def validate_config(cfg: Config) -> None:
@@ -50,15 +29,9 @@ def validate_config(cfg: Config) -> None:
     check_value("", cfg, Config)
     _validate_evaluation(cfg)
     _validate_task(cfg)
-    _validate_metrics(cfg.task)
+    kind_of(cfg.task).check(cfg)
     _validate_encoder(cfg)
     _validate_head(cfg)
-    if cfg.task.language:
-        _validate_language(cfg)
-    elif cfg.task.generation:
-        _validate_generation(cfg, cfg.task.generation)
-    else:
-        _validate_no_generation(cfg)
     _validate_calibration(cfg.calibration)
     _validate_monitors(cfg)
     _validate_selection(cfg)
@@ -83,91 +56,12 @@ def _validate_task(cfg: Config) -> None:
         raise UserError("task.train_split, task.dev_splits and task.test_split must all be different")
     if HELD_OUT in task.read_splits:
         raise UserError(f"no split can be called {HELD_OUT}: task.held_out names its examples so")
-    if task.as_classes is not None and (task.labels is not None or task.label_range is None):
-        raise UserError(
-            f"task.as_classes is for a regression with a task.label_range such as stsb; task={task.name} is none"
-        )
-    if task.label_range is not None and task.labels is not None:
-        raise UserError(f"task.label_range is for scores, and task={task.name} has classes: leave it out")
-    if not task.embedded and not cfg.data.root:
-        _check_pinned("task", task.hub, task.revision)
-
-
-def _validate_generation(cfg: Config, generation: Generation) -> None:
-    task = cfg.task
-    if cfg.analysis:
-        raise UserError(
-            f"analyses read sentences, and task={task.name} is translation or summarisation: choose another task"
-        )
-    if generation.min_length > generation.max_length:
-        length = f"task.generation.min_length={generation.min_length}"
-        raise UserError(f"{length} must be at most {generation.max_length}, which is task.generation.max_length")
-    if generation.grammar is None and not cfg.data.root and not task.hub:
-        raise UserError(
-            f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"
-        )
-    if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
-        raise UserError("task.text must name one column, and task.labels be unset: task.generation has the target")
-    _refuse_classification(cfg, "translation and summarisation")
-    if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
-        raise UserError("optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens")
-
-
-def _validate_language(cfg: Config) -> None:
-    task = cfg.task
-    if cfg.analysis and not cfg.analysis.get("trains"):
-        raise UserError(f"analyses read sentences, and task={task.name} is language modelling: choose another task")
-    if len(task.text) != 1 or task.labels is not None or task.label_range is not None:
-        raise UserError("task.text must name one column, and task.labels be unset: a language model reads only texts")
-    _refuse(cfg, NOT_FOR_LANGUAGE, "is not for language modelling: unset it")
-    _refuse_classification(cfg, "language modelling")
-
-
-def _refuse_classification(cfg: Config, what: str) -> None:
-    why = f"is for sentence classification, not for {what}"
-    _refuse(cfg, FOR_CLASSIFICATION, f"{why}: unset it")
-    if cfg.encoder.pooling != Encoder.pooling:
-        raise UserError(f"encoder.pooling {why}: unset it")
-    if cfg.head != Head():
-        raise UserError(f"head {why}: leave it as it is")
-
-
-def _validate_no_generation(cfg: Config) -> None:
-    why = f"is for models that write or predict words, not for task={cfg.task.name}: leave it out"
-    _refuse(cfg, FOR_WORDS, why)
-    if not list_shares(cfg.data):
-        _refuse(cfg, ["task.sample_seed"], why)
-
-
-def _refuse(cfg: Config, settings: Iterable[str], why: str) -> None:
-    """Raise UserError for the first of these settings that is not null."""
-    for setting in settings:
-        if attrgetter(setting)(cfg) is not None:
-            raise UserError(f"{setting} {why}")
-
-
-def _validate_metrics(task: Task) -> None:
-    """Raise UserError for a metric that this kind of task can't have, or a primary metric that isn't measured."""
-    suitable: tuple[str, ...]
-    if task.generation:
-        suitable = TEXT_METRICS
-    elif task.language:
-        suitable = LANGUAGE_METRICS
-    elif task.as_classes is not None:  # rounded scores, so correlations keep their meaning
-        suitable = (*REGRESSION_METRICS, "accuracy", "matthews")
-    elif task.labels is None:
-        suitable = REGRESSION_METRICS
-    elif len(task.labels) == 2:
-        suitable = CLASS_METRICS
-    else:  # F1 is computed for two classes only
-        suitable = tuple(name for name in CLASS_METRICS if "f1" not in name)
-    for name in task.metrics:
-        if name not in suitable:
-            raise UserError(f"task.metrics: {name} doesn't suit this task; choose from {', '.join(suitable)}")
     if task.primary not in task.metrics:
         raise UserError(
             f"task.primary={task.primary} must be one of task.metrics ({', '.join(task.metrics) or 'none'})"
         )
+    if not task.embedded and not cfg.data.root:
+        _check_pinned("task", task.hub, task.revision)
 
 
 def _validate_calibration(calibration: dict[str, Any]) -> None:
@@ -216,8 +110,6 @@ def _validate_monitors(cfg: Config) -> None:
 def _validate_encoder(cfg: Config) -> None:
     """Raise UserError for settings of the encoder that don't go together, or a folder without a tokenizer."""
     encoder = cfg.encoder
-    if not (cfg.task.language and encoder.scratch):
-        _refuse(cfg, FOR_NEW_MODELS, "is for language models from nothing (encoder=gpt-scratch): leave it out")
     if cfg.checkpoint.export and (encoder.attention or encoder.normformer):
         raise UserError(
             "checkpoint.export: transformers has no models with encoder.attention or encoder.normformer: leave it out"
@@ -257,22 +149,10 @@ def _validate_head(cfg: Config) -> None:
     for setting, default in (("pooling", "pooler"), ("layer", None)):
         value = getattr(encoder, setting)
         if value != default:
-            source, instead = _find_source_of_encoder_setting(cfg, setting, default)
             raise UserError(
-                f"encoder.{setting}={value}, set by {source}, doesn't go with head=huggingface, which has its own "
-                f"pooling: choose head=isobn, or {instead}"
+                f"encoder.{setting}={value} doesn't go with head=huggingface, which has its own pooling: choose "
+                f"head=isobn, or set encoder.{setting}={default or 'null'}"
             )
-
-
-def _find_source_of_encoder_setting(cfg: Config, setting: str, default: str | None) -> tuple[str, str]:
-    """Return what may have set an encoder's setting to other than its default, and what to do instead."""
-    name, experiment = cfg.encoder.name, cfg.experiment.name
-    file = find_config("encoder", name)
-    if file and read_config_file(file).get(setting, default) != default:
-        return f"encoder={name}", "choose another encoder"
-    sources = [f"+experiment={experiment}"] if experiment else []
-    sources += [] if file else [f"encoder={name}"]
-    return " or ".join(["the command line", *sources]), f"set encoder.{setting}={default or 'null'}"
 
 
 def _check_pinned(name: str, hub: str | None, revision: str | None) -> None:

@@ -166,7 +166,7 @@ class Composer:
         if path[0] not in (*TYPED_SECTIONS, "calibration") or self.list_group_options(override.key_or_group):
             return None
         if path[0] in TYPED_SECTIONS and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
-            return None  # of a part that may be absent: task.generation, encoder.scratch
+            return None  # of a part that may be absent, such as encoder.scratch
         value: Any = override.value()
         if isinstance(value, dict):
             return None

@@ -14,6 +14,7 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.config.schema import Config, Encoder
+from isobench.kinds.base import kind_of
 from isobench.runs.plan import list_run_folders, read_ended_run
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name
@@ -133,9 +134,9 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
     """
     from isobench.models.loading import read_max_positions
 
-    o, task, generation = cfg.optimization, cfg.task, cfg.task.generation
+    o, task = cfg.optimization, cfg.task
     source = min(task.max_length, read_max_positions(model))
-    target = min(generation.max_length, read_max_positions(model)) if generation else 0
+    target = min(kind_of(task).count_written(task), read_max_positions(model))
     examples = max(1, o.batch_tokens // (source + target)) if o.batch_tokens else o.batch_size
     width, layers = model.hidden_size, model.num_hidden_layers
     parameters = 12 * layers * width**2 * (1 + DECODER_SHARE * bool(target)) + model.vocab_size * width

@@ -26,6 +26,7 @@ from isobench.data.availability import ask_hub_early, require_hub_files_of_some,
 from isobench.data.own_task import check_files, print_own_data
 from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.weights import read_width
+from isobench.kinds.base import Kind, kind_of
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -189,20 +190,17 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         for cfg in configs:
             check_optimizer(cfg.optimization)
             check_monitors(cfg)
-        if scratch := {repr((cfg.encoder, cfg.task.language)): cfg for cfg in configs if cfg.encoder.scratch}:
-            from isobench.models.encoders import check_scratch, name_kind
-
-            for cfg in scratch.values():
-                check_scratch(cfg.encoder, name_kind(cfg.task))
+        for cfg in {repr((cfg.encoder, cfg.task)): cfg for cfg in configs}.values():
+            kind_of(cfg.task).check_model(cfg)
         encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
         widths = {name: read_width(encoder) for name, encoder in encoders.items()}
-        groups: dict[tuple[bool, int | None], list[Any]] = {}
+        groups: dict[tuple[Kind, int | None], list[Any]] = {}
         for cfg in configs:
-            generates = cfg.task.generation is not None
-            width = None if generates or cfg.task.language else widths[repr(cfg.encoder)]
-            groups.setdefault((generates, width), []).append(cfg.calibration)
-        for (generates, width), calibrations in groups.items():
-            check_method_settings(calibrations, generates, width)
+            kind = kind_of(cfg.task)
+            width = None if kind.predicts_words else widths[repr(cfg.encoder)]
+            groups.setdefault((kind, width), []).append(cfg.calibration)
+        for (kind, width), calibrations in groups.items():
+            check_method_settings(calibrations, kind, width)
 
 
 def _add_tracking_groups(runs: list[Run]) -> None:

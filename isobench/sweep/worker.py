@@ -17,6 +17,7 @@ from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
+from isobench.kinds.base import load_kind
 from isobench.runs.folder import RunFolder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
@@ -119,6 +120,8 @@ def read_plan(
         plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir or str(file.parent.parent))
     except (OSError, ValueError) as error:
         raise UserError(f"{file} can't be read as a plan: {extract_first_line(error)}") from error
+    for cfg, _ in plan.runs if is_trusted else ():
+        load_kind(cfg.task)
     if not is_trusted:
         plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
     return plan, [

@@ -18,8 +18,6 @@ from typing import Any
 
 from pytorch_lightning.callbacks import Callback
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
@@ -31,21 +29,14 @@ from isobench.common.files import (
     sha256_file,
     write_json,
 )
-from isobench.config.schema import WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, format_method_name
+from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import EXPORT_FILE
-from isobench.models.encoders import GENERATORS, name_kind
-from isobench.models.huggingface_head import split_head
 from isobench.runs.folder import find_export_folder
 from isobench.runs.identity import Identity
-from isobench.training.classifier import Classifier
-from isobench.training.fine_tuned import FineTuningModule
+from isobench.training.fine_tuned import FineTuningModule, copy_state
 from isobench.training.instantiate import instantiate_chain
-from isobench.training.language_model import LanguageModel
-from isobench.training.seq2seq import Seq2Seq
 
-HEAD_FILE, CALIBRATION_FILE = "head.safetensors", "calibration.safetensors"
-# Architectures whose own classifier has dense, tanh and classifier, as head=isobn with encoder.pooling=pooler has.
-LIKE_ISOBN = (*WITH_OWN_POOLER, *(name for name in WITH_DENSE_LAYER if name != "electra"))
+CALIBRATION_FILE = "calibration.safetensors"
 
 
 class _Exporter(Callback):
@@ -93,85 +84,21 @@ def make_exporters(cfg: Config, identity: Identity, tokenizer: Any) -> list[Call
     return [_Exporter(cfg, identity.key, tokenizer, folder)]
 
 
-def write_export(
-    folder: Path, cfg: Config, module: Classifier | LanguageModel | Seq2Seq, tokenizer: Any, about: dict[str, Any]
-) -> None:
+def write_export(folder: Path, cfg: Config, module: FineTuningModule, tokenizer: Any, about: dict[str, Any]) -> None:
     """Write the model, what transformers can't express of it, and ``isobench.json``; ``about``: entries of that."""
     if backend := getattr(tokenizer, "backend_tokenizer", None):  # else it is saved with what its last call set
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(folder)
-    lacks = []
-    if not isinstance(module, Classifier):
-        about |= {"load_with": GENERATORS[name_kind(cfg.task)][0]}
-        module.model.save_pretrained(folder)
-        if isinstance(module, Seq2Seq):
-            module.generation_config.save_pretrained(folder)
-    elif _is_expressible(cfg, module):
-        about |= {"load_with": "AutoModelForSequenceClassification"}
-        build_transformers_model(cfg, module).save_pretrained(folder)
-    else:
-        about |= {"load_with": "AutoModel", "pooling": module.encoder.pooling, "layer": module.encoder.layer}
-        module.encoder.model.save_pretrained(folder, state_dict=_copy_state(module.encoder.model))  # type: ignore[operator]
-        save_file(
-            _copy_state(nn.ModuleDict({"pooler": module.pooler, "classifier": _make_plain(module.head)})),
-            folder / HEAD_FILE,
-        )
-        lacks.append(f"the head ({HEAD_FILE})")
+    own, lacks = module.export(folder)
     if any(overrides_hook(calibration, "forward") for calibration in module.chain):
-        save_file(_copy_state(module.chain), folder / CALIBRATION_FILE)
+        save_file(copy_state(module.chain), folder / CALIBRATION_FILE)
         lacks.append(f"the calibration {format_method_name(cfg.calibration)} ({CALIBRATION_FILE})")
     task = cfg.task
-    about |= {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
-    about |= {"calibration": cfg.calibration, "dim": _read_width(module), "lacks": lacks}
+    about |= own | {"labels": task.labels, "text": list(task.text), "max_length": task.max_length}
+    about |= {"calibration": cfg.calibration, "dim": module.width, "lacks": lacks}
     about |= {"sha256": {file.name: sha256_file(file) for file in sorted(folder.iterdir()) if file.is_file()}}
     write_json(folder / EXPORT_FILE, about)
-
-
-def _read_width(module: FineTuningModule) -> int:
-    return int(next(iter(module.chain)).dim)
-
-
-def _is_expressible(cfg: Config, module: Classifier) -> bool:
-    model: Any = module.encoder.model
-    if module.head.in_features != _read_width(module) or cfg.task.as_classes is not None:
-        return False
-    if cfg.head.name == "huggingface":
-        return True
-    return module.encoder.pooling == "pooler" and model.config.model_type in LIKE_ISOBN
-
-
-def build_transformers_model(cfg: Config, module: Classifier) -> Any:
-    """Build transformers' model for sequence classification with the weights of encoder, pooler and classifier."""
-    from transformers import AutoModelForSequenceClassification
-
-    encoder: Any = module.encoder.model
-    names = cfg.task.labels or ["score"]
-    config = type(encoder.config).from_dict(encoder.config.to_dict())
-    config.id2label, config.label2id = dict(enumerate(names)), {name: number for number, name in enumerate(names)}
-    config.problem_type = "regression" if cfg.task.labels is None else "single_label_classification"
-    model = AutoModelForSequenceClassification.from_config(config)
-    base = getattr(model, model.base_model_prefix)
-    base.load_state_dict(_copy_state(encoder), strict=False)  # only the pooler, which comes next, is not in it
-    own_pooler = getattr(base, "pooler", None)
-    parts = split_head(model, own_pooler if own_pooler is not None else nn.Identity())
-    tensors = module.pooler.state_dict().values()  # the layers have other names in isobench
-    parts.pooler.load_state_dict(dict(zip(parts.pooler.state_dict(), tensors, strict=True)))
-    parts.classifier.load_state_dict(_copy_state(_make_plain(module.head)))
-    return model.eval()
-
-
-def _make_plain(head: nn.Module) -> nn.Module:
-    """Return a classifier whose weight is a parameter: itself, unless its weight is trained as a product."""
-    if not parametrize.is_parametrized(head):
-        return head
-    plain = nn.Linear(head.in_features, head.out_features)  # type: ignore[arg-type]
-    plain.load_state_dict({"weight": head.weight, "bias": head.bias})
-    return plain
-
-
-def _copy_state(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
 
 
 def load_calibration(folder: str | Path) -> Chain:

@@ -1,19 +1,23 @@
 """The base class of the trained modules: total loss, non-finite checks, record of epochs, optimiser and schedule."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
-from isobench.metrics.task import nan_to_zero
+from isobench.kinds.base import kind_of
+from isobench.metrics.task import is_constant, nan_to_zero
 from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
 from isobench.training.optimizers import make_optimizer
@@ -37,6 +41,8 @@ class FineTuningModule(pl.LightningModule):
     """
 
     bad_step: Tensor
+    references: list[list[str]]
+    long_evaluation = False  # checkpoints are saved within an evaluation too
 
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
         super().__init__()
@@ -53,6 +59,24 @@ class FineTuningModule(pl.LightningModule):
     def matrices(self) -> dict[str, Callable[[], Tensor]]:
         """Return functions by name that return matrices [V, d]: penalties act on them, and monitors measure them."""
         raise NotImplementedError
+
+    def count_vectors(self, tokens: Any, calibration: Calibration) -> np.ndarray:
+        """Count the vectors that a method reads of each training example, [N]."""
+        raise NotImplementedError
+
+    def compute_vectors(self, batch: dict[str, Any], calibration: Calibration | None = None) -> Tensor:
+        """Compute what a method reads of the training set for `Calibration.prepare`, [B, d]."""
+        raise NotImplementedError
+
+    def export(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write the model's weights; return entries of isobench.json, and what a reader has to load by himself."""
+        save_file(copy_state(self), folder / "module.safetensors")
+        return {"load_with": "load_state_dict"}, [f"the module {type(self).__name__} (module.safetensors)"]
+
+    @property
+    def width(self) -> int:
+        """The width d of the vectors that the first method gets."""
+        return int(next(iter(self.chain)).dim)
 
     def compute_total_loss(
         self, loss: Tensor, method_inputs: list[Tensor], index: int, token_states: Tensor | None = None
@@ -101,6 +125,30 @@ class FineTuningModule(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         self._raise_if_non_finite()
+
+    def on_validation_epoch_start(self) -> None:
+        self.texts: dict[int, dict[int, str]] = {}
+
+    def note_texts(self, position: int, index: Tensor, texts: Sequence[str]) -> None:
+        """Note what is predicted for the examples ``index`` [B] of a dev split, where predictions are texts."""
+        self.texts.setdefault(position, {}).update(zip(index.tolist(), texts, strict=True))
+
+    def score_further(self, position: int) -> dict[str, float]:
+        """Compute what is noted of a dev split beside its metrics, such as a loss."""
+        return {}
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the texts that were noted by ``references``, a list for each dev split."""
+        self._raise_if_non_finite()
+        scores, outputs, task = {}, {}, self.cfg.task
+        for position, split in enumerate(task.evaluated):
+            further, references = self.score_further(position), self.references[position]
+            texts = [self.texts[position][place] for place in range(len(references))]
+            metrics = kind_of(task).score(task, references, texts)
+            scores[split] = {**metrics, **further, "constant_predictor": is_constant(texts)}
+            outputs[split] = {"reference": references, "hypothesis": texts}
+        self.texts = {}
+        self.record_epoch(scores, outputs)
 
     def record_epoch(self, scores: dict[str, dict[str, Any]], outputs: dict[str, dict[str, Any]]) -> None:
         """Append an epoch to the history, keep its outputs if it is the reported one so far, and log its scores.
@@ -177,6 +225,11 @@ class FineTuningModule(pl.LightningModule):
         optimizer = make_optimizer(o, groups, self.list_vocabularies(), self.list_hidden_matrices(), fused)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, self.total_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+def copy_state(module: nn.Module) -> dict[str, Tensor]:
+    """Copy a module's tensors to the CPU, by their names."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in module.state_dict().items()}
 
 
 def scale_learning_rate(o: Optimization, total_steps: int, step: int) -> float:

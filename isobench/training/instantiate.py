@@ -2,10 +2,8 @@
 
 import inspect
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import hydra.utils
@@ -13,27 +11,38 @@ import torch
 from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
-from isobench.calibration.base import Calibration
+from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
-from isobench.common.environment import read_arguments
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.bounds import check_values, read_hints
-from isobench.config.command_line import split_config_dirs
+from isobench.config.classes import locate_class
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
-from isobench.papers.folders import find_papers
+from isobench.kinds.base import Kind
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 
 
+def _is_prepared(method: Calibration) -> bool:
+    return bool(method.epoch_sample) or (method.epoch_sample is None and overrides_hook(method, "prepare"))
+
+
+# What a method may ask of a run beside a batch's vectors and a matrix -> whether it does, and what it is called.
+NEEDS: dict[str, tuple[Callable[[Calibration], bool], str]] = {
+    "samples": (_is_prepared, "is prepared with vectors of the training set"),
+    "token_states": (lambda method: method.reads_token_states, "reads the states of all tokens (scope=cls does not)"),
+    "classifier": (lambda method: method.reparametrizes_head, "reparametrizes the classifier"),
+}
+
+
 def check_method_settings(
-    configs: Iterable[dict[str, Any]], generates: bool = False, width: int | None = None
+    configs: Iterable[dict[str, Any]], kind: Kind | None = None, width: int | None = None
 ) -> None:
     """Make each of isobench's own methods once, without memory for its tensors, to see whether it takes its settings.
 
     A method from elsewhere is not made here, because it may need much time: its class is imported, and its settings
     must be parameters of it.
 
-    ``configs``: the ``calibration`` of each run. ``generates``: the tasks are translation or summarisation.
+    ``configs``: the ``calibration`` of each run. ``kind``: that of all their tasks.
     ``width``: that of the encoder's vectors. None: it is not known before the weights are loaded, so a setting that
     is too large for it is found only then.
     """
@@ -43,8 +52,8 @@ def check_method_settings(
         if part["_target_"].startswith("isobench."):
             with torch.device("meta"):
                 calibration = instantiate_calibration(part, ANY_WIDTH)
-            if generates:
-                refuse_what_generation_lacks(part["name"], calibration)
+            if kind:
+                refuse_unmet(part["name"], [calibration], kind)
         else:
             _check_signature(part)
     if width is None:
@@ -66,17 +75,6 @@ def _check_signature(config: dict[str, Any]) -> None:
             raise UserError(_explain_unknown_setting(error, target, settings) or f"{target}: {error}") from error
 
 
-def locate_class(target: str, base: type) -> Any:
-    """Import what a ``_target_`` names; UserError if it can't be imported, or is a class that is no ``base``."""
-    try:
-        found = _locate(target)
-    except ImportError as error:
-        raise UserError(_explain_import_error(target, error)) from error
-    if isinstance(found, type) and not issubclass(found, base):
-        raise UserError(f"{target} must subclass {base.__module__.removesuffix('.base')}.{base.__name__}")
-    return found
-
-
 @contextmanager
 def _name_method(config: dict[str, Any]) -> Iterator[None]:
     try:
@@ -85,30 +83,6 @@ def _name_method(config: dict[str, Any]) -> Iterator[None]:
         raise UserError(f"calibration={config['name']}: {error}") from error
     except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
         raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
-
-
-def _explain_import_error(target: str, error: ImportError) -> str:
-    module_name, _, class_name = target.rpartition(".")
-    if module := sys.modules.get(module_name):
-        classes = [name for name, value in vars(module).items() if inspect.isclass(value)]
-        return f"{module_name} has no {class_name}: {suggest_nearest(class_name, classes)}"
-    missing = re.search(r"No module named '([\w.]+)'", str(error))
-    reason = missing[0] if missing else extract_first_line(error)
-    advice = _advise_on_import(target) if missing and target.startswith(f"{missing[1]}.") else "mend its module"
-    return f"{target} can't be imported ({reason}): {advice}"
-
-
-def _advise_on_import(target: str) -> str:
-    package, _, rest = target.partition(".")
-    if package == "isobench_papers":
-        paper, _, module = rest.rpartition(".")[0].partition(".")
-        if folder := find_papers().get(paper):
-            return suggest_nearest(module, [file.stem for file in folder.glob("*.py")])
-        return f"--paper=FOLDER names the folder of the paper {paper}"
-    folders = [
-        folder for folder in map(Path, split_config_dirs(read_arguments())[0]) if (folder / f"{package}.py").is_file()
-    ]
-    return f"set PYTHONPATH={folders[0] if folders else 'FOLDER'}, the folder that holds {package}.py"
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
@@ -185,12 +159,9 @@ def _explain_unknown_setting(error: BaseException | None, target: str, settings:
     return f"{target} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
 
 
-def refuse_what_generation_lacks(name: str, method: Calibration | Chain) -> None:
-    """Raise UserError if a method reads token states or reparametrizes a classifier: generators have neither."""
-    if any(m.reparametrizes_head for m in (method if isinstance(method, Chain) else [method])):
-        raise UserError(f"calibration={name}: reparametrize is for sentence classification: leave it out")
-    if method.reads_token_states:
-        raise UserError(
-            f"calibration={name} reads the states of all tokens, which is for sentence classification, not for "
-            "translation and summarisation: set scope=cls, whose vectors are there the decoder's states"
-        )
+def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:
+    """Raise UserError if a method asks for what this kind of task does not give."""
+    for method in methods:
+        for need, (asks, words) in NEEDS.items():
+            if asks(method) and need not in kind.gives:
+                raise UserError(f"calibration={name} {words}, which {kind.name} does not give: choose another method")

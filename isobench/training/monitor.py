@@ -14,11 +14,12 @@ from torch import Tensor
 
 from isobench.common.errors import UserError
 from isobench.common.linalg import PIECE_ROWS
+from isobench.config.classes import locate_class
 from isobench.config.schema import Config
+from isobench.kinds.base import kind_of
 from isobench.metrics.accumulator import class_summary, isotropy_summary
 from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
 from isobench.training import tracking
-from isobench.training.instantiate import locate_class
 
 DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")
 LOGGED_K_VALUES = (1, 2, 3, 5, 10, 20, 50)  # k of the explained variances that are logged one by one
@@ -175,10 +176,8 @@ def check_monitors(cfg: Config) -> None:
 
 def build_monitors(cfg: Config) -> list[Callback]:
     """Make the callbacks that measure: isotropy, and ``monitors``, one of which may replace ``isotropy``."""
-    predicts_words = cfg.task.generation is not None or cfg.task.language is not None
-    callbacks: dict[str, Callback] = {
-        "isotropy": IsotropyMonitor(conventions=DIRECTION_KINDS if predicts_words else DEFAULT_CONVENTIONS)
-    }
+    conventions = DIRECTION_KINDS if kind_of(cfg.task).predicts_words else DEFAULT_CONVENTIONS
+    callbacks: dict[str, Callback] = {"isotropy": IsotropyMonitor(conventions=conventions)}
     for name, settings in cfg.monitors.items():
         try:
             monitor = hydra.utils.instantiate(settings, _convert_="all")

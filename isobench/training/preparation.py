@@ -12,26 +12,24 @@ import numpy as np
 import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.utilities import move_data_to_device
-from torch import Tensor
+from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration
 from isobench.common.files import explain_cache_errors, print_remaking, require_checksum, sha256_json, write_cached
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
-from isobench.data.batches.loaders import Loaders, name_device, uses_gpu
-from isobench.data.batches.seq2seq import PairLoaders
+from isobench.data.batches.loaders import name_device, uses_gpu
 from isobench.data.batches.tokens import list_epoch_order
 from isobench.data.cache import name_cached_file
 from isobench.models.encoders import LoadedEncoder
 from isobench.runs.identity import Identity
-from isobench.training.classifier import Classifier
-from isobench.training.seq2seq import IDENTITY_POOLER, Seq2Seq
+from isobench.training.fine_tuned import FineTuningModule
 
 VERSION = 3  # of the cached files' content, part of their name: raise it when the vectors change
 SENTENCES_PER_BATCH = 64  # sentences in one call of the encoder
 
 
-def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Loaders, loaded: LoadedEncoder) -> Tensor:
+def load_pretrained_embeddings(cfg: Config, identity: Identity, loaders: Any, loaded: LoadedEncoder) -> Tensor:
     """Return the training set's vectors before the pooler, [N, d] float32, memory-mapped, in the data's order.
 
     They are read from ``data.cache``, or computed and kept there under a hash of all that decides them.
@@ -69,9 +67,7 @@ def _read_cached(file: Path, shape: tuple[int, int]) -> Tensor | None:
 
 
 @torch.no_grad()
-def _write_embeddings(
-    file: Path, shape: tuple[int, int], cfg: Config, loaders: Loaders, loaded: LoadedEncoder
-) -> None:
+def _write_embeddings(file: Path, shape: tuple[int, int], cfg: Config, loaders: Any, loaded: LoadedEncoder) -> None:
     """Compute the vectors and write them as a .npy file, each row at its sentence's place in the data.
 
     Batches hold sentences of similar length, to pad little. Rows are written at once, so that memory stays small.
@@ -92,11 +88,11 @@ def _write_embeddings(
 
 
 @torch.no_grad()
-def iterate_decoder_states(module: Seq2Seq, loaders: PairLoaders) -> Iterator[Tensor]:
-    """Yield the decoder states of the training set's targets, in batches [n, d]."""
+def iterate_vectors(module: FineTuningModule, loaders: Any) -> Iterator[Tensor]:
+    """Yield the training set's vectors as the module computes them now, in batches [n, d]."""
     batches = loaders.make_length_sorted_loader(loaders.train_tokens, module.cfg.trainer.eval_batch_size)
-    for batch in track_progress(batches, "decoder states"):
-        yield module.compute_decoder_states(move_data_to_device(batch, module.device))[0]
+    for batch in track_progress(batches, "vectors of the training set"):
+        yield module.compute_vectors(move_data_to_device(batch, module.device))
 
 
 class EpochSamples(Callback):
@@ -107,12 +103,12 @@ class EpochSamples(Callback):
     hook): what a method keeps of it is in the checkpoint.
     """
 
-    def __init__(self, loaders: Loaders | PairLoaders) -> None:
+    def __init__(self, loaders: Any) -> None:
         self.loaders = loaders
 
     @torch.no_grad()
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
-        pooler = module.pooler if isinstance(module, Classifier) else IDENTITY_POOLER
+        pooler = getattr(module, "pooler", nn.Identity())
         for position, calibration in enumerate(module.chain):
             if calibration.epoch_sample:
                 module.eval()
@@ -120,33 +116,14 @@ class EpochSamples(Callback):
                 module.chain.prepare(position, vectors, pooler)
                 module.train()
 
-    def _compute_vectors(
-        self, module: Classifier | Seq2Seq, calibration: Calibration, epoch: int
-    ) -> Iterator[Tensor]:
+    def _compute_vectors(self, module: FineTuningModule, calibration: Calibration, epoch: int) -> Iterator[Tensor]:
         """Yield the vectors that a method reads of a sample of the training examples, batches [B, d]."""
-        counts = self._count_vectors(module, calibration)
+        tokens, batch_size = self.loaders.train_tokens, module.cfg.trainer.eval_batch_size
+        counts = module.count_vectors(tokens, calibration)
         order = list_epoch_order(len(counts), self.loaders.sampler.seed, epoch)
         chosen = take_as_many(order, counts, calibration.epoch_sample or 0)
-        tokens: Any = self.loaders.train_tokens
-        batch_size = module.cfg.trainer.eval_batch_size
         for batch in self.loaders.make_length_sorted_loader(tokens, batch_size, chosen=chosen):
-            batch = move_data_to_device(batch, module.device)
-            if isinstance(module, Seq2Seq):
-                yield module.compute_decoder_states(batch)[0]
-            elif calibration.reads_token_states:
-                yield module.encode_with_tokens(batch)[1]
-            else:
-                yield module.encode(batch)
-
-    def _count_vectors(self, module: Classifier | Seq2Seq, calibration: Calibration) -> np.ndarray:
-        """Count the vectors that a method reads of each training example, [N]."""
-        if isinstance(self.loaders, PairLoaders):
-            return self.loaders.train_tokens.targets.lengths
-        lengths = self.loaders.train_tokens.lengths
-        if not calibration.reads_token_states:
-            return np.ones_like(lengths)
-        layers: int = module.encoder.model.config.num_hidden_layers  # type: ignore[union-attr, assignment]
-        return lengths * layers
+            yield module.compute_vectors(move_data_to_device(batch, module.device), calibration)
 
 
 def take_as_many(order: np.ndarray, counts: np.ndarray, limit: int) -> np.ndarray:

@@ -23,7 +23,6 @@ from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.config.schema import Config
-from isobench.data.batches.windows import WindowLoaders
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, write_predictions
 from isobench.runs.identity import Identity, resolve_seeds, seed_everything
@@ -107,14 +106,12 @@ def _build_and_fit(
             loaders.batch_size,
             watch,
             evaluations,
-            long_evaluation=cfg.task.generation is not None,
+            long_evaluation=built.module.long_evaluation,
         )
         progress = ProgressReporter(heartbeat, format_run_name(cfg))
         try:
             watch.start()
-            callbacks = [evaluations, stopwatch, progress, checkpointer]
-            if not isinstance(loaders, WindowLoaders):
-                callbacks.append(EpochSamples(loaders))
+            callbacks = [evaluations, stopwatch, progress, checkpointer, EpochSamples(loaders)]
             callbacks += [*build_monitors(cfg), *make_exporters(cfg, identity, loaders.inputs.tokenizer)]
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:

@@ -23,8 +23,9 @@ from isobench.common.terminal import print_note
 from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
 from isobench.data.availability import require_hub_files, require_metric_packages
-from isobench.data.seq2seq_pairs import read_pairs
 from isobench.data.tables import FORMATS, find_format
+from isobench.kinds.base import kind_of, load_kind
+from isobench.kinds.predictions import PredictedSplit
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity, identify
 from isobench.runs.record import Provenance, RunRecord
@@ -32,7 +33,7 @@ from isobench.runs.run import Run
 from isobench.runs.trust import use_own_classes
 from isobench.runs.validate import validate_config
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
-from isobench.verification.run_check import CheckedRun, PredictedSplit, parse_predictions
+from isobench.verification.run_check import CheckedRun, parse_predictions
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
@@ -86,7 +87,10 @@ def adapt_config(cfg: Config, identity: Identity, options: Options, output_dir: 
 
     ``identity`` has the fingerprints as recorded. Raises NotAvailable where something is not here.
     """
-    cfg = cfg if options.trust else use_own_classes(cfg)
+    if options.trust:
+        load_kind(cfg.task)
+    else:
+        cfg = use_own_classes(cfg)
     data = _locate_data(cfg, identity.data, options)  # first, because it reads little
     encoder = _find_encoder(identity.encoder, cfg, options) if cfg.encoder.path else cfg.encoder
     return replace(cfg, data=data, encoder=encoder, output_dir=output_dir)
@@ -179,7 +183,7 @@ def _describe_change(what: str, recorded: Mapping[str, str], found: list[dict[st
 
 
 def _compare_labels(run: CheckedRun, options: Options) -> list[str]:
-    if run.labels is None or run.cfg is None or run.record is None or run.cfg.task.language:  # it has no labels
+    if not run.labels or run.cfg is None or run.record is None or not kind_of(run.cfg.task).has_labels:
         return []
     data = _locate_data(run.cfg, run.record.data.fingerprint, options)
     expected = options.call_once(_hash_data_labels, run.cfg.task, data)
@@ -189,16 +193,12 @@ def _compare_labels(run: CheckedRun, options: Options) -> list[str]:
 
 def _hash_data_labels(task: Task, data: Data) -> dict[str, str]:
     """Hash the labels of every split that a task evaluates, and of its test split, as predictions are hashed."""
-    hashes = {}
+    hashes, kind = {}, kind_of(task)
     for split in [*task.dev_splits, *([task.test_split] if task.test_split else [])]:
         limit = None if split == task.test_split else task.dev_samples
-        if task.generation:
-            labels: Any = read_pairs(task, data, split, limit).targets
-        else:
-            labels = sources.read_examples(task, data, split, limit).labels
-        hashes[split] = _hash_labels(labels, split == task.test_split)
+        hashes[split] = _hash_labels(kind.read(task, data, split, limit).labels, split == task.test_split)
     if task.held_out is not None:
-        train = sources.read_examples(task, data, task.train_split, task.train_samples).labels
+        train = kind.read(task, data, task.train_split, task.train_samples).labels
         chosen = sorted(sources.select_by_hash(len(train), round(task.held_out * len(train))))
         hashes[HELD_OUT] = _hash_labels(train[chosen], is_test=False)
     return hashes
@@ -327,7 +327,7 @@ def _compare_training(
     after = parse_predictions(content, cfg.task, {})
     pairs = [(predicted, after[split]) for split, predicted in before.items()]
     has_same_predictions = all(np.array_equal(one.predictions, other.predictions) for one, other in pairs)
-    distances = [_measure_distance(one, other, cfg.task) for one, other in pairs if one.logits is not None]
+    distances = [_measure_distance(one, other) for one, other in pairs if one.logits is not None]
     sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
     histories = (record.model_dump(include={"history"}) for record in (old, new))
     if _repeats(*histories) and has_same_predictions and not sizes.get("logits"):
@@ -349,14 +349,9 @@ def _repeats(old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
-def _measure_distance(before: PredictedSplit, after: PredictedSplit, task: Task) -> float:
-    """Return the root mean square difference of logits; of a language model that of windows' nats for each token."""
-    assert before.logits is not None
-    assert after.logits is not None
-    difference = before.logits - after.logits
-    if task.language:
-        difference = difference / np.asarray(before.labels)[:, None]
-    return float(np.sqrt(np.mean(difference**2)))
+def _measure_distance(before: PredictedSplit, after: PredictedSplit) -> float:
+    """Return the root mean square difference of logits, in the units in which a kind compares them."""
+    return float(np.sqrt(np.mean(((before.logits - after.logits) / before.units) ** 2)))
 
 
 def is_same_machine(old: RunRecord, new: RunRecord) -> bool:

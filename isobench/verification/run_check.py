@@ -1,8 +1,7 @@
 """Check runs by their files alone: record, config, key, predictions and scores agree with each other.
 
 Predictions, and other Parquet that somebody else may have written, are read within limits. A file of predictions has
-the columns that isobench.runs.folder writes: ``split`` and ``index``, then ``label``, ``prediction`` and
-``logits``, or for generated texts ``reference`` and ``hypothesis``.
+the columns that isobench.runs.folder writes: ``split`` and ``index``, then those of the task's kind.
 """
 
 import hashlib
@@ -24,10 +23,10 @@ from isobench.common.files import MEBIBYTE, sha256_json
 from isobench.config.bounds import check_value
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
-from isobench.data.seq2seq_pairs import resolve_train_limit
+from isobench.kinds.base import is_known, kind_of, load_kind, name_kind
+from isobench.kinds.predictions import PredictedSplit
 from isobench.metrics.accumulator import is_possible
-from isobench.metrics.generated_text import evaluate_texts
-from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.metrics.task import is_constant
 from isobench.runs.folder import CLOCK_TOLERANCE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import Epoch, RunRecord, parse_record
@@ -40,10 +39,7 @@ MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for 
 UNCOMPRESSED_LIMIT = 512 * MEBIBYTE  # of all columns, before dictionaries are looked up
 TEXT_LIMIT = 256 * MEBIBYTE  # of a table's texts; each is stored once, and may stand in many rows
 KEY_COLUMNS = {"split": pyarrow.string(), "index": pyarrow.int64()}
-CLASS_COLUMNS = {
-    "label": pyarrow.float64(), "prediction": pyarrow.float64(), "logits": pyarrow.list_(pyarrow.float64()),
-}  # fmt: skip
-TEXT_COLUMNS = {"reference": pyarrow.string(), "hypothesis": pyarrow.string()}
+TYPES = {"number": pyarrow.float64(), "numbers": pyarrow.list_(pyarrow.float64()), "text": pyarrow.string()}
 
 
 @dataclass
@@ -53,31 +49,15 @@ class CheckedRun:
     name: str  # of the folder: the first digits of the run's key
     record: RunRecord | None = None  # None if it has not ended, or its record can't be used
     cfg: Config | None = None  # None if it can't be read or is not valid
-    labels: dict[str, str] | None = None  # split -> hash of the labels in its predictions, if these can be read
+    labels: dict[str, str] = field(default_factory=dict)  # split -> hash of the labels in its predictions
     lacks_predictions: bool = False  # its record names the file, and it is not there
     traces: dict[str, str] = field(default_factory=dict)  # what no two seeds give alike -> its hash
 
 
-@dataclass
-class PredictedSplit:
-    """The predictions of one split's N examples, in the data's order."""
-
-    labels: np.ndarray | list[str]  # classes or scores [N], NaN where a test split has none, or N reference texts
-    predictions: np.ndarray | list[str]  # classes or scores [N], or N hypotheses
-    logits: np.ndarray | None  # [N, c]; None for texts
-
-    def hash_labels(self) -> str:
-        """Compute the sha256 of the labels, to compare them with another run's."""
-        if isinstance(self.labels, np.ndarray):
-            return hashlib.sha256(self.labels.tobytes()).hexdigest()
-        digest = hashlib.sha256()
-        for text in self.labels:
-            digest.update(b"%d:" % len(text.encode()) + text.encode())
-        return digest.hexdigest()
-
-
-def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedRun:
+def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes, trust: bool = False) -> CheckedRun:
     """Check a run's record, config, key and scores; nothing that its files name is opened.
+
+    With ``trust``, a kind of task from outside is imported, because only its code can compute the scores again.
 
     A run without a record has not ended; in a bundle that is a failure, because every run of a bundle has one.
     """
@@ -86,6 +66,8 @@ def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes) -> CheckedR
         record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), folder.root / path / RECORD_FILE)
         run.cfg = _read_config(name, record, outcomes)
         if run.cfg is not None:
+            if trust:
+                load_kind(run.cfg.task)
             _check_contents(name, run.cfg, record, outcomes)
             run.record = record
             _check_predictions(folder, run, outcomes)
@@ -167,9 +149,9 @@ def _check_counts(cfg: Config, record: RunRecord) -> Iterator[str]:
     if not record.history:
         return
     trained = data.examples.get(task.train_split, 0)
-    counts = {task.train_split: (trained + data.examples.get(HELD_OUT, 0), resolve_train_limit(task))}
-    counts |= {split: (data.examples.get(split, 0), task.dev_samples) for split in task.dev_splits}
-    for split, (count, limit) in counts.items():
+    for split, limit in task.limits.items():
+        held_out = data.examples.get(HELD_OUT, 0) if split == task.train_split else 0
+        count = data.examples.get(split, 0) + held_out
         if count < 1 or (limit is not None and count > limit):
             yield f"it has {count} examples of {split}, and its config asks for {limit or 'some'}"
     if (data.max_length or 0) > task.max_length or (data.limits and data.limits.sources > task.max_length):
@@ -191,7 +173,7 @@ def _check_epoch(cfg: Config, epoch: Epoch) -> Iterator[str]:
     known = {*task.evaluated, "explained_variance"}
     if not cfg.monitors and (others := entries.keys() - known):
         yield f"{', '.join(sorted(others))} {where}: its config asks for no such entry"
-    metrics = {*task.metrics, "constant_predictor", *(["loss"] if task.generation or task.language else [])}
+    metrics = {*task.metrics, "constant_predictor", *kind_of(task).also_scored}
     for split in task.evaluated:
         scores = epoch.metrics(split)
         if others := scores.keys() - metrics:
@@ -224,6 +206,10 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
     assert cfg is not None
     if record.best is not None and record.best.isotropy and None not in record.best.isotropy.values():
         run.traces["isotropy"] = sha256_json(record.best.isotropy)
+    if not is_known(cfg.task):
+        target = name_kind(cfg.task)
+        outcomes.note(run.name, "scores", UNCHECKED, f"its task is of the kind {target}, which needs --trust")
+        return
     if file not in folder.sizes and file not in folder.refused and (record.predictions or record.best is None):
         run.lacks_predictions = record.best is not None
         return
@@ -271,10 +257,7 @@ def _check_scores(
 
 def _compute_metrics(task: Task, split: PredictedSplit) -> dict[str, Any]:
     """Compute a split's metrics as the training loop does, and whether the model predicts one thing for all."""
-    if task.generation:
-        scores = evaluate_texts(list(task.metrics), list(split.labels), list(split.predictions))
-    else:
-        scores = evaluate_predictions(list(task.metrics), split.labels, split.predictions)
+    scores = kind_of(task).score(task, split.labels, split.predictions)
     return {**scores, "constant_predictor": bool(is_constant(split.predictions))}
 
 
@@ -289,7 +272,7 @@ def compare_runs(runs: Collection[CheckedRun], is_bundle: bool, outcomes: Outcom
     """Compare runs with each other: labels, copies, and whether one lacks predictions that others have."""
     _compare_labels(runs, outcomes)
     _find_copies(runs, outcomes)
-    others = sum(run.labels is not None for run in runs) if is_bundle else 0  # one may remove one's own
+    others = sum(bool(run.labels) for run in runs) if is_bundle else 0  # one may remove one's own
     for run in runs:
         if run.lacks_predictions and others:
             outcomes.note(run.name, "scores", FAILS, f"its predictions are missing, and {others} run(s) have theirs")
@@ -344,7 +327,8 @@ def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -
     ``examples``: split -> number of examples, as recorded; empty if they are not to be compared. ValueError if the
     file has other columns, splits or numbers of examples, or predictions that don't follow from the logits.
     """
-    columns = KEY_COLUMNS | (TEXT_COLUMNS if task.generation else CLASS_COLUMNS)
+    kind = kind_of(task)
+    columns = KEY_COLUMNS | {name: TYPES[holds] for name, holds in kind.columns().items()}
     schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
     found = list(zip(schema.names, schema.types, strict=True))
     if found != list(columns.items()):
@@ -362,7 +346,7 @@ def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -
             raise ValueError(f"{name} has {count} rows, and its record says {examples.get(name)} examples")
         if rows["index"].to_numpy().tolist() != list(range(count)) or rows["split"].unique().to_pylist() != [name]:
             raise ValueError(f"the rows of {name} are not in the order of the data")
-        splits[name] = _read_texts(rows) if task.generation else _read_classes(rows, task, name)
+        splits[name] = kind.parse(rows, task, name)
         start += count
     return splits
 
@@ -392,34 +376,3 @@ def _measure_texts(name: str, table: pyarrow.Table) -> int:
         lengths = pc.cast(pc.binary_length(chunk.dictionary), pyarrow.int64())
         size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
     return size
-
-
-def _read_texts(rows: pyarrow.Table) -> PredictedSplit:
-    references, hypotheses = (rows[name].to_pylist() for name in TEXT_COLUMNS)
-    if not all(isinstance(text, str) for text in (*references, *hypotheses)):
-        raise ValueError("a reference or a hypothesis is not a text")
-    return PredictedSplit(references, hypotheses, None)
-
-
-def _read_classes(rows: pyarrow.Table, task: Task, name: str) -> PredictedSplit:
-    """Read labels, predictions and logits, and check that the predictions follow from the logits."""
-    labels, predictions = (np.array(rows[column].to_numpy(), np.float64) for column in ("label", "prediction"))
-    lists = rows["logits"].combine_chunks()
-    values = lists.flatten().to_numpy(zero_copy_only=False)
-    widths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-    classes = task.as_classes or (len(task.labels) if task.labels else 1)
-    if lists.null_count or not (widths == classes).all() or not np.isfinite(values).all():
-        raise ValueError(f"the logits of {name} are not {classes} finite numbers for each example")
-    logits = values.reshape(len(rows), classes)
-    expected = logits[:, 0] if classes == 1 else logits.argmax(1)
-    if not np.array_equal(predictions, expected):
-        wrong = int(np.flatnonzero(predictions != expected)[0])
-        raise ValueError(f"the prediction of example {wrong} of {name} is not the one that its logits give")
-    if name != task.test_split and not np.isfinite(labels).all():
-        raise ValueError(f"an example of {name} has no label")
-    if name == task.test_split or classes == 1:
-        return PredictedSplit(labels, predictions, logits)
-    whole = labels.astype(np.int64)
-    if not (whole == labels).all() or whole.min() < 0 or whole.max() >= classes:
-        raise ValueError(f"a label of {name} is no class from 0 to {classes - 1}")
-    return PredictedSplit(whole, expected, logits)

@@ -54,7 +54,7 @@ def verify(root: Path, options: Options) -> Outcomes:
             outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
     manifest = outcomes.manifest
     names = track_progress(folder.list_runs(), root.name)
-    runs = {name: check_run(folder, name, outcomes) for name in names}
+    runs = {name: check_run(folder, name, outcomes, options.trust) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")
     compare_runs(runs.values(), folder.is_bundle, outcomes)

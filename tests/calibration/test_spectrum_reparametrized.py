@@ -10,6 +10,7 @@ from torch import nn
 import isobench
 from isobench.calibration import SpectrumControl
 from isobench.common.errors import UserError
+from isobench.kinds.base import kind_of
 from isobench.runs.identity import identify
 from isobench.training.instantiate import check_method_settings, instantiate_chain
 
@@ -180,7 +181,7 @@ def test_where_there_is_no_classifier_to_replace_it_is_refused():
     settings = make_config("calibration=spectrum_polynomial", ON).calibration
     with pytest.raises(UserError, match="reparametrize needs target=head"):
         check_method_settings([{**settings, "target": "vocabulary"}])
-    with pytest.raises(UserError, match="reparametrize is for sentence classification"):
-        check_method_settings([settings], generates=True)
+    with pytest.raises(UserError, match="reparametrizes the classifier"):
+        check_method_settings([settings], kind_of(make_config("task=captions").task))
     with pytest.raises(UserError, match="one method alone can reparametrize"):
         instantiate_chain({**settings, "then": settings}, 8)

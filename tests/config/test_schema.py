@@ -29,7 +29,7 @@ from isobench.config.schema import (
     config_from_plain,
     restore_removed,
 )
-from isobench.data.packaged.generated_pairs import EXAMPLE_GENERATORS
+from isobench.kinds.generation.grammars import EXAMPLE_GENERATORS
 
 # Of settings with the same bounds: values at the edge of what is valid, and values just outside.
 BAD_NAMES = ["a/b", "/a", "../a", ".a", "-a", "=a", "", "a b", "[/bold]a", "<b>", "a\n", "a\x1b", "\u00e4", "x" * 65]
@@ -56,7 +56,7 @@ BOUNDS = [
     (Task, "text", [[], ["a"], ["a", "b"]], [["a", "b", "c"], ["a", "a"]]),
     (Task, "labels", [None, ["a", "b"]], [[], ["a"], ["a", "a"], ["a", "b", "a"], ["a", " "]]),
     (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
-    (Task, "metrics", [[], ["bleu"]], [["blue"]]),
+    (Task, "metrics", [[], ["bleu"]], [["bl eu"]]),
     (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]),
     (Task, "label", [None, "stars"], [""]),
     (Generation, "target", ["de"], ["???"]),

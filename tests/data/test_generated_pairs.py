@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from isobench.data.packaged import generated_pairs
+from isobench.kinds.generation import grammars as generated_pairs
 
 SHA256 = {
     ("captions", "train"): "c37921cd24c5f4f0c365ca0e9e73341f76cb2b2226f8006610a66514fdaeffa1",

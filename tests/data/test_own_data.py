@@ -10,8 +10,8 @@ from helpers import make_config, review_columns, write_parquet
 from isobench.common.errors import UserError
 from isobench.data import sources, tables
 from isobench.data.own_task import check_files
-from isobench.data.sources import are_hidden
 from isobench.data.tables import describe_reading, read_own_file
+from isobench.kinds.classification.examples import are_hidden, read_examples
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 
@@ -49,7 +49,7 @@ def configure(train, dev=None, *overrides):
 
 
 def read(cfg, split="train"):
-    return sources.read_examples(cfg.task, cfg.data, split)
+    return read_examples(cfg.task, cfg.data, split)
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])

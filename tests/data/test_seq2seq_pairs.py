@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from isobench.common.errors import UserError
 from isobench.common.files import read_checksummed
 from isobench.data import sources
-from isobench.data.batches.seq2seq import (
+from isobench.data.scale import find_task_differences
+from isobench.kinds.base import Examples
+from isobench.kinds.generation.batches import (
     PairCollator,
     batch_by_tokens,
     tokenise_pairs,
 )
-from isobench.data.scale import find_task_differences
-from isobench.data.seq2seq_pairs import (
-    TextPairs,
+from isobench.kinds.generation.pairs import (
     normalise_diacritics,
     read_pairs,
 )
@@ -32,29 +32,29 @@ def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -
     return str(tmp_path)
 
 
-def read(root: str, *overrides: str, split="train", limit=None) -> TextPairs:
+def read(root: str, *overrides: str, split="train", limit=None) -> Examples:
     cfg = make_config("task=multi30k", f"data.root={root}", *overrides)
     return read_pairs(cfg.task, cfg.data, split, limit)
 
 
 def test_a_dotted_name_reaches_into_a_struct_in_either_direction(tmp_path):
     root = folder_of(tmp_path, [{"en": "a", "de": "b"}, {"en": "c", "de": "d"}])
-    assert read(root) == TextPairs(["a", "c"], ["b", "d"])
+    assert read(root) == Examples([["a", "c"]], ["b", "d"])
     back = read(root, "task.text=[translation.de]", "task.generation.target=translation.en")
-    assert back == TextPairs(["b", "d"], ["a", "c"])
+    assert back == Examples([["b", "d"]], ["a", "c"])
 
 
 def test_a_choice_is_by_hash_the_same_for_every_run_and_another_for_another_sample_seed(tmp_path):
     root = folder_of(tmp_path, [{"en": str(i), "de": str(-i)} for i in range(50)])
     few, more = read(root, limit=7), read(root, limit=20)
-    assert few.targets == [str(-int(number)) for number in few.sources]
+    assert few.labels == [str(-int(number)) for number in few.texts[0]]
     by_hash = sorted(range(50), key=lambda i: hashlib.sha256(str(i).encode()).hexdigest())[:7]
-    assert few.sources == [str(i) for i in sorted(by_hash)]
-    assert set(few.sources) < set(more.sources)
+    assert few.texts[0] == [str(i) for i in sorted(by_hash)]
+    assert set(few.texts[0]) < set(more.texts[0])
     other = read(root, "task.sample_seed=3", limit=7)
     salted = sorted(range(50), key=lambda i: hashlib.sha256(f"3:{i}".encode()).hexdigest())[:7]
-    assert other.sources == [str(i) for i in sorted(salted)] != few.sources
-    assert read(root, limit=500).sources == [str(i) for i in range(50)]
+    assert other.texts[0] == [str(i) for i in sorted(salted)] != few.texts[0]
+    assert read(root, limit=500).texts[0] == [str(i) for i in range(50)]
 
 
 def test_romanian_is_normalised_on_its_side_only(tmp_path):
@@ -65,9 +65,9 @@ def test_romanian_is_normalised_on_its_side_only(tmp_path):
         cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", *overrides)
         return read_pairs(cfg.task, cfg.data, "train")
 
-    assert targets() == TextPairs(["\u015fi"], ["\u0219i \u021bara"])
-    assert targets("task.generation.diacritics=keep").targets == ["\u015fi \u0163ara"]
-    assert targets("task.generation.diacritics=removed").targets == ["si tara"]
+    assert targets() == Examples([["\u015fi"]], ["\u0219i \u021bara"])
+    assert targets("task.generation.diacritics=keep").labels == ["\u015fi \u0163ara"]
+    assert targets("task.generation.diacritics=removed").labels == ["si tara"]
 
 
 def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overri
 def tokenizer(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast
 
-    from isobench.models.tokenization import SPECIAL_TOKENS, read_learned_tokenizer, train_tokenizer
+    from isobench.kinds.words.vocabulary import SPECIAL_TOKENS, read_learned_tokenizer, train_tokenizer
 
     file = tmp_path_factory.mktemp("tokenizer") / "t.json"
     train_tokenizer(iter([" ".join(WORDS), "Straße über"]), 290, file)
@@ -113,7 +113,7 @@ def tokenizer(tmp_path_factory):
 
 
 def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
-    texts = TextPairs(["", "a b c d e f g h i j k l", "a"], ["x", "", "y" * 40])
+    texts = Examples([["", "a b c d e f g h i j k l", "a"]], ["x", "", "y" * 40])
     tokens = tokenise_pairs(texts, tokenizer, 10, 12, "")
     assert (tokens.sources.truncated.sum(), tokens.targets.truncated.sum()) == (1, 1)
     assert tokens.sources.lengths.tolist() == [2, 10, 3]  # <s> </s> of an empty source
@@ -123,13 +123,13 @@ def test_what_is_too_long_is_cut_counted_and_keeps_its_closing_token(tokenizer):
 
 
 def test_an_instruction_stands_before_every_source(tokenizer):
-    with_it = tokenise_pairs(TextPairs(["film"], ["film"]), tokenizer, 40, 40, "the ")
+    with_it = tokenise_pairs(Examples([["film"]], ["film"]), tokenizer, 40, 40, "the ")
     assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
     assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
 
 
 def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.models.tokenization import train_tokenizer
+    from isobench.kinds.words.vocabulary import train_tokenizer
 
     texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
     for name in ("one", "two"):
@@ -145,7 +145,7 @@ def find_targets(chunk):
 
 
 def test_a_batch_is_chunks_of_padded_rows(tokenizer):
-    texts = TextPairs([w * (i + 1) for i, w in enumerate(WORDS)], WORDS)
+    texts = Examples([[w * (i + 1) for i, w in enumerate(WORDS)]], WORDS)
     tokens = tokenise_pairs(texts, tokenizer, 60, 60, "")
     batch = PairCollator(tokens, tokenizer.pad_token_id, 2)([3, 0, 7, 5])
     assert sorted(batch["index"].tolist()) == [0, 3, 5, 7]
@@ -200,7 +200,7 @@ def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_p
     local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
     assert from_hub == read_pairs(local.task, local.data, "train", 6)
     assert len(from_hub) == 6
-    assert all(target == f"\u0219{source}" for source, target in zip(from_hub.sources, from_hub.targets, strict=True))
+    assert all(target == f"\u0219{source}" for source, target in zip(from_hub.texts[0], from_hub.labels, strict=True))
     with pytest.raises(UserError, match=r"wmt/wmt16/ro-en lacks the column translation\.fr"):
         read_pairs(make_config("task=wmt16_en_ro", "task.generation.target=translation.fr").task, cfg.data, "train")
 

@@ -8,6 +8,7 @@ from isobench.common.errors import UserError
 from isobench.data import sources
 from isobench.data.own_task import check_files
 from isobench.data.packaged import movie_reviews
+from isobench.kinds.classification.examples import read_examples
 from isobench.runs.validate import validate_config
 
 
@@ -39,7 +40,7 @@ def parquet_task(root, columns, task="sst2"):
 def test_bad_parquet_is_one_line(tmp_path, columns, message):
     task, data = parquet_task(tmp_path, columns)
     with pytest.raises(UserError, match=message) as error:
-        sources.read_examples(task, data, "train")
+        read_examples(task, data, "train")
     assert "\n" not in str(error.value)
 
 
@@ -54,27 +55,27 @@ def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
 def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):
     columns = {"sentence": [*"abcdefgh"], "label": [1, 0, 0, 0, 0, 0, 0, 0]}
     task, data = parquet_task(tmp_path, columns)
-    assert set(sources.read_examples(task, data, "train", limit=1).labels) < {0, 1}
+    assert set(read_examples(task, data, "train", limit=1).labels) < {0, 1}
     write_parquet(tmp_path / "glue/sst2/validation.parquet", {"sentence": ["a", "b"], "label": [0, 0]})
-    assert len(sources.read_examples(task, data, "validation")) == 2
+    assert len(read_examples(task, data, "validation")) == 2
 
 
 def test_not_parquet(tmp_path):
     task, data = parquet_task(tmp_path, {"sentence": ["a"], "label": [0]})
     (tmp_path / "glue/sst2/train.parquet").write_text("sentence,label\n")
     with pytest.raises(UserError, match="can't be read as Parquet"):
-        sources.read_examples(task, data, "train")
+        read_examples(task, data, "train")
 
 
 def test_a_fixed_choice_of_examples(tmp_path):
     task, data = parquet_task(
         tmp_path, {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}
     )
-    some = sources.read_examples(task, data, "train", limit=10)
+    some = read_examples(task, data, "train", limit=10)
     assert len(some) == 10
     assert [int(text[1:]) % 2 for text in some.texts[0]] == some.labels.tolist()
-    assert some.texts == sources.read_examples(task, data, "train", limit=10).texts
-    more = sources.read_examples(task, data, "train", limit=20)
+    assert some.texts == read_examples(task, data, "train", limit=10).texts
+    more = read_examples(task, data, "train", limit=20)
     assert set(some.texts[0]) < set(more.texts[0])
 
 
@@ -103,11 +104,11 @@ def test_stsb_as_six_classes(tmp_path):
     scores = [0.0, 0.49, 0.51, 2.5, 4.4, 5.0]
     columns = {"sentence1": ["a"] * 6, "sentence2": ["b"] * 6, "label": np.array(scores, np.float32)}
     task, data = parquet_task(tmp_path, columns, "stsb")
-    regression = sources.read_examples(task, data, "train").labels
+    regression = read_examples(task, data, "train").labels
     assert regression.dtype == np.float32
     np.testing.assert_array_equal(regression, np.array(scores, np.float32))
     task.as_classes = 6
-    assert sources.read_examples(task, data, "train").labels.tolist() == [0, 0, 1, 2, 4, 5]
+    assert read_examples(task, data, "train").labels.tolist() == [0, 0, 1, 2, 4, 5]
 
 
 SIZES = {
@@ -124,8 +125,8 @@ def test_real_glue(glue, task):
     cfg = make_config(f"task={task}", f"data.root={glue}", f"task.train_split={split}")
     validate_config(cfg)
     sources.fingerprint_data(cfg.task, cfg.data)
-    examples = sources.read_examples(cfg.task, cfg.data, split)
+    examples = read_examples(cfg.task, cfg.data, split)
     assert len(examples) == train
-    assert len(sources.read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
+    assert len(read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
     if cfg.task.labels:
         assert len(set(examples.labels.tolist())) == len(cfg.task.labels)

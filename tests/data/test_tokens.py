@@ -27,7 +27,7 @@ from isobench.data.cache import (
     make_checked_folder,
     save_cached_arrays,
 )
-from isobench.data.sources import Examples
+from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.validate import validate_config
 

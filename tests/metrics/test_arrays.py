@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from isobench import calibration, metrics
-from isobench.metrics.generated_text import evaluate_texts
+from isobench.kinds.generation.scores import evaluate_texts
 from isobench.metrics.task import evaluate_predictions
 
 H = np.random.default_rng(0).normal(size=(40, 8)) * np.arange(1, 9) + 2

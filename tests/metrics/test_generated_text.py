@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 
-from isobench.config.schema import TEXT_METRICS
-from isobench.metrics.generated_text import build_metric_signatures, evaluate_texts
+from isobench.kinds.generation.scores import METRIC_NAMES as TEXT_METRICS
+from isobench.kinds.generation.scores import build_metric_signatures, evaluate_texts
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
 REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"
@@ -81,7 +81,7 @@ def test_rouge_leaves_the_streams_of_others_open():
 
     code = (
         "import io, logging, logging.config, sys\n"
-        "from isobench.metrics.generated_text import evaluate_texts\n"
+        "from isobench.kinds.generation.scores import evaluate_texts\n"
         "other = sys.stderr = io.StringIO()\n"
         "evaluate_texts(['rouge1'], ['a'], ['a'])\n"
         "sys.stderr = sys.__stderr__\n"

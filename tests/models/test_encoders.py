@@ -17,7 +17,7 @@ from isobench.data.packaged import encoders as packaged_encoders
 from isobench.data.sentence_settings import DECLARED_TOKENS
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.attention import restrict_to_first_token
-from isobench.models.encoders import load_encoder, load_generator
+from isobench.models.encoders import ENCODER_DECODER, load_encoder, load_generator
 from isobench.models.tokenization import load_tokenizer
 
 
@@ -408,7 +408,7 @@ def test_a_generator_needs_its_decoders_weights(tmp_path):
     kept = {name: value for name, value in stored.items() if not name.startswith("decoder.")}
     save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="the weights lack"):
-        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, "seq2seq")
+        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, ENCODER_DECODER)
 
 
 def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):

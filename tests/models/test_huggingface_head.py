@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from isobench.calibration import Calibration
 from isobench.calibration.chain import Chain, Link
 from isobench.config.schema import ARCHITECTURES, WITH_DENSE_LAYER, WITH_OWN_POOLER, Config, Encoder
+from isobench.kinds.classification.module import Classifier
 from isobench.models.encoders import load_encoder
-from isobench.training.classifier import Classifier
 
 WIDTH, LAYERS, CLASSES = 16, 2, 3
 OUR_NAMES = {  # of each kind of head: transformers' name of a module -> ours

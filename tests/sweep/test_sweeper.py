@@ -103,7 +103,7 @@ def test_a_run_another_process_holds_is_left_alone_and_said(cli, small, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "moment", ["isobench.training.execute.format_outcome", "isobench.data.sources.read_examples"]
+    "moment", ["isobench.training.execute.format_outcome", "isobench.kinds.classification.loaders.read_examples"]
 )
 def test_data_that_change_meanwhile_start_no_other_run_and_it_is_said(
     cli, small, reviews, outputs, tmp_path, monkeypatch, moment

@@ -224,9 +224,9 @@ def test_the_head_starts_alike_under_every_method(small, head):
     ("wrong", "message"),
     [
         (["head.dropout=0"], "head.dropout=0.0 is a setting of head=isobn"),
-        (["encoder.pooling=mean"], "encoder.pooling=mean, set by the command line, doesn't go with head=huggingface"),
-        (["encoder.layer=0"], "encoder.layer=0, set by the command line"),
-        (["scale=paper", "encoder=gpt2"], "encoder.pooling=last, set by encoder=gpt2, doesn't go"),
+        (["encoder.pooling=mean"], "encoder.pooling=mean doesn't go with head=huggingface"),
+        (["encoder.layer=0"], "encoder.layer=0 doesn"),
+        (["scale=paper", "encoder=gpt2"], "encoder.pooling=last doesn't go"),
         (["+experiment=isobn_ev"], "this analysis trains no head: choose head=isobn"),
     ],
 )

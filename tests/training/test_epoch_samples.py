@@ -94,7 +94,7 @@ def test_no_random_number_is_drawn(small, zeta):
 def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch):
     """Order and dropout stay as they are, though a sample is taken every epoch."""
     if dropout == "torch":
-        monkeypatch.setattr("isobench.training.build.uses_cpu_dropout", lambda cfg: False)
+        monkeypatch.setattr("isobench.kinds.classification.build.uses_cpu_dropout", lambda cfg: False)
     plain, method = (train_run(*small, *more)[0] for more in ([], ["calibration=istar", "calibration.strength=0"]))
     assert method["history"] == plain["history"]
     assert method["predictions"] == plain["predictions"]

@@ -11,6 +11,10 @@ from isobench.common.errors import UserError
 from isobench.runs.validate import validate_config
 from isobench.training.callbacks import EvaluationSchedule
 
+GENERATION = "isobench.kinds.generation.module"
+
+CLASSIFICATION = "isobench.kinds.classification.module"
+
 
 def run(*overrides):
     record, folder, _ = train_run(*overrides)
@@ -76,7 +80,7 @@ def test_killed_in_any_epoch_it_is_evaluated_after_the_same_epochs(
     processes, tiny, reviews, tmp_path, target, call, when, undisturbed
 ):
     arguments = long_run(tiny, reviews, str(tmp_path / "cache"), tmp_path / "outputs")
-    assert start(processes, arguments, f"isobench.training.classifier.{target}", call, when) == -signal.SIGKILL
+    assert start(processes, arguments, f"{CLASSIFICATION}.{target}", call, when) == -signal.SIGKILL
     assert start(processes, arguments) == 0
     assert outcome(tmp_path / "outputs") == undisturbed
 
@@ -94,7 +98,7 @@ def undisturbed(processes, tiny, reviews, tmp_path_factory):
 def test_no_checkpoint_is_saved_before_an_epoch_without_evaluation(processes, translations, tmp_path):
     arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
     arguments += ["optimization.epochs=3", "evaluation.every=last"]
-    assert start(processes, arguments, "isobench.training.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
+    assert start(processes, arguments, f"{GENERATION}.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
     saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
     assert saved == ["step-000000017"]  # of eighteen
     assert start(processes, arguments) == 0

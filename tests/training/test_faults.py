@@ -21,20 +21,22 @@ from isobench.common.errors import UserError
 from isobench.runs.folder import RunFolder
 from isobench.training.checkpoint import CheckpointFiles
 
+CLASSIFICATION = "isobench.kinds.classification.module"
+
 pytestmark = pytest.mark.slow
 
 # Where a run may be killed, twenty moments: what it does, how often it does so at most (30 steps, 3 epochs).
 POINTS = [
     ("isobench.training.train.remove_temporaries", 1, "before"),
     ("isobench.training.train.build_run_parts", 1, "before"),
-    ("isobench.data.batches.loaders.Loaders.__init__", 1, "after"),
+    ("isobench.kinds.classification.loaders.Loaders.__init__", 1, "after"),
     ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
-    ("isobench.training.classifier.Classifier.training_step", 30, "before"),
-    ("isobench.training.classifier.Classifier.configure_optimizers", 1, "after"),
+    (f"{CLASSIFICATION}.Classifier.training_step", 30, "before"),
+    (f"{CLASSIFICATION}.Classifier.configure_optimizers", 1, "after"),
     ("torch.optim.AdamW.step", 30, "after"),
-    ("isobench.training.classifier.Classifier.validation_step", 3, "after"),
-    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "before"),
-    ("isobench.training.classifier.Classifier.on_validation_epoch_end", 3, "after"),
+    (f"{CLASSIFICATION}.Classifier.validation_step", 3, "after"),
+    (f"{CLASSIFICATION}.Classifier.on_validation_epoch_end", 3, "before"),
+    (f"{CLASSIFICATION}.Classifier.on_validation_epoch_end", 3, "after"),
     ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"),
     ("torch.save", 8, "half"),
     ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "after"),
@@ -87,7 +89,7 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
 
 def test_killed_again_and_again_it_gets_there(processes, long, outputs, undisturbed):
     for call in (5, 5, 4, 7):
-        assert start(processes, long, "isobench.training.classifier.Classifier.training_step", call, "before") == -9
+        assert start(processes, long, f"{CLASSIFICATION}.Classifier.training_step", call, "before") == -9
     assert start(processes, long) == 0
     (record,) = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert record["attempts"] == 5
@@ -99,7 +101,7 @@ def test_what_monitors_remember_survives_an_interruption(processes, tiny, review
     found = []
     for name, moment in (
         ("whole", ()),
-        ("resumed", ("isobench.training.classifier.Classifier.training_step", 15, "before")),
+        ("resumed", (f"{CLASSIFICATION}.Classifier.training_step", 15, "before")),
     ):
         outputs = tmp_path / name
         arguments = ["+experiment=isobn_drift", *long_run(tiny_overrides(tiny, reviews, cache, outputs))]
@@ -124,7 +126,7 @@ def killed_at_step_20(processes, tiny, reviews, cache, tmp_path_factory) -> Path
     """The output folder of a run killed at step 20."""
     folder = tmp_path_factory.mktemp("killed")
     arguments = long_run(tiny_overrides(tiny, reviews, cache, folder))
-    assert start(processes, arguments, "isobench.training.classifier.Classifier.training_step", 20, "before") == -9
+    assert start(processes, arguments, f"{CLASSIFICATION}.Classifier.training_step", 20, "before") == -9
     return folder
 
 
@@ -185,11 +187,11 @@ def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monk
     ("place", "number"),
     [
         ("isobench.runs.folder.filelock.FileLock.acquire", errno.EIO),
-        ("isobench.training.build.Classifier", errno.EREMOTEIO),
+        ("isobench.kinds.classification.build.Classifier", errno.EREMOTEIO),
         ("isobench.training.checkpoint.CheckpointFiles.list_files", errno.ETIMEDOUT),
         ("isobench.training.checkpoint.require_checksum", errno.EIO),
         ("torch.load", errno.ESTALE),
-        ("isobench.training.classifier.Classifier.validation_step", errno.ENOTCONN),
+        ("isobench.kinds.classification.module.Classifier.validation_step", errno.ENOTCONN),
     ],
 )
 def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
@@ -332,7 +334,7 @@ def test_three_commands_at_once_run_each_point_once(processes, small, outputs):
 def test_ctrl_c_and_a_closed_terminal_in_training_save_and_a_second_sweep_goes_on(
     processes, long, outputs, undisturbed, signum
 ):
-    moment = ("isobench.training.classifier.Classifier.training_step", 5, "before")
+    moment = ("isobench.kinds.classification.module.Classifier.training_step", 5, "before")
     assert start(processes, [*long, "checkpoint.steps=null"], *moment, signum) == 128 + signum
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from isobench.training import fused_loss
-from isobench.training.fused_loss import IGNORED, fused_cross_entropy
+from isobench.kinds.words import fused_loss
+from isobench.kinds.words.fused_loss import IGNORED, fused_cross_entropy
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tampering import list_failures
 
 import isobench
 from isobench.common.errors import UserError
-from isobench.data.batches.windows import subsample
+from isobench.kinds.language.windows import subsample
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.task import evaluate_predictions
 from isobench.models.layer_forms import attend_off_by_one
@@ -154,7 +154,7 @@ def test_a_run_learns_is_verified_and_goes_on_where_it_was_killed(processes, lan
     if objective == "causal":
         assert set(rows["label"]) == {15}
     again = [text if not text.startswith("output_dir") else f"output_dir={tmp_path / 'again'}" for text in overrides]
-    step = "isobench.training.language_model.LanguageModel.training_step"
+    step = "isobench.kinds.language.module.LanguageModel.training_step"
     assert start(processes, again, step, 20, "before") == -signal.SIGKILL
     assert start(processes, again) == 0
     assert outcome(tmp_path / "again") == whole
@@ -235,12 +235,12 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         (["task.max_length=256"], "reads at most 128 tokens"),
         (["encoder.scratch.model_type=bloom", "encoder.attention=average"], "encoder.scratch"),
         (["encoder.normformer=true", "checkpoint.export=models"], "checkpoint.export"),
-        (["task.sample_seed=3"], "task.sample_seed is not for language modelling"),
+        (["task.sample_seed=3"], "task.sample_seed is not for language"),
         (["task.language.masked_share=0"], "task.language.masked_share=0"),
         (["optimizer=muon", "encoder.frozen_blocks=true"], "no matrix inside the model is trained"),
         (["task.language.objective=masked"], "needs a masked language model"),
         (["encoder=minilm", "~encoder.scratch"], "encoder"),
-        (["calibration=all_but_the_top", "task.held_out=0.1"], "task.held_out is for sentence classification"),
+        (["calibration=all_but_the_top", "task.held_out=0.1"], "task.held_out is not for language"),
         (["task.metrics=[accuracy]", "task.primary=accuracy"], "accuracy doesn't suit this task"),
         (["task.text=[text,more]"], "task.text must name one column"),
         (["task.text=[words]"], "words"),

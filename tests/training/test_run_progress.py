@@ -10,8 +10,8 @@ from pseudo_terminal import PseudoTerminal
 
 from isobench.common.interruption import Interrupted
 from isobench.common.progress import ProgressBar
+from isobench.kinds.classification.module import Classifier
 from isobench.runs.state import Heartbeat
-from isobench.training.classifier import Classifier
 
 SPEED = r" +[\d.]+(?:step/s|s/step)"
 WIDE = re.compile(rf"epoch (\d)/2: +\d+%\|[^|]+\| (\d+)/20, loss (\d\.\d{{3}}),{SPEED}, \d\d:\d\d left")

@@ -9,7 +9,8 @@ from torch import nn
 
 from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.training.seq2seq import CalibratedProjection, WordLookup
+from isobench.kinds.generation.module import WordLookup
+from isobench.kinds.words.projection import CalibratedProjection
 
 
 def built(overrides, *more):

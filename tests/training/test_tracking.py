@@ -238,7 +238,7 @@ def test_a_failed_run_says_so(small, outputs):
 
 @pytest.mark.slow
 def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
-    from isobench.training.classifier import Classifier
+    from isobench.kinds.classification.module import Classifier
 
     def stop(self):
         raise KeyboardInterrupt

@@ -12,12 +12,12 @@ import torch
 import wandb
 from helpers import build_parts, make_config, train_run, write_parquet
 
+from isobench.kinds.classification.module import Classifier
 from isobench.metrics.task import evaluate_predictions
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench.training import execute
-from isobench.training.classifier import Classifier
 from isobench.training.fine_tuned import FineTuningModule
 
 

@@ -12,7 +12,9 @@ from helpers import SCRATCH, WORDS, make_config, translation_overrides, write_pa
 from killed_runs import outcome, start
 from tampering import list_failures
 
-from isobench.metrics.generated_text import evaluate_texts
+from isobench.kinds.generation.scores import evaluate_texts
+
+GENERATION = "isobench.kinds.generation.module"
 
 
 def record_of(outputs: Path) -> dict:
@@ -48,11 +50,11 @@ def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translati
 
 
 MOMENTS = [
-    ("isobench.training.seq2seq.Seq2Seq.training_step", 8, "before"),
-    ("isobench.training.seq2seq.Seq2Seq.generate", 1, "after"),
-    ("isobench.training.seq2seq.Seq2Seq.on_validation_epoch_end", 2, "before"),
+    (f"{GENERATION}.Seq2Seq.training_step", 8, "before"),
+    (f"{GENERATION}.Seq2Seq.generate", 1, "after"),
+    (f"{GENERATION}.Seq2Seq.on_validation_epoch_end", 2, "before"),
     ("isobench.data.cache.save_cached_arrays", 2, "before"),
-    ("isobench.models.tokenization.train_tokenizer", 1, "after"),
+    ("isobench.kinds.words.vocabulary.train_tokenizer", 1, "after"),
     ("isobench.training.train.write_predictions", 1, "after"),
 ]
 
@@ -88,7 +90,7 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
 def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
     """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
     arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
-    assert start(processes, arguments, "isobench.training.seq2seq.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
+    assert start(processes, arguments, f"{GENERATION}.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
     saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
     assert saved == ["step-000000005"]  # of six
     assert start(processes, arguments) == 0
@@ -99,8 +101,8 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
     ("overrides", "message"),
     [
         (["encoder=minilm"], "d_model needs an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)"),
-        (["task.held_out=0.1"], "task.held_out is for sentence classification"),
-        (["task.labels=[a,b]"], "task.labels be unset"),
+        (["task.held_out=0.1"], "task.held_out is not for generation"),
+        (["task.labels=[a,b]"], "task.labels is not for generation"),
         (["task.text=[translation.en,translation.de]"], "task.text must name one column"),
         (["task.generation.min_length=50"], "task.generation.min_length=50 must be at most 24"),
         (["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"], "writes up to 8"),
@@ -183,7 +185,7 @@ def test_mbart_marks_its_languages():
     from transformers import MBartTokenizer
 
     from isobench.common.errors import UserError
-    from isobench.models.tokenization import _find_language_code
+    from isobench.kinds.generation.build import _find_language_code
 
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
@@ -216,7 +218,7 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
 
-    from isobench.data.batches.seq2seq import tokenise_texts
+    from isobench.kinds.generation.batches import tokenise_texts
 
     save_model(tmp_path / "model", "bart")
     file = tmp_path / "model" / "tokenizer.json"

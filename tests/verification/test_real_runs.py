@@ -106,7 +106,7 @@ def test_the_instruction_set_belongs_to_the_machine_and_old_records_do_not_name_
 
 def test_another_machine_has_a_tolerance(trained, here, monkeypatch):
     monkeypatch.setattr(reproduction, "is_same_machine", lambda old, new: False)
-    monkeypatch.setattr(reproduction, "_measure_distance", lambda own, again, task: 1e-6)
+    monkeypatch.setattr(reproduction, "_measure_distance", lambda own, again: 1e-6)
     outcomes = verify(trained / "bundle", Options(retrain=1, **here))
     assert outcomes.count()["retrained"] == {DIFFERS: 1}
     monkeypatch.setattr(reproduction, "TOLERANCE", {"score": -1.0, "logits": -1.0})

@@ -236,10 +236,11 @@ def test_a_language_model_has_no_labels_to_compare(places):
     run = CheckedRun("x", record, cfg, labels={"validation": "numbers of tokens"})
     assert reproduction._compare_labels(run, Options()) == []
     one, other = (
-        PredictedSplit(np.array([50.0, 100.0]), nats, nats[:, None]) for nats in (np.ones(2), np.full(2, 6.0))
+        PredictedSplit(tokens := np.array([50.0, 100.0]), nats, nats[:, None], tokens[:, None])
+        for nats in (np.ones(2), np.full(2, 6.0))
     )
-    assert reproduction._measure_distance(one, other, cfg.task) == pytest.approx(math.hypot(0.1, 0.05) / math.sqrt(2))
-    assert reproduction._measure_distance(one, other, make_config("task=sst2").task) == 5
+    assert reproduction._measure_distance(one, other) == pytest.approx(math.hypot(0.1, 0.05) / math.sqrt(2))
+    assert reproduction._measure_distance(replace(one, units=1.0), other) == 5
 
 
 SHIPPED = ROOT / "experiments" / "istar" / "results" / "glue_istar"  # some runs were made by glue_isobn before

@@ -70,7 +70,7 @@ def _make_sentence(rng: Random, name: str, deed: str) -> str:
 
 
 def _generate_caption(rng: Random) -> tuple[str, str]:
-    from isobench.data.packaged import captions  # reads its lexicon
+    from isobench.kinds.generation import captions  # reads its lexicon
 
     return captions.generate_example(rng)
 

@@ -2,34 +2,18 @@
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data, Generation, Task
-from isobench.data.packaged import generated_pairs
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
+from isobench.kinds.base import Examples
+from isobench.kinds.generation import grammars
 
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")
-
-
-@dataclass
-class TextPairs:
-    """N sources, which the model reads, and N targets, which it should write."""
-
-    sources: list[str]
-    targets: list[str]
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-
-def resolve_train_limit(task: Task) -> int | None:
-    """Return how many training examples are kept at most: the smaller of both limits, None for all."""
-    return min((n for n in (task.reduced, task.train_samples) if n is not None), default=None)
 
 
 def list_cache_key_inputs(task: Task, split: str, limit: int | None) -> list[Any]:
@@ -44,8 +28,8 @@ def require_generation(task: Task) -> Generation:
     return task.generation
 
 
-def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> TextPairs:
-    """Read one split of a translation or summarisation task and check it.
+def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
+    """Read sources as texts, and targets as labels, of one split of a task and check them.
 
     ``limit``: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
     """
@@ -53,7 +37,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     columns = (task.text[0], generation.target)
     if generation.grammar:
         where = f"the grammar {generation.grammar}"
-        texts = list(generated_pairs.generate_pairs(generation.grammar, split))
+        texts = list(grammars.generate_pairs(generation.grammar, split))
         if limit is not None and limit < len(texts[0]):
             chosen = select_by_hash(len(texts[0]), limit, task.sample_seed)
             texts = [[column[i] for i in chosen] for column in texts]
@@ -69,7 +53,8 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     for side, language in enumerate(generation.languages or []):
         if language.startswith("ro"):
             texts[side] = [normalise_diacritics(text, generation.diacritics) for text in texts[side]]
-    return TextPairs(*texts)
+    sources, targets = texts
+    return Examples([sources], targets)
 
 
 def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:

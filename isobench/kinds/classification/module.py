@@ -1,16 +1,21 @@
 """The classifier and regressor of sentences: encoder, pooler, calibrations, dropout and a linear classifier."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config, Head
-from isobench.metrics.task import evaluate_predictions, is_constant
+from isobench.kinds.base import kind_of
+from isobench.kinds.classification.examples import count_outputs
+from isobench.kinds.classification.export import write_classifier
+from isobench.metrics.task import is_constant
 from isobench.models.encoders import LoadedEncoder
 from isobench.models.huggingface_head import HeadParts, build_huggingface_head
 from isobench.training.fine_tuned import FineTuningModule
@@ -21,7 +26,7 @@ class Classifier(FineTuningModule):
 
     def __init__(self, cfg: Config, loaded: LoadedEncoder, chain: Chain, total_steps: int) -> None:
         super().__init__(cfg, chain, total_steps)
-        classes = cfg.task.as_classes or (len(cfg.task.labels) if cfg.task.labels else 1)
+        classes = count_outputs(cfg.task)
         self.regression = classes == 1
         self.encoder = loaded.encoder
         if chain.reads_token_states:
@@ -41,6 +46,23 @@ class Classifier(FineTuningModule):
     def embed(self, batch: dict[str, Any]) -> Tensor:
         """Compute a batch's calibrated sentence embeddings, [B, d], as the head reads them."""
         return self.chain(self.encode(batch), self.pooler)[0]
+
+    def count_vectors(self, tokens: Any, calibration: Calibration) -> np.ndarray:
+        """Count one vector for each example, or those of all tokens in all layers."""
+        if not calibration.reads_token_states:
+            return np.ones_like(tokens.lengths)
+        layers: int = self.encoder.model.config.num_hidden_layers  # type: ignore[union-attr, assignment]
+        return tokens.lengths * layers
+
+    def compute_vectors(self, batch: dict[str, Any], calibration: Calibration | None = None) -> Tensor:
+        """Compute the sentence vectors, or the states of all tokens."""
+        if calibration and calibration.reads_token_states:
+            return self.encode_with_tokens(batch)[1]
+        return self.encode(batch)
+
+    def export(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write encoder and head as transformers loads them."""
+        return write_classifier(folder, self.cfg, self)
 
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         token_states = None
@@ -88,7 +110,7 @@ class Classifier(FineTuningModule):
             predictions = logits[:, 0] if self.regression else logits.argmax(1)
             outputs[split] = {"label": labels[position], "prediction": predictions, "logits": logits}
             if split != task.test_split:
-                metrics = evaluate_predictions(list(task.metrics), labels[position], predictions)
+                metrics = kind_of(task).score(task, labels[position], predictions)
                 scores[split] = {**metrics, "constant_predictor": is_constant(predictions)}
         self.collected_logits = {}
         self.record_epoch(scores, outputs)

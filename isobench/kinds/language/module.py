@@ -1,6 +1,7 @@
 """The module for language modelling: the next token, or masked tokens, from calibrated states."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,28 @@ from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
-from isobench.config.schema import Config
-from isobench.data.batches.windows import WindowLoaders
-from isobench.metrics.task import evaluate_predictions, is_constant
-from isobench.models.encoders import LoadedGenerator
+from isobench.config.schema import Config, Task
+from isobench.data.batches.loaders import SplitLoaders
+from isobench.kinds.base import kind_of
+from isobench.kinds.words.projection import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
+from isobench.metrics.task import is_constant
+from isobench.models.encoders import CAUSAL, MASKED, Family, LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
-from isobench.training.seq2seq import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
+
+
+def find_family(task: Task) -> Family:
+    """Find the family of models for the task's objective."""
+    return MASKED if task.language and task.language.objective == "masked" else CAUSAL
 
 
 class LanguageModel(FineTuningModule):
     """Predict each token of a window from those before it, or masked tokens from all others.
 
-    A state is the vector that the output embedding reads. A calibration changes the states, as in `Seq2Seq`.
+    A state is the vector that the output embedding reads. A calibration changes the states, as in translation.
     """
 
     def __init__(
-        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: WindowLoaders, total_steps: int
+        self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: SplitLoaders, total_steps: int
     ) -> None:
         super().__init__(cfg, chain, total_steps)
         assert cfg.task.language is not None
@@ -59,6 +66,11 @@ class LanguageModel(FineTuningModule):
             output = self.model(input_ids=given, output_hidden_states=every_layer)
         layers = [states[predicted] for states in output.hidden_states[:-1]] if every_layer else []
         return kept[-1], target[predicted], layers
+
+    def export(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write the model."""
+        self.model.save_pretrained(folder)
+        return {"load_with": find_family(self.cfg.task).auto}, []
 
     def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
         ids = batch["ids"]
@@ -116,7 +128,7 @@ class LanguageModel(FineTuningModule):
             if not np.isfinite(nats).all():
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
-            metrics: dict[str, Any] = evaluate_predictions(list(self.cfg.task.metrics), tokens, nats)
+            metrics = kind_of(self.cfg.task).score(self.cfg.task, tokens, nats)
             loss = float(nats.sum() / tokens.sum())
             scores[split] = {**metrics, "loss": loss, "constant_predictor": is_constant(nats)}
             outputs[split] = {"label": tokens, "prediction": nats, "logits": nats[:, None]}

@@ -7,24 +7,24 @@ penalty acts on the output embedding W, which is the input embedding too where t
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import uses_gpu
-from isobench.data.batches.seq2seq import PairLoaders
-from isobench.data.seq2seq_pairs import require_generation
-from isobench.metrics.generated_text import evaluate_texts
-from isobench.metrics.task import is_constant
-from isobench.models.encoders import LoadedGenerator
+from isobench.kinds.generation.batches import PairLoaders
+from isobench.kinds.generation.pairs import require_generation
+from isobench.kinds.words.projection import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
+from isobench.models.encoders import ENCODER_DECODER, LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
-from isobench.training.fused_loss import fused_cross_entropy
 
-MAX_MEASURED_STATES = 20_000  # at most so many states of the first dev split are kept to measure isotropy
 # Entries of transformers' GenerationConfig that do not change the hypotheses.
 IRRELEVANT_SEARCH_SETTINGS = {
     "transformers_version",
@@ -33,58 +33,6 @@ IRRELEVANT_SEARCH_SETTINGS = {
     "output_attentions",
     "output_hidden_states",
 }
-IDENTITY_POOLER = nn.Identity()  # what writes or predicts words has no pooler
-
-
-class CalibratedProjection:
-    """Put a chain of calibrations before a generator's output projection, wherever the model calls it.
-
-    A hook on ``get_output_embeddings()`` does it, because every architecture passes its states to that
-    layer (T5 scales them first). The model's weights keep their names.
-    """
-
-    def __init__(self, model: Any, chain: Chain) -> None:
-        self.linear: nn.Linear = model.get_output_embeddings()
-        self.chain = chain
-        self.model = model
-        self._positions: Tensor | None = None
-        self._states: list[Tensor] = []
-        self.linear.register_forward_pre_hook(self._forward_pre_hook)
-
-    @contextmanager
-    def capture_states(self, positions: Tensor) -> Iterator[list[Tensor]]:
-        """Make calls of the model inside this context keep the decoder's states and compute no logits.
-
-        ``positions`` [n]: which of the b * T states to keep, counted row by row. Yields a list, to which each call
-        adds the states that are kept of it, [n, d].
-        """
-        self._positions, self._states = positions, []
-        try:
-            yield self._states
-        finally:
-            self._positions = None
-
-    def _forward_pre_hook(self, module: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor]:
-        (h,) = arguments  # (b, T, d)
-        if self._positions is not None:
-            self._states.append(h.flatten(0, 1).index_select(0, self._positions))
-            return (h[:, :0],)
-        return (self.chain(h.flatten(0, 1), IDENTITY_POOLER)[0].unflatten(0, h.shape[:2]),)
-
-    def matrices(self) -> dict[str, Callable[[], Tensor]]:
-        """Return functions for ``head``, the output, and ``vocabulary``, the input embedding, [V, d] each."""
-        return {
-            "head": lambda: self.linear.weight,
-            "vocabulary": lambda: self.model.get_input_embeddings().weight,
-        }
-
-    def sum_losses(self, h: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Sum the cross-entropy of the labels [n] given the calibrated states [n, d], without logits [n, V]."""
-        bias = self.linear.bias
-        added = getattr(self.model, "final_logits_bias", None)  # [1, V], of BART's family
-        if added is not None:
-            bias = added[0] if bias is None else bias + added[0]
-        return fused_cross_entropy(h, self.linear.weight, labels, bias, smoothing)
 
 
 class WordLookup:
@@ -133,6 +81,8 @@ class WordLookup:
 class Seq2Seq(FineTuningModule):
     """Translate or summarise with an encoder-decoder whose decoder states are calibrated."""
 
+    long_evaluation = True
+
     def __init__(
         self, cfg: Config, loaded: LoadedGenerator, chain: Chain, loaders: PairLoaders, total_steps: int
     ) -> None:
@@ -168,6 +118,20 @@ class Seq2Seq(FineTuningModule):
                 labels.append(chunk["labels"].flatten().index_select(0, chunk["positions"]))
         return torch.cat(states), torch.cat(labels)
 
+    def count_vectors(self, tokens: Any, calibration: Calibration) -> np.ndarray:
+        """Count the target tokens."""
+        return tokens.targets.lengths
+
+    def compute_vectors(self, batch: dict[str, Any], calibration: Calibration | None = None) -> Tensor:
+        """Compute the states of the target tokens."""
+        return self.compute_decoder_states(batch)[0]
+
+    def export(self, folder: Path) -> tuple[dict[str, Any], list[str]]:
+        """Write the model and its search settings."""
+        self.model.save_pretrained(folder)
+        self.generation_config.save_pretrained(folder)
+        return {"load_with": ENCODER_DECODER.auto}, []
+
     def training_step(self, batch: dict[str, Any], index: int) -> Tensor:
         states, labels = self.compute_decoder_states(batch)
         h, method_inputs = self.chain(states, IDENTITY_POOLER)
@@ -179,7 +143,7 @@ class Seq2Seq(FineTuningModule):
         return self.projection.matrices()
 
     def on_validation_epoch_start(self) -> None:
-        self.hypotheses: dict[int, dict[int, str]] = {}
+        super().on_validation_epoch_start()
         self.loss_sums: dict[int, list[Tensor]] = {}
 
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
@@ -191,8 +155,7 @@ class Seq2Seq(FineTuningModule):
         h = self.chain(states, IDENTITY_POOLER)[0]
         total = self.projection.sum_losses(h, labels).double()
         self.loss_sums.setdefault(dataloader_idx, []).append(torch.stack([total, total.new_tensor(len(labels))]))
-        hypotheses = self.generate(batch["chunks"][0])
-        self.hypotheses.setdefault(dataloader_idx, {}).update(zip(batch["index"].tolist(), hypotheses, strict=True))
+        self.note_texts(dataloader_idx, batch["index"], self.generate(batch["chunks"][0]))
         return {"embedding": h[:: self.state_stride].float()} if dataloader_idx == 0 else None
 
     @torch.no_grad()
@@ -205,21 +168,13 @@ class Seq2Seq(FineTuningModule):
             )  # (b, T)
         return self.tokenizer.batch_decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def on_validation_epoch_end(self) -> None:
-        self._raise_if_non_finite()
-        scores, outputs = {}, {}
-        for position, split in enumerate(self.cfg.task.evaluated):
-            nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
-            if not nats < float("inf"):
-                step = self.global_step
-                raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
-            references = self.references[position]
-            hypotheses = [self.hypotheses[position][number] for number in range(len(references))]
-            metrics: dict[str, Any] = evaluate_texts(list(self.cfg.task.metrics), references, hypotheses)
-            scores[split] = {**metrics, "loss": nats / tokens, "constant_predictor": is_constant(hypotheses)}
-            outputs[split] = {"reference": references, "hypothesis": hypotheses}
-        self.hypotheses, self.loss_sums = {}, {}
-        self.record_epoch(scores, outputs)
+    def score_further(self, position: int) -> dict[str, float]:
+        """Compute the mean loss of a target token."""
+        nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
+        if not nats < float("inf"):
+            step = self.global_step
+            raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
+        return {"loss": nats / tokens}
 
 
 def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: PairLoaders) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
@@ -21,19 +21,13 @@ from isobench.data.batches.loaders import (
     make_training_loader,
     resolve_chunk_overhead,
 )
-from isobench.data.batches.tokens import EpochSampler, find_chunk_bounds, pad_rows
+from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
-from isobench.data.seq2seq_pairs import (
-    TextPairs,
-    list_cache_key_inputs,
-    read_pairs,
-    require_generation,
-    resolve_train_limit,
-)
 from isobench.data.sources import require_unchanged
+from isobench.kinds.base import Examples
+from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
 
 VERSION = 3  # of the cached files' content, part of their cache key
-TEXTS_PER_CALL = 10_000  # of the tokenizer, so that the bar moves
 
 
 @dataclass
@@ -54,20 +48,14 @@ class TokenisedTexts:
 
 
 @dataclass
-class PairTokens(Dataset):
+class PairTokens(Rows):
     """N examples, each a source and a target."""
 
     sources: TokenisedTexts
     targets: TokenisedTexts
 
-    def __len__(self) -> int:
-        return len(self.sources.offsets) - 1
-
-    def __getitem__(self, index: int) -> int:
-        return index  # the collator gathers a whole batch at once
-
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:  # type: ignore[override]
         """Number of tokens of each example, source and target together, [N]."""
         return self.sources.lengths + self.targets.lengths
 
@@ -103,14 +91,12 @@ def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarr
     return batches
 
 
-def tokenise_pairs(
-    pairs: TextPairs, tokenizer: Any, max_length: int, max_target: int, instruction: str
-) -> PairTokens:
+def tokenise_pairs(pairs: Examples, tokenizer: Any, max_length: int, max_target: int, instruction: str) -> PairTokens:
     """Tokenise sources, each with the ``instruction`` before it, and targets; both limits are in tokens."""
-    sources = [instruction + text for text in pairs.sources] if instruction else pairs.sources
+    sources = [instruction + text for text in pairs.texts[0]]
     return PairTokens(
         tokenise_texts(sources, tokenizer, "text", max_length),
-        tokenise_texts(pairs.targets, tokenizer, "text_target", max_target),
+        tokenise_texts(pairs.labels, tokenizer, "text_target", max_target),
     )
 
 
@@ -203,12 +189,12 @@ class PairLoaders:
         longest = min(inputs.max_positions, self.tokenizer.model_max_length)
         self.max_length = min(task.max_length, longest)
         self.max_target_length = min(require_generation(task).max_length, longest)
-        self.train_tokens = train = self._load_or_tokenise(task.train_split, resolve_train_limit(task))
+        self.train_tokens = train = self._load_or_tokenise(task.train_split, task.train_limit)
         self.warnings = describe_unknown_tokens(
             cfg.encoder.name, self.tokenizer, [train.sources.ids, train.targets.ids]
         )
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
-        self.references = [read_pairs(task, cfg.data, split, task.dev_samples).targets for split in task.dev_splits]
+        self.references = [read_pairs(task, cfg.data, split, task.dev_samples).labels for split in task.dev_splits]
         check_drop_last(cfg, len(train))
         dataset: Any = train
         self.batch_size = cfg.optimization.batch_size

@@ -1,0 +1,94 @@
+"""Build a run of sentence classification or regression: data, encoder, calibrations and head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from isobench.calibration.base import Calibration
+from isobench.calibration.batch_statistics import count_effective_rows, is_distributed
+from isobench.calibration.chain import Chain, find_prepared_once
+from isobench.config.schema import Config, split_chain
+from isobench.data.batches.loaders import ModelInputs
+from isobench.kinds.classification.loaders import Loaders
+from isobench.kinds.classification.module import Classifier
+from isobench.models import encoders, tokenization
+from isobench.models.dropout import DropoutNumbers, replace_dropout
+from isobench.runs.identity import Identity, resolve_seeds, seed_everything
+from isobench.training.build import RunParts, build_chain, count_training_steps, uses_cpu_dropout
+from isobench.training.preparation import load_pretrained_embeddings
+
+FEW_ROWS = 16  # moving averages of fewer rows are warned of; our choice
+
+
+def build_parts(cfg: Config, identity: Identity) -> RunParts:
+    """Build the module and the loaders of a run."""
+    tokenizer = tokenization.load_tokenizer(cfg.encoder, cfg.data.cache)
+    seeds = resolve_seeds(cfg)
+    loaded = encoders.load_encoder(
+        cfg.encoder, cfg.data.cache, seeds["init"], cfg.head.name, max_length=cfg.task.max_length
+    )
+    loaders = make_loaders(cfg, identity, tokenizer, loaded)
+    chain = build_chain(cfg, loaded.dim)
+    seed_everything(seeds["init"])  # every method's run starts with the same head, whatever it drew before
+    module = Classifier(cfg, loaded, chain, count_training_steps(cfg, loaders))
+    if uses_cpu_dropout(cfg):
+        module.dropout_numbers = DropoutNumbers(seeds["dropout"])
+        replace_dropout(module, module.dropout_numbers)
+    chain.adjust(module.matrices())
+    for calibration in chain:
+        calibration.reparametrize_layer(module.head)
+    if positions := find_prepared_once(chain):
+        vectors = load_pretrained_embeddings(cfg, identity, loaders, loaded)
+        module.eval()
+        for position in positions:
+            chain.prepare(position, vectors.split(1024), module.pooler)
+    methods = _name_methods(cfg, chain)
+    effective_rows = _count_effective_rows(cfg, methods, len(loaders.train_tokens))
+    few = [
+        f"{name} evaluates by averages of {rows:.1f} rows, nearly those of an epoch's last batch alone "
+        "(optimization.drop_last=true leaves out one that is not full)"
+        for name, rows in effective_rows.items()
+        if rows < FEW_ROWS
+    ]
+    if cfg.optimization.batch_size == 1 and not is_distributed():
+        few = [
+            f"{name} compares the rows of a batch, which has one row: it changes nothing but the mean "
+            "(raise optimization.batch_size)"
+            for name, method in methods.items()
+            if method.compares_rows
+        ]
+    return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings, *few], effective_rows=effective_rows)
+
+
+def _name_methods(cfg: Config, chain: Chain) -> dict[str, Calibration]:
+    """Return the methods of a chain by name."""
+    methods = sorted(split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True)  # as in it
+    return dict(zip((str(method["name"]) for method in methods), chain, strict=True))
+
+
+def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examples: int) -> dict[str, float]:
+    """Count, for each method with moving averages, the rows on which they stand when an epoch ends."""
+    size, (full, rest) = cfg.optimization.batch_size, divmod(examples, cfg.optimization.batch_size)
+    epoch = [*([rest] if rest and not cfg.optimization.drop_last else []), *([size] * full)]  # the newest first
+    momenta = {name: getattr(method, "momentum", None) for name, method in methods.items()}
+    return {
+        name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)
+        for name, momentum in momenta.items()
+        if momentum is not None
+    }
+
+
+def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encoders.LoadedEncoder) -> Loaders:
+    """Make the loaders of sentence batches."""
+    fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
+    packed = loaded.encoder.first_position is not None
+    words = count_words(loaded.encoder.model)
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed, words)
+    return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
+
+
+def count_words(model: Any) -> int | None:
+    """Return how many tokens a transformers model has vectors for; None if it doesn't say."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)
+    except (AttributeError, NotImplementedError):
+        return None

@@ -1,0 +1,78 @@
+"""Translation and summarisation: pairs of texts, an encoder-decoder, beam search, BLEU and ROUGE."""
+
+from typing import Any
+
+from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.packages import require_package
+from isobench.config.schema import Config, Data, Task
+from isobench.kinds.base import Examples
+from isobench.kinds.generation import grammars, scores
+from isobench.kinds.words import Words
+
+
+class Generation(Words):
+    """Write a target text for a source text (``task.generation``)."""
+
+    metrics = scores.METRIC_NAMES
+    reads = (
+        "task.generation", "task.reduced", "task.sample_seed", "encoder.scratch", "encoder.vocabulary_size",
+        "encoder.instructions", "optimization.batch_tokens", "optimization.label_smoothing",
+    )  # fmt: skip
+    gives = ("samples",)
+    packaged = ("captions", "bart-scratch")
+    is_corpus = True
+
+    def check(self, cfg: Config) -> None:
+        super().check(cfg)
+        task, generation = cfg.task, cfg.task.generation
+        assert generation is not None
+        if len(task.text) != 1:
+            raise UserError("task.text must name one column: task.generation has the target")
+        if task.embedded != (generation.grammar is not None):
+            raise UserError("task.embedded=true and task.generation.grammar need each other: set both, or neither")
+        if not (generation.grammar or cfg.data.root or task.hub):
+            raise UserError(
+                f"task={task.name} needs its files: data.root=FOLDER, with FOLDER/{task.folder} (see its YAML)"
+            )
+        if generation.min_length > generation.max_length:
+            length = f"task.generation.min_length={generation.min_length}"
+            raise UserError(f"{length} must be at most {generation.max_length}, which is task.generation.max_length")
+        if cfg.optimization.drop_last and cfg.optimization.batch_tokens is not None:
+            raise UserError(
+                "optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens"
+            )
+
+    def require_packages(self, task: Task) -> None:
+        for name in task.metrics:
+            package = "rouge-score" if name.startswith("rouge") else "sacrebleu"
+            require_package(package, "generation", f"task={task.name}")
+
+    def fingerprint(self, task: Task) -> dict[str, str]:
+        """Identify what a grammar generates by its version."""
+        assert task.generation is not None
+        for split in task.read_splits:
+            if split not in grammars.SPLIT_SIZES:
+                raise UserError(f"task={task.name} has no {split}: {suggest_nearest(split, grammars.SPLIT_SIZES)}")
+        return {"generated": f"{task.generation.grammar}, version {grammars.VERSION}"}
+
+    def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
+        """Read sources as texts and targets as labels."""
+        from isobench.kinds.generation.pairs import read_pairs
+
+        return read_pairs(task, data, split, limit)
+
+    def count_written(self, task: Task) -> int:
+        return task.generation.max_length if task.generation else 0
+
+    def family(self, task: Task) -> Any:
+        from isobench.models.encoders import ENCODER_DECODER
+
+        return ENCODER_DECODER
+
+    def build(self, cfg: Config, identity: Any) -> Any:
+        from isobench.kinds.generation.build import build_parts
+
+        return build_parts(cfg, identity)
+
+    def score(self, task: Task, labels: Any, predictions: Any) -> dict[str, Any]:
+        return scores.evaluate_texts(list(task.metrics), list(labels), list(predictions))

@@ -1,0 +1,139 @@
+"""A kind of task from outside (examples/kind): it trains, is scored, verified, trained again and reported."""
+
+import json
+import random
+import sys
+from dataclasses import replace
+
+import pyarrow.parquet
+import pytest
+from helpers import ROOT, WORDS, make_config
+
+from isobench.kinds.base import Kind, kind_of, load_kind
+from isobench.runs.identity import compute_key
+
+FOLDER = ROOT / "examples" / "kind"
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch):
+    """Let Python find the folder, and forget its modules and its kind afterwards."""
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setenv("PYTHONPATH", str(FOLDER), prepend=":")
+    monkeypatch.setattr("isobench.kinds.base._loaded", {})
+    yield
+    for name in ("tagging", "tagger"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Sentences of the tiny encoder's words; film is an entity, and so are the words good and great together."""
+    rng, paths = random.Random(0), {}
+    for split, count in (("train", 200), ("validation", 20)):
+        sentences = []
+        for _ in range(count):
+            words = rng.choices([word for word in WORDS if word not in ("good", "great")], k=rng.randint(3, 7))
+            tags = ["B-WORK" if word == "film" else "O" for word in words]
+            place = rng.randint(0, len(words))
+            words[place:place], tags[place:place] = ["good", "great"], ["B-PRAISE", "I-PRAISE"]
+            sentences.append("".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)))
+        paths[split] = tmp_path / f"{split}.tsv"
+        paths[split].write_text("\n".join(sentences))
+    return f"data.files={{train: {paths['train']}, validation: {paths['validation']}}}"
+
+
+def test_f1_is_that_of_whole_entities():
+    from tagging import Tagging, list_entities
+
+    assert list(list_entities(["B-PER I-PER O B-LOC", "O I-PER"])) == [
+        (0, 0, 2, "PER"),
+        (0, 3, 4, "LOC"),
+        (1, 1, 2, "PER"),
+    ]
+    true, found = ["B-PER I-PER O B-LOC", "O O"], ["B-PER O O B-LOC", "B-LOC O"]
+    assert Tagging().score(None, true, found) == {"entity_f1": 2 * 1 / (2 + 3)}  # one of two, and of three
+    assert Tagging().score(None, true, true) == {"entity_f1": 1}
+    assert Tagging().score(None, ["O"], ["O"]) == {"entity_f1": 0}
+
+
+def test_it_has_at_most_150_lines():
+    assert (
+        sum(len(file.read_text().splitlines()) for file in FOLDER.rglob("*") if file.suffix in (".py", ".yaml"))
+        <= 150
+    )
+
+
+@pytest.mark.slow
+def test_it_trains_is_verified_and_reported(cli, tiny, cache, tmp_path, files):
+    outputs = tmp_path / "outputs"
+    own = ["--config-dir", str(FOLDER)]
+    settings = [
+        "task=tagging", files, "encoder=local", f"encoder.path={tiny}", "data.root=null", f"data.cache={cache}",
+        f"output_dir={outputs}", "tracking=none", "calibration=none,isobn_paper", "seed=1,2",
+        "optimization.epochs=6", "optimization.batch_size=8", "optimization.lr=5e-3",
+    ]  # fmt: skip
+    code, out, err = cli(*own, "-m", *settings)
+    assert code == 0, err
+    assert "text in words; scored by entity_f1" in err
+    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    assert [record["status"] for record in records] == ["finished"] * 4
+    assert min(record["best"]["score"] for record in records) > 0.5  # of a tiny encoder
+    assert all(0 < record["best"]["isotropy"]["embedding/ev1"] < 1 for record in records)
+    file = next(outputs.glob("runs/*/predictions.parquet"))
+    assert pyarrow.parquet.read_schema(file).names == ["split", "index", "reference", "hypothesis"]
+    assert "tagging (entity_f1)" in out
+    assert "tagging" in next(outputs.glob("reports/*/report.html")).read_text()
+    verify = ["verify", str(outputs), f"encoder.path={tiny}"]
+    code, out, err = cli(*verify, "--trust", "--level", "2", "--retrain", "1")
+    assert code == 0, out + err
+    assert "not checked:" not in out
+
+
+@pytest.mark.slow
+def test_a_strangers_kind_is_not_imported(cli, tiny, cache, tmp_path, files, monkeypatch):
+    outputs = tmp_path / "outputs"
+    settings = [
+        "task=tagging", files, "encoder=local", f"encoder.path={tiny}", "data.root=null", f"data.cache={cache}",
+        f"output_dir={outputs}", "tracking=none", "optimization.epochs=1",
+    ]  # fmt: skip
+    assert cli("--config-dir", str(FOLDER), *settings)[0] == 0
+    monkeypatch.setattr("isobench.kinds.base._loaded", {})
+    sys.modules.pop("tagging")
+    code, out, err = cli("verify", str(outputs), "--level", "2")
+    assert code == 0, out + err
+    assert "scores: its task is of the kind tagging.Tagging, which needs --trust" in out + err
+    for command in (["status"], ["report"]):
+        assert cli(*command, f"output_dir={outputs}")[0] == 0
+    assert "tagging" not in sys.modules
+
+
+def test_a_kind_is_in_the_key_only_if_it_is_from_outside():
+    cfg = make_config("task=rotten_tomatoes")
+    keys = {compute_key(cfg, {}, {})}
+    for version in (1, 2):
+        task = replace(cfg.task, kind={"_target_": "tagging.Tagging", "version": version})
+        keys.add(compute_key(replace(cfg, task=task), {}, {}))
+        load_kind(task)
+        assert kind_of(task).version == version
+        assert compute_key(replace(cfg, task=task), {}, {}) in keys  # also without its code
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"_target_": "tagging.Taging"}, "did you mean Tagging"),
+        ({"_target_": "collections.Counter"}, "must subclass isobench.kinds.Kind"),
+        ({"_target_": "tagging.Tagging", "colour": 1}, "colour"),
+        ({"version": 1}, "_target_"),
+    ],
+)
+def test_a_wrong_kind_is_one_line(kind, message):
+    from isobench.common.errors import UserError
+    from isobench.config.schema import Task
+
+    task = Task(name="x", text=["words"], metrics=[], kind=kind)
+    assert type(kind_of(task)) is Kind
+    with pytest.raises(UserError, match=message):
+        load_kind(task)
