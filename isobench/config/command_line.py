@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from isobench.common.errors import UserError
-from isobench.config.schema import explain_removed
+from isobench.config.removed import explain_removed
 from isobench.papers.folders import list_config_groups
 
 MULTIRUN_FLAGS = ("-m", "--multirun")

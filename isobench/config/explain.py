@@ -14,7 +14,8 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.common.terminal import print_note
 from isobench.config.bounds import TYPE_NAMES, find_section, read_hints
 from isobench.config.command_line import Override, split_config_dirs, write_setting
-from isobench.config.schema import OPTIONAL_PARTS, Config, explain_removed
+from isobench.config.removed import explain_removed
+from isobench.config.schema import OPTIONAL_PARTS, Config
 from isobench.papers.folders import find_config, find_config_folders, list_config_groups, read_config_file
 
 OMEGACONF_TYPES = {"Integer": "int", "Float": "float", "bool": "bool"}  # as OmegaConf's errors name them

@@ -36,6 +36,7 @@ from isobench.config.bounds import (
     one_of,
     read_hints,
 )
+from isobench.config.removed import drop_removed
 from isobench.papers.folders import find_papers
 
 SET = Bound(lambda text: text != MISSING, "must be set")
@@ -397,57 +398,6 @@ SPEED_SETTINGS = (
     "optimization.batch_tokens", "optimization.accumulate", "optimization.clip", "trainer.precision",
     "trainer.accelerator",
 )  # fmt: skip
-# Settings of earlier versions: the value that each has now, in the keys of runs too, and what to do instead.
-_NOT_NEEDED = "leave it out"
-REMOVED: dict[str, tuple[Any, str]] = {
-    "task.version": (1, "give a changed task another task.name"),
-    "task.generation.precision": ("auto", _NOT_NEEDED),
-    "encoder.version": (1, "give a changed encoder another encoder.name"),
-    "encoder.first_token_only": (True, _NOT_NEEDED),
-    "encoder.packing": (True, _NOT_NEEDED),
-    "encoder.compile": (False, _NOT_NEEDED),
-    "head.init": ("uniform", _NOT_NEEDED),
-    "optimization.power": (None, "polynomial decay is linear, to 1e-7"),
-    "optimization.end_lr": (None, "polynomial decay ends at 1e-7"),
-    "trainer.deterministic": (True, _NOT_NEEDED),
-    "trainer.dropout": ("auto", _NOT_NEEDED),
-    "trainer.chunk_overhead": (None, _NOT_NEEDED),
-    "trainer.progress_bar": (None, "a bar is shown in a terminal alone"),
-    "checkpoint.keep": (False, "checkpoint.export=FOLDER keeps the reported model"),
-    "tracking.project": ("isobench", "set the variable WANDB_PROJECT"),
-    "tracking.entity": (None, "set the variable WANDB_ENTITY"),
-    "tracking.mode": (None, "set the variable WANDB_MODE"),
-}
-
-
-def explain_removed(setting: str) -> str | None:
-    """Say what to do instead of setting what earlier versions could set; None for any other setting."""
-    return f"isobench has no setting {setting} any more: {REMOVED[setting][1]}" if setting in REMOVED else None
-
-
-def _drop_removed(name: str, plain: Any) -> Any:
-    """Copy a section that an earlier version may have stored, without the settings that are gone."""
-    if not isinstance(plain, dict):
-        return plain
-    kept = {}
-    for key, value in plain.items():
-        setting = f"{name}.{key}"
-        if setting not in REMOVED:
-            kept[key] = _drop_removed(setting, value) if setting == "task.generation" else value
-        elif value not in (REMOVED[setting][0], None):
-            raise UserError(f"{setting}={value} is of an earlier version; {explain_removed(setting)}")
-    return kept
-
-
-def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
-    """Add to a section the settings that are gone, with the values that they have now: a run's key has them."""
-    gone = {key.removeprefix(f"{name}."): value for key, (value, _) in REMOVED.items() if key.startswith(f"{name}.")}
-    if name == "head" and section["name"] != "isobn":
-        del gone["init"]
-    if name == "task" and section.get("generation"):
-        generation = restore_removed("task.generation", section["generation"])
-        gone["generation"] = {key: value for key, value in generation.items() if value is not None}
-    return section | {key: value for key, value in gone.items() if "." not in key}
 
 
 def register_schema() -> None:
@@ -472,7 +422,7 @@ def to_config(cfg: DictConfig) -> Config:
 def config_from_plain(resolved: Any) -> Config:
     """Rebuild the typed config from what ``dataclasses.asdict`` made of one, as records and jobs keep it."""
     if isinstance(resolved, dict):
-        resolved = {name: _drop_removed(name, value) for name, value in resolved.items()}
+        resolved = {name: drop_removed(name, value) for name, value in resolved.items()}
     config: Config = convert_value("", resolved, Config)
     return config
 
@@ -481,7 +431,7 @@ def read_section(name: str, plain: Any) -> Any:
     """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
     if name not in (hints := read_hints(Config)):
         raise UserError(f"there is no setting {name}")
-    value = convert_value(name, _drop_removed(name, plain), hints[name])
+    value = convert_value(name, drop_removed(name, plain), hints[name])
     if name == "calibration":
         split_chain(value)
     return value

@@ -17,7 +17,8 @@ from functools import partial
 from typing import Any
 
 from isobench.common.files import sha256_json
-from isobench.config.schema import Config, map_chain, restore_removed
+from isobench.config.removed import restore_removed
+from isobench.config.schema import Config, map_chain
 from isobench.data import sources, weights
 from isobench.kinds.base import kind_of
 

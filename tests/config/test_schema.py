@@ -11,8 +11,8 @@ from helpers import make_config
 
 from isobench.common.errors import UserError
 from isobench.config.bounds import check_value, find_section, read_hints
+from isobench.config.removed import REMOVED, restore_removed
 from isobench.config.schema import (
-    REMOVED,
     Config,
     Data,
     Encoder,
@@ -27,7 +27,6 @@ from isobench.config.schema import (
     Task,
     Trainer,
     config_from_plain,
-    restore_removed,
 )
 from isobench.kinds.generation.grammars import EXAMPLE_GENERATORS
 
