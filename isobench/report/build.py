@@ -237,9 +237,12 @@ def _list_views(report: Report) -> list[TableView]:
     views = []
     for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
         content = find_content(report.experiment, name)
-        title, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
+        what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
         statistics = published.format_statistics(content.form, content.form)  # such as median (sd)
-        title = f"{report.experiment.paper}, {name}: {title}; {statistics}" if name else f"{statistics} over seeds"
+        title = f"{statistics} over seeds"
+        if name:
+            printed = name.replace("table", "Table ")
+            title = f"{report.experiment.paper}, {printed}, beside ours: {what}; {statistics}"
         ours = cells[cells["kind"] != "reported"]
         lines: dict[tuple[Any, ...], Line] = {}
         for cell in cells.itertuples():

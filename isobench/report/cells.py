@@ -372,17 +372,13 @@ def _fill_average(table: Table, find: Callable[..., pd.DataFrame], encoder: str,
 
 
 def _format_time(table: Table, find: Callable[..., pd.DataFrame], method: str) -> str:
-    """Write the training time per epoch over plain fine-tuning's: the ratio's median over tasks, and its range.
-
-    With one task the seconds stand before the ratio.
-    """
-    ratios, seconds = [], 0.0
+    """Write the training time per epoch over plain fine-tuning's: the ratio's median over tasks, and its range."""
+    ratios = []
     for task in dict.fromkeys(column.task for column in table.columns):
         ours, base = (find_fastest(compute_epoch_seconds(find(name, task))) for name in (method, BASE_METHOD))
         if ours and base:
             ratios.append(ours / base)
-            seconds = ours
     if not ratios:
         return ""
     text = f"{statistics.median(ratios):.2f}x"
-    return f"{seconds:.1f} s, {text}" if len(ratios) == 1 else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"
+    return text if min(ratios) == max(ratios) else f"{text} ({min(ratios):.2f}-{max(ratios):.2f})"

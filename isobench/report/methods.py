@@ -68,8 +68,8 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         # A method without any usable score is not counted; otherwise the other methods would have no mean.
         usable = [usable_columns for usable_columns in usable if usable_columns]
         shown = [column for column in columns if all(column in usable_columns for usable_columns in usable)]
-        if len(columns) == 1:
-            shown = columns
+        if not shown:  # the column that most methods can show
+            shown = [max(columns, key=lambda column: sum(column in own for own in usable))]
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
         for method, of_method in methods.items():
             row = {"group": group, "method": method, "settings": of_method[0].settings, "time": of_method[0].time}

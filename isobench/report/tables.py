@@ -19,7 +19,7 @@ from isobench.runs.grouping import (
     PROTOCOL_SETTINGS,
     SOURCE_SETTINGS,
     format_value,
-    read_run_names,
+    list_run_names,
     read_settings,
 )
 from isobench.runs.run import Run, find_failure
@@ -139,12 +139,14 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     records = [
         {
-            **dict(zip(NAMES, (run.folder.path.name, *read_run_names(run.cfg), run.cfg.seed), strict=True)),
+            **dict(zip(NAMES, (run.folder.path.name, *run_names, run.cfg.seed), strict=True)),
             **{name: str(value) if isinstance(value, list) else value for name, value in values.items()},
             **read_outcome(run),
-            **_read_origin(run),
+            **origin,
         }
-        for run, values in zip(runs, read_settings(runs, settings), strict=True)
+        for run, run_names, values, origin in zip(
+            runs, list_run_names(runs), read_settings(runs, settings), _list_origins(runs), strict=True
+        )
     ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value
@@ -211,23 +213,35 @@ def read_outcome(run: Run) -> dict[str, Any]:
     }
 
 
-def _read_origin(run: Run) -> dict[str, Any]:
-    """Return where a run comes from: scale, data, weights, code, machine; None for what is not recorded."""
-    record = run.record
-    provenance = record.provenance if record else None
-    git = provenance.git if provenance else None
-    data, weights = run.identity.fingerprints
-    return {
-        "scale": "; ".join(find_scale_differences(run.cfg, record.scale.differs if record else None)),
-        "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),
-        "weights": shorten_fingerprint(weights or (record.encoder.fingerprint if record else {})),
-        "commit": git.commit if git else None,
-        "code_changed": git.dirty if git else None,
-        "python": provenance.python if provenance else None,
-        "torch": provenance.versions.get("torch") if provenance else None,
-        "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
-        "threads": provenance.threads if provenance else None,
-    }
+def _list_origins(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """List where runs come from: scale, data, weights, code, machine; None for what is not recorded."""
+    scales: dict[tuple[Any, ...], str] = {}  # thousands of runs share a few sections of settings as the same objects
+    digests: dict[int, str | None] = {}
+    origins = []
+    for run in runs:
+        record = run.record
+        provenance = record.provenance if record else None
+        git = provenance.git if provenance else None
+        differs = record.scale.differs if record else None
+        key = *(id(part) for name, part in vars(run.cfg).items() if name not in ("seed", "tracking")), str(differs)
+        if key not in scales:
+            scales[key] = "; ".join(find_scale_differences(run.cfg, differs))
+        data, weights = run.identity.fingerprints
+        for hashes in (data, weights):
+            if id(hashes) not in digests:
+                digests[id(hashes)] = shorten_fingerprint(hashes)
+        origins.append({
+            "scale": scales[key],
+            "data": digests[id(data)] or (shorten_fingerprint(record.data.fingerprint) if record else None),
+            "weights": digests[id(weights)] or (shorten_fingerprint(record.encoder.fingerprint) if record else None),
+            "commit": git.commit if git else None,
+            "code_changed": git.dirty if git else None,
+            "python": provenance.python if provenance else None,
+            "torch": provenance.versions.get("torch") if provenance else None,
+            "machine": (", ".join(provenance.gpus) or provenance.cpu) if provenance else None,
+            "threads": provenance.threads if provenance else None,
+        })  # fmt: skip
+    return origins
 
 
 def shorten_fingerprint(hashes: dict[str, str]) -> str | None:

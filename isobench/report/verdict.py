@@ -135,7 +135,7 @@ def _deny_effects(methods: pd.DataFrame) -> str:
     power = f"A true difference of {detectable} would be found {POWER:.0%} of the time" if detectable else ""
     if power and 1 < min(row.test_seeds for row in tested) < ENOUGH_SEEDS:
         power += f"; with {ENOUGH_SEEDS} seeds, one of {_describe_detectable(methods, ENOUGH_SEEDS)}"
-    power = f" ({power}.)" if power else ""
+    power = f" {power}." if power else ""
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
         details = _describe_numbers(methods, closest)

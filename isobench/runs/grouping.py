@@ -33,6 +33,17 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
     return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
+def list_run_names(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
+    """List `read_run_names` of runs: of thousands that share their sections of settings, each combination once."""
+    names: dict[tuple[int, int], tuple[str, str]] = {}
+    for run in runs:
+        cfg = run.cfg
+        key = id(cfg.encoder), id(cfg.calibration)
+        if key not in names:
+            names[key] = read_run_names(cfg)[1:]
+    return [(run.cfg.task.name, *names[id(run.cfg.encoder), id(run.cfg.calibration)]) for run in runs]
+
+
 def find_varying_settings(runs: list[Run]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
@@ -108,8 +119,8 @@ def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
 def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Run]] = {}
-    for run, values in zip(runs, read_settings(runs, varying), strict=True):
-        groups.setdefault((*read_run_names(run.cfg), *map(str, values.values())), []).append(run)
+    for run, names, values in zip(runs, list_run_names(runs), read_settings(runs, varying), strict=True):
+        groups.setdefault((*names, *map(str, values.values())), []).append(run)
     return list(groups.values())
 
 

@@ -12,7 +12,7 @@ from html_page import Page
 from scipy import stats
 
 from isobench.config.schema import Experiment
-from isobench.report.output.figures import collect_points, correlate
+from isobench.report.output.figures import centre, collect_points, correlate
 from isobench.report.output.page import compute_overheads, render_report
 from isobench.report.tables import CONSTANT_PREDICTOR
 
@@ -109,12 +109,12 @@ def test_correlations_are_scipys_over_all_runs_and_within_tasks():
     runs = small(seeds=6).runs
     points = collect_points(runs, "embedding/i1")
     expected = stats.spearmanr(runs["embedding/i1"].astype(float), runs["score"].astype(float)).statistic
-    assert correlate(points, False) == (pytest.approx(expected), len(runs))
+    assert correlate(points) == (pytest.approx(expected), len(runs))
     less = [
         runs[c].astype(float) - runs.groupby("task")[c].transform("mean").astype(float)
         for c in ("embedding/i1", "score")
     ]
-    assert correlate(points, True) == (pytest.approx(stats.spearmanr(*less).statistic, abs=1e-9), len(runs))
+    assert correlate(centre(points)) == (pytest.approx(stats.spearmanr(*less).statistic, abs=1e-9), len(runs))
 
 
 def test_time_and_memory_are_relative_to_plain_fine_tuning():

@@ -134,7 +134,7 @@ def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
         (["calibration=[batch_norm,cosine]", "calibration.then.strength=-1"], "strength must be"),
         (["calibration._target_=equations.Halved", "-m"], "equations has no Halved"),
         (["calibration._target_=nowhere.Halved", "-m"], "set PYTHONPATH=FOLDER, the folder that holds nowhere.py"),
-        (["calibration._target_=isobench_papers.nowhere.x.Halved", "-m"], "--paper=FOLDER names the folder"),
+        (["calibration._target_=isobench_papers.nowhere.x.Halved", "-m"], "--paper=FOLDER"),
         (["calibration._target_=slow_calibration.Either", "-m"], "missing a required argument: 'kind'"),
         (["calibration._target_=slow_calibration.Either", "+calibration.kinds=slow", "-m"], "kind"),
     ],

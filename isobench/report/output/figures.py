@@ -25,7 +25,7 @@ SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.74, 0.68)  # of a panel in inches, and of 
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
 # At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
-LIMITS = {"groups": 12, "open": 4, "runs": 10, "points": 600}
+LIMITS = {"groups": 6, "open": 2, "runs": 10, "points": 600}
 # Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
 ISOTROPY_COLUMNS = {
     "embedding/ev1": ("EV₁", "embeddings"),
@@ -199,39 +199,40 @@ def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str
 
 
 def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
-    """Draw score against isotropy, as measured and less the means of encoder and task, and correlate them.
+    """Draw score against isotropy, and correlate them: less the means of encoder and task if there are several.
+
+    As they are, a correlation over several encoders or tasks would reflect how these differ from each other.
 
     Returns:
-        ``names`` of the measures, ``parts`` (a title, panels, and the correlations with their numbers of runs of each
-        method; the key "" is all runs), ``methods`` that the panels show, ``most_points`` of a panel.
+        ``names`` of the measures; ``is_centred``; ``panels``; ``correlations`` with their numbers of runs of each
+        method (the key "" is all runs); ``methods`` that the panels show; ``most_points`` of a panel.
     """
     points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
     points = {name: of_measure for name, of_measure in points.items() if len(of_measure)}
     scored = runs[np.isfinite(read_numbers(runs, "score"))]
-    kinds = {False: "As measured"}
-    if len(scored[["encoder", "task"]].drop_duplicates()) > 1:
-        kinds[True] = "Less the mean of each encoder and task"
-    panel, parts = Panel(), []
-    for is_centred, kind in kinds.items() if points else ():
-        panels = {}
-        for name, of_measure in points.items():
-            symbol, matrix = ISOTROPY_COLUMNS[name]
-            labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
-            words = f"Score against {symbol} of the {matrix}, a point a run. {kind}."
-            if svg := panel.draw_scatter(_centre(of_measure) if is_centred else of_measure, styles, labels, words):
-                panels[f"{symbol}, {matrix}"] = svg
-        correlations = {
-            method: [
-                correlate(of_measure if not method else of_measure[of_measure["method"] == method], is_centred)
-                for of_measure in points.values()
-            ]
-            for method in ("", *scored["method"].unique())
-        }
-        parts.append((kind, panels, correlations))
+    is_centred = len(scored[["encoder", "task"]].drop_duplicates()) > 1
+    if is_centred:
+        points = {name: centre(of_measure) for name, of_measure in points.items()}
+    panel, panels = Panel(), {}
+    for name, of_measure in points.items():
+        symbol, matrix = ISOTROPY_COLUMNS[name]
+        labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
+        words = f"Score against {symbol} of the {matrix}, a point a run."
+        if svg := panel.draw_scatter(of_measure, styles, labels, words):
+            panels[f"{symbol}, {matrix}"] = svg
+    correlations = {
+        method: [
+            correlate(of_measure if not method else of_measure[of_measure["method"] == method])
+            for of_measure in points.values()
+        ]
+        for method in ("", *scored["method"].unique())
+    }
     drawn = {method for of_measure in points.values() for method in of_measure["method"]}
     return {
         "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
-        "parts": parts,
+        "is_centred": is_centred,
+        "panels": panels,
+        "correlations": correlations,
         "methods": [method for method in styles if method in drawn],
         "most_points": max(map(len, points.values()), default=0),
     }
@@ -245,7 +246,7 @@ def collect_points(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     return points[np.isfinite(x) & np.isfinite(y)]
 
 
-def _centre(points: pd.DataFrame) -> pd.DataFrame:
+def centre(points: pd.DataFrame) -> pd.DataFrame:
     """Subtract from each point the mean over its encoder and task; leave out the only run of such a pair."""
     groups = points.groupby("group")
     # Values less their group's first one: where all are equal they are 0, and their mean is no rounded number.
@@ -254,11 +255,8 @@ def _centre(points: pd.DataFrame) -> pd.DataFrame:
     return points.assign(x=centred["x"], y=centred["y"])[groups["x"].transform("size") > 1]
 
 
-def correlate(points: pd.DataFrame, is_centred: bool) -> tuple[float, int]:
+def correlate(points: pd.DataFrame) -> tuple[float, int]:
     """Return Spearman's correlation of isotropy and score, NaN where there is none, and the number of points."""
-    from scipy import stats
-
-    used = _centre(points) if is_centred else points
-    if len(used) < 3 or used["x"].nunique() < 2 or used["y"].nunique() < 2:
-        return math.nan, len(used)
-    return float(np.corrcoef(stats.rankdata(used["x"]), stats.rankdata(used["y"]))[0, 1]), len(used)
+    if len(points) < 3 or points["x"].nunique() < 2 or points["y"].nunique() < 2:
+        return math.nan, len(points)
+    return float(np.corrcoef(points["x"].rank(), points["y"].rank())[0, 1]), len(points)
