@@ -62,8 +62,7 @@ def make_real_record(folder: str) -> dict[str, Any]:
 def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions: Path) -> int:
     """Write config and record of every run of a sweep, copies of a real one's, and return how many runs it has."""
     with compose_sweep(arguments) as parts:
-        planned = plan_runs(*parts)
-    runs = [run.run for run in planned.values()]
+        runs = plan_runs(*parts)
     plan = Plan(runs[0].cfg.experiment.name, ["made up"], [(run.cfg, identify(run.cfg)) for run in runs])
     write_plan(runs[0].cfg.output_dir, plan)
     for run in runs:
@@ -73,7 +72,7 @@ def write_finished_runs(arguments: list[str], real: dict[str, Any], predictions:
         record = adapt_record(real, cfg, identify(cfg)) | {"config": config}
         folder.result_file.write_bytes(format_record(record))
         os.link(predictions, folder.path / PREDICTIONS_FILE)
-    return len(planned)
+    return len(runs)
 
 
 def adapt_record(real: dict[str, Any], cfg: Config, identity: Identity) -> dict[str, Any]:

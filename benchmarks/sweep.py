@@ -45,11 +45,11 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
     """Write records of finished runs for a grid of 10 x seeds, and return the grid's command-line arguments."""
     arguments = [*GRID, f"seed=range(1,{seeds + 1})", f"output_dir={folder}"]
     with compose_sweep(arguments) as parts:
-        for key, run in plan_runs(*parts).items():
+        for run in plan_runs(*parts):
             history = [EPOCH | {"epoch": number} for number in range(1, 11)]
-            record = record_content(run.run.cfg, key=key, best=EPOCH, history=history, cost={"seconds": 20.0})
-            run.run.folder.path.mkdir(parents=True)
-            run.run.folder.result_file.write_bytes(format_record(record))
+            record = record_content(run.cfg, key=run.identity.key, best=EPOCH, history=history, cost={"seconds": 20.0})
+            run.folder.path.mkdir(parents=True)
+            run.folder.result_file.write_bytes(format_record(record))
     return arguments
 
 

@@ -51,7 +51,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     """
     _check_overrides(overrides)
     with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
-        first, *others = (planned.run for planned in plan_runs(*composed).values())
+        first, *others = plan_runs(*composed)
     if others or first.cfg.dry_run or first.cfg.analysis:
         raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
     check_files([first.cfg])

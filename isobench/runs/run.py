@@ -1,12 +1,13 @@
 """One run of a sweep: its config, its folder, its record."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
 from isobench.common.terminal import print_note
+from isobench.config.command_line import Override
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
@@ -30,6 +31,8 @@ class Run:
     state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
     trouble: str | None = None  # why its record can't be trusted
     identity: Identity = NOT_IDENTIFIED  # tells apart runs on other data, and with other weights
+    overrides: Sequence[Override] = ()  # of a planned sweep: what gives its config
+    left_out: Sequence[str] = ()  # and the sweep's settings that its method lacks
 
     @classmethod
     def of(cls, cfg: Config, key: str, identity: Identity = NOT_IDENTIFIED) -> Self:

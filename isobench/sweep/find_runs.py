@@ -55,8 +55,7 @@ def find_runs(arguments: Sequence[str]) -> tuple[str, list[Run]]:
             if list_run_folders(output_dir):
                 raise UserError(f"none of the runs in {output_dir} can be shown, for the reasons above")
             raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
-        planned = plan_runs(loader, base, overrides)
-    return name or "runs", [run.run for run in planned.values()]
+        return name or "runs", plan_runs(loader, base, overrides)
 
 
 def are_general(arguments: Sequence[str]) -> bool:

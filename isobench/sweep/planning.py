@@ -4,7 +4,6 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,35 +46,28 @@ SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  #
 MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
-@dataclass
-class PlannedRun:
-    """A run of a sweep, the overrides that give its config, and the sweep's settings that its method lacks."""
-
-    run: Run
-    overrides: list[Override]
-    left_out: list[str] = field(default_factory=list)
-
-
 @collect_garbage_rarely()
-def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> dict[str, PlannedRun]:
-    """Plan the runs of a sweep, by their keys, in the grid's order; runs with the same key appear once.
+def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) -> list[Run]:
+    """Plan the runs of a sweep, in the grid's order; runs with the same key appear once.
 
     ``base`` is the sweep's own config, with the experiment's grid; ``arguments`` are what Hydra hands to a sweeper.
     """
     identifier = Identifier()
-    planned: dict[str, PlannedRun] = {}
+    planned: dict[str, Run] = {}
     for cfg, overrides, left_out in compose_runs(loader, base, arguments):
         check_value("seed", cfg.seed, Seed)
         identity = identifier.identify(cfg)
         run = Run.of(cfg, identity.key, identity)
-        planned_run = planned.setdefault(identity.key, PlannedRun(run, overrides, left_out))
-        if planned_run.run.cfg != cfg:
-            values = [f"{a} and {b}" for a, b in zip(planned_run.overrides, overrides, strict=False) if a != b]
+        run.overrides, run.left_out = overrides, left_out
+        first = planned.setdefault(identity.key, run)
+        if first.cfg != cfg:
+            values = [f"{a} and {b}" for a, b in zip(first.overrides, overrides, strict=False) if a != b]
             raise UserError(
                 f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"
             )
-    label_runs([run.run for run in planned.values()], keep_labels=True)
-    return planned
+    runs = list(planned.values())
+    label_runs(runs, keep_labels=True)
+    return runs
 
 
 def compose_runs(

@@ -35,7 +35,7 @@ from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_stat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import make_launcher
 from isobench.sweep.overview import format_forecast, print_expectations, print_overview
-from isobench.sweep.planning import PlannedRun, find_places, keep_plan, make_plan, plan_runs
+from isobench.sweep.planning import find_places, keep_plan, make_plan, plan_runs
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_USER_ERROR,
@@ -64,8 +64,7 @@ class GridSweeper(Sweeper):
         """
         refuse_file("output_dir", self.base.output_dir)
         refuse_bundle(Path(self.base.output_dir))
-        planned = list(plan_runs(self.loader, self.base, arguments).values())
-        runs = [run.run for run in planned]
+        runs = plan_runs(self.loader, self.base, arguments)
         check_files(run.cfg for run in runs)
         _print_misspellings(runs)
         places = find_places(runs[0].cfg.experiment.order, runs)
@@ -87,14 +86,14 @@ class GridSweeper(Sweeper):
             check_files((run.cfg for run in todo), ("embedded", "parquet"))
             print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
             print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
-            _print_left_out(planned)
+            _print_left_out(runs)
             return
         todo = sorted((run for run, _ in to_start), key=lambda run: places[run.folder.key])
         for run in todo:
             require_metric_packages(run.cfg)
         if len(runs) > 1 or not todo:
             print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
-        _print_left_out(planned)
+        _print_left_out(runs)
         _add_tracking_groups(runs)
         if self.run_launcher.is_local:  # those that another process is carrying out may soon be free
             todo += [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
@@ -233,14 +232,14 @@ def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run
     return f"{format_count(len(runs), 'run')}: {', '.join(phrases)}, {len(todo)} to do{about}"
 
 
-def _print_left_out(planned: list[PlannedRun]) -> None:
+def _print_left_out(runs: list[Run]) -> None:
     having: dict[str, dict[str, None]] = {}
     lacking: dict[str, dict[str, None]] = {}
-    for planned_run in planned:
-        method = format_method_name(planned_run.run.cfg.calibration)
-        for name in planned_run.left_out:
+    for run in runs:
+        method = format_method_name(run.cfg.calibration)
+        for name in run.left_out:
             lacking.setdefault(name, {})[method] = None
-        for override in planned_run.overrides:
+        for override in run.overrides:
             having.setdefault(override.key, {})[method] = None
     for name, methods in lacking.items():
         print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")

@@ -13,7 +13,7 @@ RUNS = {"glue_calibration": 75, "glue_isobn": 60, "isobn_drift": 12, "glue_adapt
 def plan(*arguments):
     try:
         with compose_sweep(["scale=laptop", "tracking=none", *arguments]) as parts:
-            return [planned.run.cfg for planned in plan_runs(*parts).values()]
+            return [run.cfg for run in plan_runs(*parts)]
     finally:
         GlobalHydra.instance().clear()
 

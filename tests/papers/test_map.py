@@ -130,6 +130,6 @@ def test_every_command_plans(command, word_pairs, monkeypatch, tmp_path, cache):
     finally:
         GlobalHydra.instance().clear()
     assert planned
-    configs = [run.run.cfg for run in planned.values()]
+    configs = [run.cfg for run in planned]
     assert {cfg.scale for cfg in configs} == {(re.findall(r"scale=(\w+)", command) or ["embedded"])[0]}
     assert {f"+experiment={cfg.experiment.name}" for cfg in configs} <= set(arguments)

@@ -16,7 +16,7 @@ from isobench.sweep.planning import compose_sweep, plan_runs
 def make_plan(*settings: str, experiment: str | None = "glue_isobn") -> Plan:
     arguments = [f"+experiment={experiment}"] if experiment else ["calibration=none,cosine"]
     with compose_sweep([*arguments, "optimization.epochs=1", *settings]) as parts:
-        runs = [(run.run.cfg, run.run.identity) for run in plan_runs(*parts).values()]
+        runs = [(run.cfg, run.identity) for run in plan_runs(*parts)]
     return Plan(experiment, ["python -m isobench " + " ".join(arguments)], runs)
 
 

@@ -69,7 +69,7 @@ VARIANTS = ["isobn_paper", "isobn_released"]
 
 def plan(*arguments):
     with compose_sweep(["tracking=none", "data.root=null", "-m", *arguments]) as parts:
-        return [run.run.cfg for run in plan_runs(*parts).values()]
+        return [run.cfg for run in plan_runs(*parts)]
 
 
 @pytest.mark.slow

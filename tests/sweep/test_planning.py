@@ -87,7 +87,7 @@ def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
 
 def rows_for(*arguments: str) -> list[Run]:
     with compose_sweep(["tracking=none", *arguments]) as parts:
-        return [run.run for run in plan_runs(*parts).values()]
+        return plan_runs(*parts)
 
 
 @pytest.mark.slow

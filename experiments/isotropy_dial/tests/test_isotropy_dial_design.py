@@ -86,7 +86,7 @@ def test_other_tasks_are_asked_for_on_the_command_line(glue, tmp_path):
     more = ["task=rte,mrpc", "task.train_samples=1000", "seed=1,2", f"data.root={glue}", f"output_dir={tmp_path}"]
     try:
         with compose_sweep(["+experiment=isotropy_dial", *more]) as parts:
-            planned = [run.run.cfg for run in plan_runs(*parts).values()]
+            planned = [run.cfg for run in plan_runs(*parts)]
     finally:
         GlobalHydra.instance().clear()
     assert len(planned) == 30 * 2 * 2 * 2
