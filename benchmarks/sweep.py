@@ -47,7 +47,7 @@ def write_fake_runs(folder: str, seeds: int) -> list[str]:
     with compose_sweep(arguments) as parts:
         for run in plan_runs(*parts):
             history = [EPOCH | {"epoch": number} for number in range(1, 11)]
-            record = record_content(run.cfg, key=run.identity.key, best=EPOCH, history=history, cost={"seconds": 20.0})
+            record = record_content(run.cfg, key=run.folder.key, best=EPOCH, history=history, cost={"seconds": 20.0})
             run.folder.path.mkdir(parents=True)
             run.folder.result_file.write_bytes(format_record(record))
     return arguments
