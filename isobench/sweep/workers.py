@@ -19,11 +19,13 @@ from isobench.common.progress import ProgressBar, find_terminal
 from isobench.common.terminal import format_count, replace_control_characters
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import read_heartbeat, read_live_heartbeat
+from isobench.sweep.forecast import format_duration
 from isobench.sweep.machine import Division
 from isobench.sweep.worker import EXIT_STORAGE
 from isobench.training.execute import EXIT_FAILED, EXIT_USER_ERROR
 
 POLL_SECONDS = 0.2
+LINE_SECONDS = 60.0  # between lines of progress where there is no terminal for a bar
 READING_SECONDS = 5.0  # for which a process that a worker has started may keep its output open
 BEFORE_A_RUN = ""  # the key of no run
 
@@ -53,6 +55,7 @@ class Workers:
         SystemExit if results can't be written, when the running runs have saved and the processes have ended.
         """
         self.left, self.since = list(runs), since
+        self.begun = self.told = time.monotonic()
         watch = SignalWatch()
         with ProgressBar("runs", len(runs), " runs") as self.bar:
             try:
@@ -81,12 +84,22 @@ class Workers:
                 lost = self._find_lost_run(process, count)
                 all_lost |= set() if lost is None else {lost}
             self.left = [run for run in self.left if run.folder.read_end_time() < self.since]
-            self.bar.n = self.bar.total - len(self.left)
-            self.bar.refresh()
-            time.sleep(POLL_SECONDS)
+            self._show_progress()
+            time.sleep(POLL_SECONDS + len(self.left) / 5000)  # a network's file server is asked for each run
         for reader in self.readers:
             reader.join(READING_SECONDS)
         return all_lost
+
+    def _show_progress(self) -> None:
+        """Draw the bar, or where there is no terminal write a line now and then."""
+        done, now = self.bar.total - len(self.left), time.monotonic()
+        self.bar.n = done
+        self.bar.refresh()
+        if self.bar.disable and self.left and now - self.told >= LINE_SECONDS:
+            self.told = now
+            rest = (now - self.begun) / done * len(self.left) if done else None
+            expected = f", about {format_duration(rest)} left" if rest else ""
+            _print_line(f"{done} of {format_count(self.bar.total, 'run')} ended{expected}")
 
     def _start(self, count: int, killed_since: float) -> None:
         """Start one of ``count`` workers. It gets no Ctrl-C, because the sweep's own process obeys that."""

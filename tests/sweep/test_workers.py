@@ -61,6 +61,14 @@ def test_every_run_is_carried_out_once_and_the_gpus_are_dealt_out(tmp_path, caps
     assert sorted(err) == ["[1/4] seed 0", "[2/4] seed 1", "[3/4] seed 2", "[4/4] seed 3", "isobench: said by all"]
 
 
+def test_a_log_tells_how_far_a_sweep_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(workers, "LINE_SECONDS", 0.0)
+    assert MadeUpSweep(tmp_path, "", "import time; time.sleep(1)").carry_out(Division(1)) == []
+    lines = [line for line in capsys.readouterr().err.splitlines() if "ended" in line]
+    assert lines[0] == "0 of 2 runs ended"
+    assert any(line.startswith("1 of 2 runs ended, about") for line in lines)
+
+
 def test_a_run_that_takes_all_memory_is_tried_again_last_alone(tmp_path, capsys):
     sweep = MadeUpSweep(tmp_path, DIE_IN_COMPANY, *["import time; time.sleep(0.5)"] * 4)
     assert sweep.carry_out(Division(2)) == []
