@@ -127,7 +127,7 @@ class Checkpointer(Callback):
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._restored: dict[str, Any] | None = None
         self._gradients: dict[str, torch.Tensor] = {}
-        self._batches = 0
+        self._batches, self._told = 0, False
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.watch.start()
@@ -164,6 +164,9 @@ class Checkpointer(Callback):
     def on_validation_batch_end(self, *_: Any) -> None:
         if self.long_evaluation:
             self.watch.raise_if_signalled()
+        elif self.watch.signum is not None and not self._told:
+            self._told = True
+            print_note("the run is saved and ends after this evaluation; Ctrl-C once more ends it at once, unsaved")
 
     def state_dict(self) -> dict[str, Any]:
         return {"batches": self._batches, "random": _get_random_states()}
