@@ -92,9 +92,11 @@ class SlurmLauncher(Launcher):
         seconds = [forecast.estimate_seconds(run.cfg) for run in todo]
         known = [need for need in seconds if need is not None]
         needs = f"about {format_duration(sum(known) / jobs)}" if len(known) == len(todo) else "a time not known yet"
+        shown = ("partition", "gpus-per-node", "cpus-per-task", "mem", "time", "ntasks")
+        asks = ", ".join(f"{name}={self.options[name]}" for name in shown if name in self.options)
         text = (
-            f"SLURM: {format_count(jobs, 'job')}; each needs {needs} for its share of the runs; one that doesn't end "
-            f"in {self.minutes} min is queued again"
+            f"SLURM: {format_count(jobs, 'job')} of {asks}; each needs {needs} for its share of the runs; one that "
+            f"doesn't end in {self.minutes} min is queued again"
         )
         return text if shutil.which("srun") else f"{text}; {NO_SRUN}"
 
