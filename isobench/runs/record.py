@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, UnfitFileError, name_system_error, read_bounded
 from isobench.config.schema import HELD_OUT
 
@@ -279,8 +279,8 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
     try:
         content = orjson.loads(text)  # refuses NaN and infinities
         version = content["format"]
-        if type(version) is int and version > RECORD_FORMAT:
-            raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
+        is_newer = type(version) is int and version > RECORD_FORMAT
+        refuse((is_newer, f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench"))
         _require_checksum(text)
         record = RunRecord.model_validate(content)
         _check_epochs(record)
