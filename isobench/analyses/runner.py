@@ -21,7 +21,7 @@ from isobench.analyses.rows import (
     read_stored_rows,
 )
 from isobench.analyses.shown import Rows, Shown, show_all
-from isobench.common.errors import doing, refuse
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import (
     explain_output_errors,
     replace_non_finite,
@@ -102,8 +102,8 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
         folder: where the figures go.
     """
     about = read_about(source)
-    refuse((about is None, f"{source} has no rows of an analysis: run the experiment first"))
-    assert about is not None
+    if about is None:
+        raise UserError(f"{source} has no rows of an analysis: run the experiment first")
     with doing(f"showing {source}"):
         shown = show_rows(
             {**about, "analysis": {**about["analysis"], "_target_": analysis["_target_"]}}, read_stored_rows(source)
@@ -212,8 +212,8 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
 def find_analysis(experiment: str) -> dict[str, Any]:
     """Return the settings of the analysis that isobench has for an experiment of this name, or raise UserError."""
     composed = compose_experiment(experiment)
-    refuse((not (composed and composed.analysis), f"isobench has no analysis of an experiment {experiment}"))
-    assert composed is not None
+    if not composed or not composed.analysis:
+        raise UserError(f"isobench has no analysis of an experiment {experiment}")
     return composed.analysis
 
 

@@ -18,7 +18,7 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_s
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
+from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
@@ -69,11 +69,11 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
     bundles, settings = split_folders(split_config_dirs(arguments)[1])
     names_runs = not are_general(drop_selection(settings)) or any(text.startswith(EXPERIMENT) for text in settings)
     is_of_claims = not bundles and not names_runs
-    if paper and not is_of_claims:
-        raise UserError("--claims judges all runs of an output folder: leave out the bundle or the experiment")
+    refuse(
+        (paper and not is_of_claims, "--claims judges all runs of an output folder: leave out bundle and experiment"),
+        (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
+    )
     if bundles:
-        if len(bundles) > 1:
-            raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
         output_dir = read_output_dir(settings, "isobench report BUNDLE")
         _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return

@@ -17,7 +17,7 @@ from isobench.analyses import runner
 from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import load_analysis
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import refuse_bundle, refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
@@ -107,10 +107,7 @@ class GridSweeper(Sweeper):
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
-        if not self.run_launcher.is_local:
-            raise UserError(
-                f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
-            )
+        refuse((not self.run_launcher.is_local, f"{name} trains nothing: leave hydra/launcher out"))
         if self.base.dry_run:
             _check_before_start([run.cfg for run in runs], is_dry=True)
             runner.print_analysis_plan(name, runs)

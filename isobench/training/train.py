@@ -18,7 +18,7 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench.common.environment import collect_provenance, reset_peak_memory
-from isobench.common.errors import RunFailure, UserError, extract_first_line
+from isobench.common.errors import RunFailure, UserError, extract_first_line, refuse
 from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
@@ -178,10 +178,10 @@ def configure_process(cfg: Config) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    if cfg.trainer.accelerator in ("gpu", "mps") and not (
+    is_absent = cfg.trainer.accelerator in ("gpu", "mps") and not (
         torch.cuda.is_available() or torch.backends.mps.is_available()
-    ):
-        raise UserError(f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device; use auto or cpu")
+    )
+    refuse((is_absent, f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device"))
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     reset_peak_memory()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from isobench.calibration.chain import find_prepared_once
-from isobench.common.errors import refuse
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs, uses_gpu
@@ -59,9 +59,8 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
         return learn_once(cfg, identity.data, inputs, read)
     tokenizer = load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
-        wanted = f"encoder={encoder.name} needs to know the languages: set task.generation.languages=[en,en]"
-        refuse((languages is None, wanted))
-        assert languages is not None
+        if languages is None:
+            raise UserError(f"encoder={encoder.name} needs the languages: set task.generation.languages=[en,en]")
         tokenizer.src_lang, tokenizer.tgt_lang = (_find_language_code(tokenizer, language) for language in languages)
     return tokenizer
 
