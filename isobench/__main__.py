@@ -93,12 +93,8 @@ def run_hydra() -> None:
         _complete(call_hydra)
         return
     word = arguments[0] if arguments else ""
-    hint = (
-        suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "such as task=rotten_tomatoes calibration=isobn_paper"
-    )
-    refuse(
-        (re.fullmatch(r"[\w-]*", word), f"name a command, or settings (--help): there is no {word or 'word'}: {hint}")
-    )
+    hint = suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "isobench --help shows both"
+    refuse((re.fullmatch(r"(\w[\w-]*)?", word), f"name a command or settings, not {word!r}: {hint}"))
     check_typed_settings(arguments)
     overrides = rewrite_overrides(list(map(Override.parse, arguments)))
     if not any(flag in arguments for flag in SHOWING_FLAGS):

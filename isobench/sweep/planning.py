@@ -187,11 +187,13 @@ def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> di
     overrides_by_setting: dict[str, list[Override]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
-        name, values = key.lstrip("+"), [override.get_value_element_as_str()]
+        name = key.lstrip("+")
         is_fixed = name.startswith("analysis.") or _holds_for_whole_sweep(name)
         if override.is_sweep_override():  # Hydra keeps even choice(true) out of the sweep's own config
             refuse((is_fixed, f"{name} can't be swept over: give each value a command of its own"))
             values = list(override.sweep_string_iterator())
+        else:
+            values = [override.get_value_element_as_str()]
         refuse((not values, f"{override.input_line} has no values"))
         overrides_by_setting[key] = [Override(key, value) for value in values]
     count = math.prod(map(len, overrides_by_setting.values()))

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from helpers import make_config
+from helpers import fails, make_config
 
 from isobench.analyses.subject import Subject
-from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.models.encoders import load_encoder
 from isobench.models.tokenization import load_tokenizer
@@ -28,7 +27,7 @@ def test_a_layers_vectors_are_transformers_hidden_states(tiny, layer):
 
 
 def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
-    with pytest.raises(UserError, match=r"encoder.layer=3: tiny has layers 0 \(the embeddings\) to 2"):
+    with fails():
         load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 

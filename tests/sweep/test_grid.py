@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 import yaml
+from helpers import fails
 from hydra.errors import HydraException
 
-from isobench.common.errors import UserError
 from isobench.config.command_line import Override
 from isobench.papers.folders import find_config
 from isobench.sweep.grid import expand_grid
@@ -59,7 +59,7 @@ def test_every_run_has_a_value_of_every_setting_and_every_combination_is_there(s
     ],
 )
 def test_a_combination_without_a_sub_grid_is_refused(settings):
-    with pytest.raises(UserError, match="no sub-grid has the combination calibration="):
+    with fails():
         expand_grid(GRID, typed(**settings, seed=[1]))
 
 
