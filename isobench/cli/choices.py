@@ -66,11 +66,7 @@ def _print_papers() -> None:
 
 def _write_new_paper(folder: Path) -> None:
     """Write the example paper into a new folder, whose name is the paper's."""
-    is_taken = folder.name in find_papers() or not folder.name.isidentifier()
-    refuse(
-        (folder.exists() or folder.is_symlink(), f"{folder} is there already: name a new folder"),
-        (is_taken, f"{folder.name} can't be a new paper's name: use letters, digits and _, and no paper's name"),
-    )
+    refuse((folder.exists() or folder.is_symlink(), f"{folder} is there already: name a new folder"))
     with explain_output_errors(folder), write_whole(folder) as copy:
         shutil.copytree(Path(examples_dir()) / "paper", copy, ignore=shutil.ignore_patterns("__pycache__"))
         for file in [*copy.rglob("*.yaml"), *copy.rglob("*.md")]:

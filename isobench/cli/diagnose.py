@@ -94,11 +94,9 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
             "name what to diagnose: isobench diagnose X (see --help)",
         ),
         (is_matrix and (takes_tokens or options.without), f"--tokens is of texts, and {path} is read as vectors"),
-        (not is_matrix and options.key, f"--key {options.key} chooses an array of a file of vectors"),
         (options.without and not takes_tokens, "--without leaves out tokens: add --tokens"),
         ((takes_tokens or options.vocabulary) and of_texts, "labels and pairs are of texts, not of tokens or words"),
         (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
-        (options.labels and not path, "--labels needs X, the texts or vectors that they belong to"),
     )
 
 

@@ -18,7 +18,7 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_s
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
+from isobench.common.errors import NoGridError, StorageError, UserError, doing, extract_first_line, refuse
 from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
@@ -114,10 +114,8 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
     manifest = read_manifest(bundle)
     for path, reason in VerifiedFolder(bundle).find_changes(manifest):
         raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
-    try:
+    with doing(f"reading {bundle / PLAN_FILE}"):
         plan = parse_plan(read_bounded(bundle / PLAN_FILE, RECORD_LIMIT), str(bundle))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
     if manifest.experiment:
         flags = [f"--config-dir={place}" for place in config_dirs]
@@ -186,8 +184,6 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
 
     load_claims(paper)  # report an unknown paper before anything else
     is_missing = not Path(output_dir).is_dir()
-    if is_missing and not paper:
-        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
     if is_missing:

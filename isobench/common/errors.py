@@ -48,18 +48,23 @@ def extract_first_line(error: BaseException) -> str:
     """
     if type(error).__module__.partition(".")[0] in ("yaml", "pydantic_core"):
         return " ".join(str(error).split()).partition(" [type=")[0]
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
     first, *rest = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
     return f"{first} {rest[0]}" if first.endswith(":") and rest else first
 
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """A context for code that fails in its library's words: its error becomes a UserError that says what was done."""
+    """A context for code that fails in its library's words: its error becomes a UserError that says what was done.
+
+    A class or a module of the user's that calls sys.exit would end isobench as if all were well.
+    """
     try:
         yield
     except (UserError, RunFailure, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{what}: {extract_first_line(error)}") from error
 
 

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +20,6 @@ OBJECT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # eac
 MOST_MISSING = 0.05  # share of a model's weights, but for its head, that a checkpoint may lack
 NUMBER = re.compile(r"\d+")
 POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's place until it is fetched
-WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder.pooling=cls (no pooler is read)"
 
 
 @contextlib.contextmanager
@@ -58,28 +56,6 @@ def silence_transformers() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-
-
-def _find_damaged_file(folder: Path) -> str | None:
-    """Describe the first damaged file of an encoder's folder; None if there is none."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in (folder / name for name in OBJECT_FILES):
-        try:
-            if file.is_file() and not isinstance(orjson.loads(file.read_bytes()), dict):
-                return f"{file} must hold a JSON object {{...}}: copy it again"
-        except ValueError:
-            return f"{file} is damaged (it is not JSON): copy it again"
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            if stream.read(len(POINTER)) == POINTER:
-                return f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError as error:
-            return f"{file} is damaged ({extract_first_line(error)}): copy it again"
-    return None
 
 
 def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module, body: nn.Module) -> list[str]:

@@ -103,7 +103,6 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     papers = {name: folder / "claims.py" for name, folder in find_papers().items()}
     papers = {name: file for name, file in papers.items() if file.is_file()}
     if paper is not None:
-        refuse((paper not in papers, f"{paper} is no paper with a claims.py: choose one of {', '.join(papers)}"))
         papers = {paper: papers[paper]}
     claims: list[Claim] = []
     for name, file in papers.items():

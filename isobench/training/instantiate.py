@@ -77,9 +77,6 @@ def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
             if part["placement"] == place:
                 placed.append(Link(instantiate_calibration(part, width), part["placement"], part["target"]))
                 width = placed[-1].calibration.out_dim
-        fits = place != "before_pooler" or width == dim
-        advice = "set placement=after_pooler for the method that changes the width"
-        refuse((not fits, f"calibration={name}: {width} columns don't fit the pooler's {dim}; {advice}"))
     heads = sum(link.calibration.reparametrizes_head for link in placed)
     refuse((heads > 1, f"calibration={name}: one method alone can reparametrize the classifier"))
     return Chain(placed)
@@ -93,7 +90,6 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         calibration: Calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
         refuse(
             (not isinstance(calibration, Calibration), f"{target} must subclass isobench.calibration.Calibration"),
-            (problem := _find_broken_rule(calibration), f"{target} {problem}"),
             (
                 calibration.reparametrizes_head and config["target"] != "head",
                 f"calibration={config['name']}: reparametrize needs target=head, the classifier",
@@ -111,19 +107,6 @@ def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
         check_values("calibration", settings, read_hints(method.__init__))  # type: ignore[misc]
-
-
-def _find_broken_rule(calibration: Calibration) -> str | None:
-    """Say which rule for a method's attributes a user's own method breaks; None if it breaks none."""
-    width = getattr(calibration, "out_dim", None)
-    if type(width) is not int or width < 1:
-        return f"has out_dim={width}: call super().__init__(dim); if you set self.out_dim, set it to a width"
-    groups = calibration.parameter_groups()
-    if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
-        return "must return a list of mappings with params from parameter_groups"
-    if any(group.get("lr", 0) < 0 for group in groups):
-        return "has a parameter group whose lr is below 0"
-    return None
 
 
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:

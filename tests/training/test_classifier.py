@@ -221,16 +221,13 @@ def test_the_head_starts_alike_under_every_method(small, head):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    "wrong",
     [
-        (["head.dropout=0"], "head.dropout=0.0 is a setting of head=isobn"),
-        (["encoder.pooling=mean"], "encoder.pooling=mean doesn't go with head=huggingface"),
-        (["encoder.layer=0"], "encoder.layer=0 doesn"),
-        (["scale=paper", "encoder=gpt2"], "encoder.pooling=last doesn't go"),
-        (["+experiment=isobn_ev"], "this analysis trains no head: choose head=isobn"),
+        ["head.dropout=0"], ["encoder.pooling=mean"], ["encoder.layer=0"], ["scale=paper", "encoder=gpt2"],
+        ["+experiment=isobn_ev"],
     ],
-)
-def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
+)  # fmt: skip
+def test_settings_that_the_head_does_not_have_are_refused(wrong):
     with fails():
         validate_config(make_config("head=huggingface", *wrong))
 

@@ -67,18 +67,14 @@ def test_other_bytes_or_no_package_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("columns", "problem"),
+    "columns",
     [
-        ({"word1": ["a"], "word2": ["b"]}, "lacks the column score"),
-        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "not a number"),
-        ({"word1": ["a"], "word2": ["b"], "score": [math.nan]}, "not a finite number"),
-        ({"word1": ["a"], "word2": [None], "score": [1.0]}, "word is not text"),
-        ({"word1": [], "word2": [], "score": []}, "no rows"),
-        (None, "can't be read as Parquet"),
-        ("missing", "does not exist"),
+        {"word1": ["a"], "word2": ["b"]}, {"word1": ["a"], "word2": ["b"], "score": ["much"]},
+        {"word1": ["a"], "word2": ["b"], "score": [math.nan]}, {"word1": ["a"], "word2": [None], "score": [1.0]},
+        {"word1": [], "word2": [], "score": []}, None, "missing",
     ],
-)
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, problem):
+)  # fmt: skip
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns):
     write_sets(tmp_path, **({"rw": columns} if isinstance(columns, dict) else {}))
     if columns is None:
         (tmp_path / "wordsim" / "rw.parquet").write_text("word1 word2")

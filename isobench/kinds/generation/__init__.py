@@ -26,7 +26,7 @@ class Generation(Words):
         super().check(cfg)
         task, generation = cfg.task, cfg.task.generation
         assert generation is not None
-        most, batch_tokens = generation.max_length, cfg.optimization.batch_tokens
+        batch_tokens = cfg.optimization.batch_tokens
         refuse(
             (len(task.text) != 1, "task.text must name one column: task.generation has the target"),
             (
@@ -37,7 +37,6 @@ class Generation(Words):
                 not (generation.grammar or cfg.data.root or task.hub),
                 f"task={task.name} needs its files: data.root=FOLDER",
             ),
-            (generation.min_length > most, f"task.generation.min_length must be at most {most}, which is max_length"),
             (
                 cfg.optimization.drop_last and batch_tokens is not None,
                 "optimization.drop_last needs batches of one size: unset it, or optimization.batch_tokens",
@@ -52,8 +51,6 @@ class Generation(Words):
     def fingerprint(self, task: Task) -> dict[str, str]:
         """Identify what a grammar generates by its version."""
         assert task.generation is not None
-        absent = [split for split in task.read_splits if split not in grammars.SPLIT_SIZES]
-        refuse((absent, f"task={task.name} has no split {absent[:1]}, only {', '.join(grammars.SPLIT_SIZES)}"))
         return {"generated": f"{task.generation.grammar}, version {grammars.VERSION}"}
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
