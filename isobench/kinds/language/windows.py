@@ -58,6 +58,8 @@ def _load_or_cut(cfg: Config, inputs: ModelInputs, data: dict[str, str], split: 
         require_unchanged(task, cfg.data, data)
         ids = tokenise_running_text(texts, inputs.tokenizer)
         ids = ids if threshold is None else subsample(ids, threshold)
+        few = f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {task.max_length}"
+        refuse((len(ids) < task.max_length, few))
         whole = len(ids) // task.max_length * task.max_length
         return {"ids": ids[:whole].reshape(-1, task.max_length)}
 
