@@ -47,7 +47,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
 
     Raises:
         UserError: a setting, file or package is wrong or missing, or another process is carrying out the run. Nothing
-            is recorded then.
+            is recorded then. Other errors are those of the library that found a mistake.
     """
     check_typed_settings(overrides)
     with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
