@@ -3,8 +3,7 @@
 Validation is strict: a text in a number's place, a missing part or a wrong kind of part is refused, never converted.
 Entries that a model does not name are kept as they are (a later version's, or what a user's monitors note).
 
-``python -m isobench.runs.record`` prints the JSON Schema of ``result.json`` (docs/result.schema.json), and with the
-argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
+docs/result.schema.json and docs/progress.schema.json are their JSON Schemas.
 """
 
 import hashlib
@@ -220,6 +219,9 @@ class RunRecord(Part):
     dropout: Literal["lanes", "torch"] | None = Field(default=None, description="whose random numbers dropout used")
     effective_rows: dict[str, float] = Field(
         default_factory=dict, description="method -> rows on which its moving averages stand after an epoch"
+    )
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="class of a method of the user's own -> sha256 of its source"
     )
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")

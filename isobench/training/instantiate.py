@@ -1,11 +1,14 @@
 """Make calibration modules from their config."""
 
+import contextlib
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import hydra.utils
 import torch
+from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration, overrides_hook
@@ -107,6 +110,16 @@ def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
         check_values("calibration", settings, read_hints(method.__init__))  # type: ignore[misc]
+
+
+def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
+    """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256."""
+    hashes = {}
+    for target in (part["_target_"] for part in split_chain(calibration)):
+        with contextlib.suppress(OSError, TypeError):  # no source is at hand, or it is no class
+            if not target.startswith("isobench."):
+                hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
+    return hashes
 
 
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:

@@ -47,6 +47,7 @@ from isobench.training.callbacks import (
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
+from isobench.training.instantiate import hash_sources
 from isobench.training.monitor import build_monitors
 from isobench.training.preparation import EpochSamples
 
@@ -126,6 +127,8 @@ def _build_and_fit(
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if built and built.effective_rows:
         optional["effective_rows"] = built.effective_rows
+    if sources := hash_sources(cfg.calibration):
+        optional["sources"] = sources
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
         optional["isotropy_before"] = module.isotropy_before or {}
