@@ -21,19 +21,18 @@ from isobench import __version__
 from isobench.cli import choices
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, refuse, suggest_nearest
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
 from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema
 from isobench.papers.description import read_paper
-from isobench.papers.folders import find_papers, take_paper_flags
+from isobench.papers.folders import take_paper_flags
 
 # Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
 COMMANDS = ("status", "report", "diagnose", "export", "import", "verify", "dashboard", "prune", "work")
 LISTS = (*choices.GROUPS, "papers")
-MOVED = {"wordsim": "convert_wordsim"}  # former command -> the script in a paper's folder
 FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
@@ -49,12 +48,13 @@ def main() -> None:
     """
     open_closed_streams()
     try:
-        environment.check_process(sys.argv)
         sys.argv[1:] = take_paper_flags(sys.argv[1:])
         environment.note_command([Path(sys.argv[0]).name, *sys.argv[1:]])
         for folder in environment.read_papers():
             read_paper(Path(folder))  # so that a mistake in it is said before anything is done
-    except UserError as error:
+    except Exception as error:
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            raise
         print_error(error)
         raise SystemExit(2) from None
     place = 1  # of the command's word, which --config-dir FOLDER may stand before
@@ -92,15 +92,9 @@ def run_hydra() -> None:
     if set(COMPLETION_FLAGS) & set(arguments) and any(text.startswith("query=") for text in arguments):
         _complete(call_hydra)
         return
-    if not arguments:
-        raise UserError("name what to run, such as isobench task=rotten_tomatoes calibration=isobn_paper (or --help)")
-    if (word := arguments[0]) in MOVED:
-        folders = (name for name, folder in find_papers().items() if (folder / f"{MOVED[word]}.py").is_file())
-        script = f"python -m isobench_papers.{next(folders, 'PAPER')}.{MOVED[word]} --help"
-        raise UserError(f"isobench {word} is a script of its paper now: {script}")
-    if re.fullmatch(r"\w[\w-]*", word):
-        hint = suggest_nearest(word, (*COMMANDS, *LISTS))
-        raise UserError(f"there is no command {word}: {hint}; settings are written key=value")
+    word = arguments[0] if arguments else ""
+    hint = suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "isobench --help shows both"
+    refuse((re.fullmatch(r"(\w[\w-]*)?", word), f"name a command or settings, not {word!r}: {hint}"))
     check_typed_settings(arguments)
     overrides = rewrite_overrides(list(map(Override.parse, arguments)))
     if not any(flag in arguments for flag in SHOWING_FLAGS):

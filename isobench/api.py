@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.config.bounds import check_value
-from isobench.config.command_line import MULTIRUN_FLAGS, check_typed_settings
+from isobench.config.command_line import check_typed_settings
 from isobench.config.composing import compose_experiment, keep_global_hydra
 from isobench.config.schema import Config, Experiment
 from isobench.data.own_task import check_files
@@ -47,13 +47,13 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
 
     Raises:
         UserError: a setting, file or package is wrong or missing, or another process is carrying out the run. Nothing
-            is recorded then.
+            is recorded then. Other errors are those of the library that found a mistake.
     """
-    _check_overrides(overrides)
+    check_typed_settings(overrides)
     with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
         first, *others = plan_runs(*composed)
-    if others or first.cfg.dry_run or first.cfg.analysis:
-        raise UserError("isobench.run carries out one run, no sweep, dry_run or analysis: use the command line")
+    is_more = others or first.cfg.dry_run or first.cfg.analysis
+    refuse((is_more, "isobench.run carries out one run, no sweep, dry_run or analysis: use the command line"))
     check_files([first.cfg])
     check_export_folder(first.cfg)
     with keep_plan(first.cfg.output_dir, make_plan([first], overrides)):
@@ -102,8 +102,6 @@ def diagnose(
         X, notes = matrix.read_vectors(path, key, leave_out)
     elif table is not None:
         X, notes = matrix.read_table(table, "X", key, leave_out)
-    elif key:
-        raise UserError(f"key={key!r} chooses an array of a file, and X is none: leave it out")
     vectors = matrix.check_vectors(X, str(path or "X"))
     values = labels
     if isinstance(labels, str | Path):
@@ -119,14 +117,6 @@ def diagnose(
         notes=notes,
         seed=seed,
     )
-
-
-def _check_overrides(overrides: Sequence[str]) -> None:
-    if not isinstance(overrides, list | tuple) or not all(isinstance(text, str) for text in overrides):
-        raise UserError("overrides must be a list of texts, each a setting: isobench.run(['seed=2'])")
-    if flags := set(overrides).intersection(MULTIRUN_FLAGS):
-        raise UserError(f"isobench.run carries out one run, so leave out {min(flags)}, or call it for each run")
-    check_typed_settings(overrides)
 
 
 def load_runs(
@@ -204,10 +194,8 @@ def _read_checked_runs(folder: str | Path, experiment: str | None, paper: str | 
     take_paper_flags([f"{PAPER_FLAG}={paper}"] if paper else [])
     folder = Path(folder).expanduser()
     runs = [run for run in read_runs(str(folder), experiment) if run.record or run.trouble]
-    if not runs:
-        of = f" of {experiment}" if experiment else ""
-        remedy = "give the output folder, the one that holds runs/, such as outputs"
-        raise UserError(f"{runs_folder(str(folder))} has no ended runs{of}: {remedy}")
+    remedy = "give the output folder, the one that holds runs/, such as outputs"
+    refuse((not runs, f"{runs_folder(str(folder))} has no ended runs of {experiment or 'any kind'}: {remedy}"))
     check_predictions(runs)
     print_troubles(runs)
     runs = [run if run.record else replace(run, state="damaged") for run in runs]
@@ -221,8 +209,7 @@ def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
     """
     known = {run.cfg.experiment.name: run.cfg.experiment for run in reversed(runs) if run.cfg.experiment.name}
     if name is None:
-        if len(known) > 1:
-            raise UserError(f"the runs are of several experiments: name one of them, {', '.join(sorted(known))}")
+        refuse((len(known) > 1, f"the runs are of several experiments: name one of {', '.join(sorted(known))}"))
         settings = next(iter(known.values()), Experiment())
     elif name in known:
         settings = known[name]

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
@@ -282,6 +283,18 @@ def check_refused(result: tuple[int, str, str], *phrases: str) -> None:
     code, _, err = result
     assert (code, len(err.splitlines())) == (2, 1), err
     assert_contains(err, *phrases)
+
+
+@contextmanager
+def fails() -> Iterator[None]:
+    """Expect an error about data, files or settings, in whatever words; a mistake in the code itself is none."""
+    try:
+        yield
+    except (NameError, AssertionError):
+        raise
+    except Exception:
+        return
+    raise AssertionError("nothing was refused")
 
 
 def drop_replaced(arguments: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import drop_replaced
+from helpers import drop_replaced, fails
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from test_tower import FORBID_IMPORTS, run_python
@@ -39,23 +39,15 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    "overrides",
     [
-        (["optimisation.lr=1"], "optimization"),
-        (["seed=x"], "seed=x must be a whole number"),
-        ("seed=1", "must be a list of texts"),
-        (["dry_run=true"], "no sweep, dry_run"),
-        (["+experiment=isobn_ev"], "carries out one run"),
-        (["+experiment=glue_isobn"], "carries out one run"),
-        ([1, 2], "must be a list of texts"),
-        (["seed=1", "seed=2"], "seed is given twice"),
-        (["seed=1", "-m"], "leave out -m"),
+        ["optimisation.lr=1"], ["seed=x"], "seed=1", ["dry_run=true"], ["+experiment=isobn_ev"],
+        ["+experiment=glue_isobn"], [1, 2], ["seed=1", "seed=2"],
     ],
-)
-def test_a_mistake_is_a_user_error_of_one_line(overrides, message):
-    with pytest.raises(UserError, match=message) as error:
+)  # fmt: skip
+def test_a_mistake_is_an_error(overrides):
+    with fails():
         isobench.run(overrides)
-    assert "\n" not in str(error.value)
 
 
 def test_a_program_that_uses_hydra_itself_keeps_its_state():
@@ -96,5 +88,5 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="has no ended runs of mine"):
+    with fails():
         isobench.load_runs(tmp_path, experiment="mine")

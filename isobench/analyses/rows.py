@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isobench.analyses.shown import Rows
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.runs.folder import ABOUT_FILE
 from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
@@ -78,8 +78,8 @@ def name_subjects(runs: Sequence[Run]) -> list[SubjectNames]:
             part_of_name = section if section in names else "task"
             names[part_of_name] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting
         subject_names.append(SubjectNames(names["encoder"], names["task"], names["calibration"]))
-    if len(set(subject_names)) < len(subject_names) and not needs_training(runs[0].cfg.analysis):
-        raise UserError("an analysis that trains nothing takes one seed only: leave out seed=..., or give one value")
+    are_alike = len(set(subject_names)) < len(subject_names) and not needs_training(runs[0].cfg.analysis)
+    refuse((are_alike, "an analysis that trains nothing takes one seed only: leave out seed=..., or give one value"))
     return subject_names
 
 
@@ -88,24 +88,17 @@ def read_claimed_rows(folder: Path, name: str) -> tuple[list[TidyRow], list[str]
     if not os.path.lexists(folder / ABOUT_FILE):
         return None
     about = read_json(folder / ABOUT_FILE, RECORD_LIMIT)
-    names = [Path(file).stem for file in about["sha256"]]
-    if name not in names:
-        raise UserError(f"the analysis of {folder.name} writes no rows {name}: {suggest_nearest(name, names)}")
     return read_stored_rows(folder, [name])[name], list(about["scale"]["differs"])
 
 
 def make_tables(rows: Rows) -> "dict[str, pyarrow.Table]":
-    """Make the tables that are written as Parquet: name -> table; UserError if a column mixes kinds of values."""
-    import pyarrow
-
+    """Make the tables that are written as Parquet: name -> table."""
     from isobench.common.tidy import make_table
 
     tables = {}
     for name, observations in rows.items():
-        try:
+        with doing(f"making a table of the rows {name}"):  # a column may mix types
             tables[name] = make_table(observations)
-        except pyarrow.ArrowException as error:
-            raise UserError(f"the rows {name} mix types in one column: {extract_first_line(error)}") from error
     return tables
 
 

@@ -6,7 +6,7 @@ An analysis is a module with ``compute(subjects, **settings)``, which returns ro
 import importlib
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from isobench.analyses.rows import (
     read_stored_rows,
 )
 from isobench.analyses.shown import Rows, Shown, show_all
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import (
     explain_output_errors,
     replace_non_finite,
@@ -104,11 +104,10 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
     about = read_about(source)
     if about is None:
         raise UserError(f"{source} has no rows of an analysis: run the experiment first")
-    try:
-        about["analysis"]["_target_"] = analysis["_target_"]
-        shown = show_rows(about, read_stored_rows(source))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UserError(f"{source} can't be shown: {extract_first_line(error)}; run the experiment again") from error
+    with doing(f"showing {source}"):
+        shown = show_rows(
+            {**about, "analysis": {**about["analysis"], "_target_": analysis["_target_"]}}, read_stored_rows(source)
+        )
     with require_report_folder(folder), explain_output_errors(folder):
         for name, content in shown.draw().items():
             with write_whole(folder / f"{name}.svg") as file:
@@ -129,8 +128,6 @@ def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
     with use_figure_style():
         shown = load_analysis(about["analysis"]).show(rows)
         for name, figure in shown.figures.items():
-            if Path(name).name != name:
-                raise UserError(f"show named a figure {name}: use a file name without folders")
             if name not in shown.independent_figures:
                 add_scale_note(figure, note)
     setting = note.replace("Not", "NOT", 1) or "Data and encoders are the paper's." * bool(paper)
@@ -215,7 +212,7 @@ def print_analysis_plan(title: str, runs: Sequence[Run]) -> None:
 def find_analysis(experiment: str) -> dict[str, Any]:
     """Return the settings of the analysis that isobench has for an experiment of this name, or raise UserError."""
     composed = compose_experiment(experiment)
-    if composed is None or not composed.analysis:
+    if not composed or not composed.analysis:
         raise UserError(f"isobench has no analysis of an experiment {experiment}")
     return composed.analysis
 
@@ -227,9 +224,11 @@ class Analysis(NamedTuple):
     settings: dict[str, Any]  # those of ``compute``
 
     def compute(self, subjects: Sequence["Subject"]) -> Rows:
-        """Compute the rows of subjects; raise UserError if what the module returns is no rows by name."""
+        """Compute the rows of subjects."""
         rows = self.module.compute(list(subjects), **self.settings)
-        _check_rows(rows)
+        for name in rows:
+            overwrites = name in REPORT_TABLES or Path(name).name != name
+            refuse((overwrites, f"compute named its rows {name}, which would overwrite other files"))
         return {name: list(map(dict, observations)) for name, observations in rows.items()}
 
     def show(self, rows: Rows) -> Shown:
@@ -255,46 +254,20 @@ class Analysis(NamedTuple):
 def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
     """Import the module that ``analysis._target_`` names, and check the settings beside it, or raise UserError."""
     target = _name_module(analysis)
-    if not target:
-        raise UserError("analysis._target_ must name a module, such as isobench_papers.isobn.ev")
-    try:
-        module = importlib.import_module(target)
-    except Exception as error:  # a module may raise anything
-        reason = extract_first_line(error)
-        raise UserError(f"analysis._target_={target} can't be imported: {reason}; {GUIDE}") from error
-    if not callable(getattr(module, "compute", None)):
-        raise UserError(f"analysis._target_={target} has no function compute: {GUIDE}")
     settings = {name: value for name, value in analysis.items() if name not in RUNNER_SETTINGS}
-    check_settings(module.compute, settings)
+    with doing(f"analysis._target_={target}"):
+        module = importlib.import_module(target)
+        check_settings(module.compute, settings)
     return Analysis(module, settings)
 
 
 def check_settings(compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-    """Raise UserError unless a function can be called with the settings.
+    """Raise an error unless a function can be called with the settings.
 
     ``compute`` takes the runs' subjects, then the settings. The annotations of its parameters carry types and bounds.
     """
-    parameters = dict(list(inspect.signature(compute).parameters.items())[1:])
-    for name in settings:
-        if name not in parameters:
-            known = ", ".join(parameters) or "none"
-            raise UserError(f"analysis.{name} is no setting of {compute.__module__}; it has: {known}")
-    for name, parameter in parameters.items():
-        if name in settings:
-            hint = Any if parameter.annotation is parameter.empty else parameter.annotation
-            check_value(f"analysis.{name}", settings[name], hint)
-        elif parameter.default is parameter.empty:
-            raise UserError(f"analysis.{name} must be set: add +analysis.{name}=...")
-
-
-def _check_rows(rows: Any) -> None:
-    if not isinstance(rows, Mapping):
-        raise UserError(f"compute returned {type(rows).__name__}: return rows by name, {{NAME: [{{...}}, ...]}}")
-    for name, observations in rows.items():
-        if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(f"compute named its rows {name}: use a file name without folders")
-        if name in REPORT_TABLES:
-            raise UserError(f"compute named its rows {name}, as a table of the report beside them: use another name")
-        is_list = isinstance(observations, Iterable) and not isinstance(observations, str)
-        if not is_list or not all(isinstance(row, Mapping) for row in observations):
-            raise UserError(f"compute must return its rows {name} as a list of mappings, one for each row")
+    signature = inspect.signature(compute)
+    signature.bind([], **settings)
+    for name, value in settings.items():
+        if (hint := signature.parameters[name].annotation) is not inspect.Parameter.empty:
+            check_value(f"analysis.{name}", value, hint)

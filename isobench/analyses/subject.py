@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isobench.analyses.rows import SubjectNames, name_subjects
 from isobench.calibration.base import overrides_hook
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.data.scale import find_encoder_differences
@@ -130,9 +130,9 @@ def list_encoder_differences(subjects: Sequence[Subject]) -> list[str]:
 
 def check_no_calibration(subjects: Sequence[Subject]) -> None:
     """Raise UserError if a subject has a calibration, for an analysis that would silently ignore it."""
-    if any(subject.method != "none" for subject in subjects):
-        name = subjects[0].cfg.experiment.name or "this analysis"
-        raise UserError(f"{name} looks at embeddings without calibration: leave calibration out")
+    name = subjects[0].cfg.experiment.name if subjects else None
+    has_one = any(subject.method != "none" for subject in subjects)
+    refuse((has_one, f"{name or 'this analysis'} looks at embeddings without calibration: leave calibration out"))
 
 
 def no_variance_error(subject: Subject, examples: int) -> UserError:

@@ -26,8 +26,10 @@ class Calibration(nn.Module):
     reads_token_states: bool = False
     # True: ``reparametrize_layer`` puts parameters of the method's own in the place of the classifier's weight.
     reparametrizes_head: bool = False
-    # True: it compares the rows of a batch, so with batches of one row nothing but the mean changes.
-    compares_rows: bool = False
+    # The fewest rows on which its statistic says something: those of each batch, and those of its moving averages
+    # (the setting ``momentum``). A run with fewer has a warning in its record. 16 is our choice.
+    least_batch: int = 1
+    least_average: int = 16
     # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
     # is called once before training, with the pretrained embeddings of the whole training set.
     epoch_sample: int | None = None

@@ -28,7 +28,8 @@ class IsoBN(Calibration):
 
     Args:
         momentum: weight alpha of the newest batch in the moving averages (Algorithm 1), in (0, 1].
-        eps: added to sigma * gamma; above 0, or 0 without rescaling.
+        eps: added to sigma * gamma; above 0, or 0 without rescaling. It has the unit of the embeddings, in the paper
+            too, so theta depends on their scale: far below eps it is nearly 1, far above it eps has no effect.
         beta: strength of the normalisation, 0 for none.
         gamma: ``sum`` over j of rho_ij^2, as in Eq. 4, or their ``mean``, as in the released code.
         rescale: how theta is rescaled. ``variance`` multiplies it by sqrt(sum sigma^2 / sum sigma^2 theta^2), which
@@ -39,7 +40,7 @@ class IsoBN(Calibration):
         subtract_mean: subtract the moving average of the batch's mean before scaling.
     """
 
-    compares_rows = True
+    least_batch = 2  # one row has no variance
     covariance: Tensor  # [d, d], moving average
     deviation: Tensor  # [d], moving average of the standard deviations
     mean: Tensor  # [d], moving average of the mean; only there with subtract_mean

@@ -62,7 +62,7 @@ class IStar(Calibration):
         self.strength = require_number("strength", strength)
         self.zeta = require_number("zeta", zeta, at_least=0, at_most=1)
         self.reads_token_states = require_choice("scope", scope, ("cls", "tokens")) == "tokens"
-        self.compares_rows = not self.reads_token_states
+        self.least_batch = 1 if self.reads_token_states else 3  # two rows differ in one direction
         rows = DEFAULT_SAMPLES[scope] if sample is None else require_whole_number("sample", sample, at_least=2)
         self.epoch_sample = rows if self.zeta else 0
         self.register_buffer("target_covariance", torch.zeros(dim, dim, dtype=torch.float32))

@@ -29,7 +29,7 @@ class BatchNorm(Calibration):
         eps: added to the variance, above 0.
     """
 
-    compares_rows = True
+    least_batch = 3  # of two rows every dimension becomes 1 and -1
     mean: Tensor  # [d]
     variance: Tensor  # [d], unbiased (divided by B - 1)
 

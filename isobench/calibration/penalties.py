@@ -78,7 +78,7 @@ class Uniformity(Calibration):
         t: above 0; the paper uses 2.
     """
 
-    compares_rows = True
+    least_batch = 3  # two rows are one pair
 
     def __init__(self, dim: int, strength: float = 1.0, t: float = 2.0) -> None:
         super().__init__(dim)
@@ -119,7 +119,7 @@ class Decorrelation(Calibration):
         epsilon: added to the variances, above 0, so that the gradient stays finite where a variance is 0.
     """
 
-    compares_rows = True
+    least_batch = 3  # of two rows all dimensions are correlated
 
     def __init__(
         self,
@@ -173,6 +173,8 @@ class SIGReg(Calibration):
         points: number of points of the integral, an odd number of at least 3.
         t_max: bound of the integral, above 0.
     """
+
+    least_batch = 3  # no two numbers look normal
 
     def __init__(
         self, dim: int, strength: float = 0.05, directions: int = 256, points: int = 17, t_max: float = 5.0

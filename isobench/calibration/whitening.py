@@ -45,7 +45,7 @@ class Whitening(Calibration):
         keep_norm: whether the root mean square of the embeddings' norms stays as it is; None for False.
     """
 
-    compares_rows = True
+    least_batch = 2  # one row has no variance
     mean: Tensor  # [d]
     covariance: Tensor  # [d, d]
     transform: Tensor  # [d, k], T
@@ -70,6 +70,7 @@ class Whitening(Calibration):
         self.epsilon = 0.0 if epsilon is None else require_number("epsilon", epsilon, at_least=0)
         self.keep_norm = keep_norm is not None and require_bool("keep_norm", keep_norm)
         self.out_dim = k or dim
+        self.least_average = self.out_dim + 1  # fewer rows have no variance in some direction
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(dim, dim))
         self.register_buffer("transform", torch.eye(dim)[:, : self.out_dim].clone())

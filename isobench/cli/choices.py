@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.common.files import explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
@@ -66,10 +66,7 @@ def _print_papers() -> None:
 
 def _write_new_paper(folder: Path) -> None:
     """Write the example paper into a new folder, whose name is the paper's."""
-    if folder.exists() or folder.is_symlink():
-        raise UserError(f"{folder} is there already: name a new folder")
-    if not folder.name.isidentifier() or folder.name in find_papers():
-        raise UserError(f"{folder.name} can't be a new paper's name: use letters, digits and _, and no paper's name")
+    refuse((folder.exists() or folder.is_symlink(), f"{folder} is there already: name a new folder"))
     with explain_output_errors(folder), write_whole(folder) as copy:
         shutil.copytree(Path(examples_dir()) / "paper", copy, ignore=shutil.ignore_patterns("__pycache__"))
         for file in [*copy.rglob("*.yaml"), *copy.rglob("*.md")]:

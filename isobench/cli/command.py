@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from isobench.common import environment
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import refuse_file
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
@@ -25,7 +25,7 @@ SWEEP_FLAGS = (*MULTIRUN_FLAGS, *CONFIG_DIR_FLAGS)  # flags of a sweep, which go
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser of flags whose errors are one line that names the nearest flag, without argparse's usage.
+    """A parser of flags whose errors are one line, without argparse's usage.
 
     Args:
         program: the command as it is typed, such as ``isobench report``.
@@ -42,7 +42,6 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(program, description=text, allow_abbrev=False, **options)
         self.settings = settings
         self.ending = f"\nexample: {example.strip()}\npage:    docs/how-to/{page}.md\n" if example else ""
-        self.extra_flags: tuple[str, ...] = ()  # flags that are valid beside the parser's own
 
     def format_help(self) -> str:
         """Return what ``--help`` prints."""
@@ -52,21 +51,11 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print a mistake in the arguments as one line and end the process with exit code 2."""
-        if flag := re.match(r"unrecognized arguments: (-\S*?)(?:[= ]|$)", message):
-            known = {*self._option_string_actions, *self.extra_flags}
-            setting = flag[1].lstrip("-").replace("-", "_")
-            setting_types = read_hints(Config)
-            if setting in setting_types:
-                value = "true" if setting_types[setting] is bool else "VALUE"
-                print_error(UserError(f"{flag[1]} is a setting, not a flag: write {setting}={value}"))
-                raise SystemExit(2)
-            message = f"there is no flag {flag[1]}: {suggest_nearest(flag[1], known)}"
         print_error(UserError(f"{message} ({self.prog} --help shows the usage)"))
         raise SystemExit(2)
 
     def parse_sweep_arguments(self) -> tuple[argparse.Namespace, list[str]]:
         """Parse a command line into the command's own flags and a sweep's arguments: settings and ``SWEEP_FLAGS``."""
-        self.extra_flags = SWEEP_FLAGS
         options, arguments = self.parse_known_args()
         for argument in arguments:
             if argument.startswith("-") and argument.partition("=")[0] not in SWEEP_FLAGS:
@@ -89,11 +78,10 @@ def read_output_dir(settings: Sequence[str], command: str) -> str:
     """Read the output folder from the settings of a command that takes no other setting; without one, the default."""
     folder = Config.output_dir
     for override in map(Override.parse, settings):
-        if override.key != "output_dir":
-            raise UserError(f"{override} is no setting of {command}, which takes output_dir=FOLDER alone")
+        is_other = override.key != "output_dir"
+        refuse((is_other, f"{override} is no setting of {command}, which takes output_dir=FOLDER alone"))
         folder = (expand_home_folders(override).value or "").strip("'\"")
-    if len(set(settings)) > 1:
-        raise UserError("output_dir is given twice: name one folder")
+    refuse((len(set(settings)) > 1, "output_dir is given twice: name one folder"))
     check_value("output_dir", folder, read_hints(Config)["output_dir"])
     refuse_file("output_dir", folder)
     return folder

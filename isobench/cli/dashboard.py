@@ -12,10 +12,9 @@ from typing import Any
 
 from isobench.analyses.rows import needs_training
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import doing, refuse
 from isobench.common.packages import require_package
 from isobench.config.schema import Config
-from isobench.runs.folder import report_folder
 from isobench.sweep.find_runs import find_runs
 from isobench.training import tracking
 
@@ -38,36 +37,26 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     """Make the W&B workspace, and the W&B report if asked for, and print their addresses."""
     require_package("wandb-workspaces", "dashboard", "isobench dashboard")
     configs = _find_tracked_configs(arguments)
-    if not tracking.has_login():
-        raise UserError("there is no W&B login: run wandb login (or set WANDB_API_KEY), then repeat this command")
     group = str(tracking.resolve_wandb_group(configs[0]))
-    try:
+    with doing("making a dashboard on W&B"):
         location = _find_project_with_runs(group, configs[0].output_dir)
         print("Workspace:", _build_workspace(location, group, configs).save().url)
         if report:
             wandb_report = _build_report(location, group, configs)
             wandb_report.save()
             print("Report:", wandb_report.url)
-    except UserError:
-        raise
-    except Exception as error:  # no network, a wrong key, a server that says no
-        raise UserError(f"W&B could not make the dashboard: {extract_first_line(error)}") from error
 
 
 def _find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
     """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group."""
     name, runs = find_runs(arguments)
     first = runs[0].cfg
-    if first.analysis and not needs_training(first.analysis):
-        figures = report_folder(first.output_dir, name)
-        raise UserError(f"{name} trains nothing, so W&B has no runs of it; its figures are in {figures}")
-    tracked = [run.cfg for run in runs if run.cfg.tracking.backend != "none"]
-    if not tracked:
-        raise UserError(f"{name} was run with tracking=none, so W&B has no runs of it; run it with tracking=wandb")
-    groups = list(dict.fromkeys(map(tracking.resolve_wandb_group, tracked)))
-    if len(groups) > 1 or groups[0] is None:
-        known = ", ".join(filter(None, groups)) or "none"
-        raise UserError(f"name one W&B group with +experiment=NAME or tracking.group=NAME; the groups here: {known}")
+    is_untrained = first.analysis and not needs_training(first.analysis)
+    tracked = [run.cfg for run in runs if run.cfg.tracking.backend != "none" and not is_untrained]
+    groups = {tracking.resolve_wandb_group(cfg) or "none" for cfg in tracked}
+    listed = ", ".join(sorted(groups)) or "none, as it trains nothing or was run with tracking=none"
+    asks = "name one W&B group with +experiment=NAME or tracking.group=NAME"
+    refuse((len(groups) != 1 or "none" in groups, f"{asks}; the groups of {name}: {listed}"))
     return tracked
 
 
@@ -76,15 +65,6 @@ def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:
     api = tracking.load_wandb().Api()
     entity = os.environ.get("WANDB_ENTITY") or str(api.default_entity)
     project = tracking.read_project()
-    try:
-        has_runs = len(api.runs(f"{entity}/{project}", {"group": group}, per_page=1)) > 0
-    except ValueError:  # no such project
-        has_runs = False
-    if not has_runs:
-        raise UserError(
-            f"W&B has no runs of {group} in {entity}/{project}: run it while logged in, or upload what was logged "
-            f"offline with wandb sync {output_dir}/wandb/offline-run-*"
-        )
     return {"entity": entity, "project": project}
 
 

@@ -7,13 +7,13 @@ Example: isobench diagnose embeddings.npy --labels labels.txt
 """
 
 import json
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobench.cli.command import CommandParser, run_guarded, split_folders
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import refuse
 from isobench.common.files import require_writable, write_text
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
@@ -55,11 +55,8 @@ def main() -> None:
 
 
 def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
-    paths, typed = split_folders(split_config_dirs(arguments)[1])
-    if not paths and (file := next((text for text in typed if Path(text).is_file()), None)):
-        raise UserError(f"{file} is read as a setting: write ./{file}")
-    if len(paths) > 1:
-        raise UserError(f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}")
+    paths, _ = split_folders(split_config_dirs(arguments)[1])
+    refuse((len(paths) > 1, f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}"))
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)
@@ -90,20 +87,17 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
 
 def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None:
     """Raise UserError for flags that have no effect together."""
-    if path is None and not options.vocabulary and not options.pairs:
-        raise UserError("name what to diagnose: isobench diagnose X (--help says what X may be)")
-    if is_matrix and (options.tokens or options.without):
-        raise UserError(f"--tokens is of texts and an encoder, and {path} is read as vectors")
-    if not is_matrix and options.key:
-        raise UserError(f"--key {options.key} chooses an array of a file of vectors: leave it out")
-    if options.without and not options.tokens:
-        raise UserError("--without leaves out tokens: add --tokens")
-    if (options.tokens or options.vocabulary) and (options.labels or options.pairs):
-        raise UserError("labels and pairs are of texts, not of tokens or words: leave them out")
-    if options.tokens and (options.vocabulary or path is None):
-        raise UserError("--tokens needs texts, and goes without --vocabulary")
-    if options.labels and path is None:
-        raise UserError("--labels needs X, the texts or vectors that they belong to")
+    takes_tokens, of_texts = options.tokens, options.labels or options.pairs
+    refuse(
+        (
+            not (path or options.vocabulary or options.pairs),
+            "name what to diagnose: isobench diagnose X (see --help)",
+        ),
+        (is_matrix and (takes_tokens or options.without), f"--tokens is of texts, and {path} is read as vectors"),
+        (options.without and not takes_tokens, "--without leaves out tokens: add --tokens"),
+        ((takes_tokens or options.vocabulary) and of_texts, "labels and pairs are of texts, not of tokens or words"),
+        (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
+    )
 
 
 def _compute(
@@ -146,8 +140,8 @@ def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, 
     from isobench.frozen.encode import FrozenEncoder
 
     layer = cfg.encoder.layer
-    if cfg.encoder.pooling == "pooler":
-        raise UserError("encoder.pooling=pooler is made for classification: set encoder.pooling=mean, cls or last")
+    is_pooler = cfg.encoder.pooling == "pooler"
+    refuse((is_pooler, "encoder.pooling=pooler is made for classification: set encoder.pooling=mean, cls or last"))
     encoder = FrozenEncoder(cfg, [layer])
     if options.vocabulary:
         vectors = encoder.loaded.encoder.vocabulary().detach()
@@ -175,8 +169,8 @@ def _keep_some(batches: "Iterable[Tensor]") -> "tuple[Tensor, float]":
 
 
 def _read_kinds(text: str) -> list[str]:
-    """Read the value of ``--without``; raise argparse's error for an unknown kind of token."""
+    """Read the value of ``--without``."""
     kinds = [kind.strip() for kind in text.split(",")]
-    if wrong := [kind for kind in kinds if kind not in TOKEN_KINDS]:
-        raise ArgumentTypeError(f"{wrong[0]!r} is no kind of token: {suggest_nearest(wrong[0], TOKEN_KINDS)}")
+    if not {*kinds} <= {*TOKEN_KINDS}:
+        raise ValueError(text)
     return kinds

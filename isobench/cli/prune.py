@@ -15,7 +15,7 @@ from pathlib import Path
 
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.common.terminal import format_count
 from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, run_folder_name, runs_folder
 from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
@@ -34,8 +34,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that no plan has; remove them if ``yes``, or if the user confirms it."""
     output_dir = read_output_dir(settings, "isobench prune")
     marker = marker_file(output_dir)
-    if not marker.is_file():
-        raise UserError(f"{output_dir} is no output folder of isobench, without {marker.name}: set output_dir=FOLDER")
+    refuse((not marker.is_file(), f"{output_dir} is no output folder of isobench, without {marker.name}"))
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
     for folder, name in orphans:
@@ -64,22 +63,21 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     read, or if there are runs and no plan names one.
     """
     plans, troubles = read_intact_plans(output_dir)
-    if troubles:
-        raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
     planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
-    if not planned and list_run_folders(output_dir):  # missing plans say nothing of what is still needed
-        raise UserError(
-            f"{output_dir} has no plan that names a run, so nothing is removed: repeat the commands that you still "
-            "need (no run is repeated)"
-        )
+    refuse(
+        (troubles, f"nothing is removed, because a plan can't be read: {troubles[:1]}"),
+        (
+            not planned and list_run_folders(output_dir),  # missing plans say nothing of what is still needed
+            f"nothing is removed: {output_dir} has no plan that names a run; repeat the commands that you still need",
+        ),
+    )
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
     for folder in list_run_folders(output_dir):
         if folder.name in kept or read_live_heartbeat(folder):
             continue
         try:
-            if folder.is_symlink():
-                raise UserError("it is a link to another folder")
+            refuse((folder.is_symlink(), "it is a link to another folder"))
             if read_heartbeat(folder) and not os.path.lexists(folder / RECORD_FILE):
                 name = "a run that has not ended"
             else:

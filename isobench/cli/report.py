@@ -18,7 +18,7 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_s
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line
+from isobench.common.errors import NoGridError, StorageError, UserError, doing, extract_first_line, refuse
 from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, split_config_dirs
@@ -69,11 +69,11 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
     bundles, settings = split_folders(split_config_dirs(arguments)[1])
     names_runs = not are_general(drop_selection(settings)) or any(text.startswith(EXPERIMENT) for text in settings)
     is_of_claims = not bundles and not names_runs
-    if paper and not is_of_claims:
-        raise UserError("--claims judges all runs of an output folder: leave out the bundle or the experiment")
+    refuse(
+        (paper and not is_of_claims, "--claims judges all runs of an output folder: leave out bundle and experiment"),
+        (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
+    )
     if bundles:
-        if len(bundles) > 1:
-            raise UserError("isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER")
         output_dir = read_output_dir(settings, "isobench report BUNDLE")
         _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return
@@ -114,10 +114,8 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
     manifest = read_manifest(bundle)
     for path, reason in VerifiedFolder(bundle).find_changes(manifest):
         raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
-    try:
+    with doing(f"reading {bundle / PLAN_FILE}"):
         plan = parse_plan(read_bounded(bundle / PLAN_FILE, RECORD_LIMIT), str(bundle))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{bundle / PLAN_FILE} can't be read: {extract_first_line(error)}") from error
     runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
     if manifest.experiment:
         flags = [f"--config-dir={place}" for place in config_dirs]
@@ -186,8 +184,6 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
 
     load_claims(paper)  # report an unknown paper before anything else
     is_missing = not Path(output_dir).is_dir()
-    if is_missing and not paper:
-        raise UserError(f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER")
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
     if is_missing:

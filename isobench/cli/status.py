@@ -6,8 +6,6 @@ output folder, and no arguments show every run there.
 Example: isobench status +experiment=glue_isobn
 """
 
-import argparse
-import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -31,12 +29,9 @@ def main() -> None:
 
 def read_seconds(text: str) -> float:
     """Read the value of ``--watch``; raise argparse's error unless it is a number above 0."""
-    with contextlib.suppress(ValueError):
-        if 0 < (seconds := float(text)) < math.inf:
-            return seconds
-    raise argparse.ArgumentTypeError(
-        f"{text} must be a number of seconds above 0; to leave the number out, write --watch after the settings"
-    )
+    if not 0 < (seconds := float(text)) < math.inf:
+        raise ValueError(text)
+    return seconds
 
 
 def print_status(arguments: Sequence[str], watch: float | None = None) -> None:

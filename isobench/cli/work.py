@@ -15,7 +15,7 @@ from pathlib import Path
 
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import StorageError, refuse
 from isobench.common.interruption import Interrupted, raise_interrupted
 from isobench.config.explain import print_error
 from isobench.sweep.worker import EXIT_STORAGE, read_plan, work
@@ -55,8 +55,7 @@ def carry_out(options: argparse.Namespace) -> None:
 
 def _work(options: argparse.Namespace) -> int:
     files, settings = split_folders(options.arguments)
-    if len(files) != 1:
-        raise UserError("name one plan: isobench work OUTPUT_DIR/plans/NAME.json")
+    refuse((len(files) != 1, "name one plan: isobench work OUTPUT_DIR/plans/NAME.json"))
     output_dir = read_output_dir(settings, "isobench work") if settings else None
     plan, runs = read_plan(files[0], output_dir, list(map(Path, options.config_dir)), options.trust)
     environment.note_command(shlex.split(plan.commands[0]) if plan.commands else ["isobench"])

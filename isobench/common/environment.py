@@ -20,8 +20,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError
-
 # Messages from a command to the processes that it starts
 DEBUG = "ISOBENCH_DEBUG"  # "1": show tracebacks
 COMMAND_START = "ISOBENCH_STARTED"  # when the user's command began, in seconds since the epoch
@@ -42,18 +40,6 @@ RECORDED_PACKAGES = (
     "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
     "sacrebleu", "rouge-score",
 )  # fmt: skip
-
-
-def check_process(arguments: Sequence[str]) -> None:
-    """Raise UserError for circumstances in which no command works, though each would fail in words of its own."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise UserError("the current folder does not exist any more: change to another (cd)") from None
-    if time.time() < 0:
-        raise UserError("the clock of this machine is before 1970: set it")
-    if re.search("[\ud800-\udfff]", " ".join(arguments)):  # as Python reads bytes that are no text
-        raise UserError("the command line has characters that are not UTF-8: set PYTHONUTF8=1, or rename the file")
 
 
 def is_debugging() -> bool:

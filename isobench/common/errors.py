@@ -1,7 +1,9 @@
 """The errors that end a run without a result, and how their messages are written."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 
 class UserError(Exception):
@@ -40,6 +42,34 @@ def suggest_nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def extract_first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, with the next if it ends in a colon; its class if it is empty."""
+    """Return the first line of an error's message, with the next if it ends in a colon; its class if it is empty.
+
+    Those of YAML and pydantic say nothing in the first line, so that the whole message becomes one line.
+    """
+    if type(error).__module__.partition(".")[0] in ("yaml", "pydantic_core"):
+        return " ".join(str(error).split()).partition(" [type=")[0]
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
     first, *rest = [line.strip() for line in str(error).strip().splitlines()] or [type(error).__name__]
     return f"{first} {rest[0]}" if first.endswith(":") and rest else first
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """A context for code that fails in its library's words: its error becomes a UserError that says what was done.
+
+    A class or a module of the user's that calls sys.exit would end isobench as if all were well.
+    """
+    try:
+        yield
+    except (UserError, RunFailure, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{what}: {extract_first_line(error)}") from error
+
+
+def refuse(*rules: tuple[Any, str], error: type[Exception] = UserError) -> None:
+    """Raise an error with the message of the first rule that is broken; each is (whether it is broken, message)."""
+    for is_broken, message in rules:
+        if is_broken:
+            raise error(message)

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 import orjson
 import platformdirs
 
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import StorageError, refuse
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
 
 def require_regular_file(path: Path) -> None:
     """Raise UserError, before a library opens it, if a path is a pipe, a device, a socket or a broken link."""
-    if os.path.lexists(path) and not (path.is_file() or path.is_dir()):
-        raise UserError(f"{path} is not a regular file but a pipe, a device or a broken link: remove or replace it")
+    is_other = os.path.lexists(path) and not (path.is_file() or path.is_dir())
+    refuse((is_other, f"{path} is not a regular file but a pipe, a device or a broken link"))
 
 
 def cache_dir(configured: str | None) -> Path:
@@ -92,21 +92,14 @@ def cache_dir(configured: str | None) -> Path:
 
 def refuse_file(setting: str, path: str | Path) -> None:
     """Raise UserError unless the path that a setting names is a folder or doesn't exist yet."""
-    try:
-        exists = Path(path).exists()
-    except OSError as error:  # a name that is too long
-        raise UserError(f"{setting}={str(path)[:60]}...: {name_system_error(error)}: name another folder") from error
-    if exists and not Path(path).is_dir():
-        raise UserError(f"{setting}={path} is a file: name a folder")
-    if not exists and Path(path).is_symlink():
-        raise UserError(f"{setting}={path} is a link to what does not exist: remove it, or name another folder")
+    refuse((Path(path).exists() and not Path(path).is_dir(), f"{setting}={path} is a file: name a folder"))
 
 
 def refuse_bundle(path: Path) -> None:
     """Raise UserError if a path is a bundle or lies in one: what is written there would break it."""
     for folder in (path.resolve(), *path.resolve().parents):
-        if (folder / BUNDLE_FILE).is_file() and (folder / BUNDLE_PLAN).is_file():
-            raise UserError(f"{path} is or lies in the bundle {folder}: name another folder")
+        is_bundle = (folder / BUNDLE_FILE).is_file() and (folder / BUNDLE_PLAN).is_file()
+        refuse((is_bundle, f"{path} is or lies in the bundle {folder}: name another folder"))
 
 
 def sha256_file(path: Path) -> str:
@@ -114,17 +107,9 @@ def sha256_file(path: Path) -> str:
 
     A change is noticed by ``ctime``: every write changes it, and no program can set it back.
     """
-    try:
-        require_regular_file(path)
-        info = path.stat()
-        return _sha256(
-            str(path.resolve()), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
-        )
-    except OSError as error:
-        if not is_storage_error(error):
-            raise
-        advice = "repeat the command when it can be" if error.errno in FAILING else "ask its owner to let you read it"
-        raise UserError(f"{path} can't be read: {name_system_error(error)}; {advice}") from error
+    require_regular_file(path)
+    info = path.stat()
+    return _sha256(str(path.resolve()), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -251,50 +236,29 @@ def remove_temporaries(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def name_system_error(error: OSError) -> str:
+def name_system_error(error: Exception) -> str:
     """Return the system's words for an error, such as ``no space left on device``, whoever raised it."""
-    return (os.strerror(error.errno) if error.errno else str(error)).lower()
+    number = getattr(error, "errno", None)
+    return (os.strerror(number) if number else str(error)).lower()
 
 
-def make_storage_error(error: OSError, path: Path) -> StorageError:
-    """Make the error for results that can't be written to ``path``, or for a disk or a file server that fails."""
-    if error.errno in FAILING:
-        return _make_failing_error(error, path)
-    return StorageError(
-        f"{path} can't be written: {name_system_error(error)}; make room or set output_dir=FOLDER "
-        "(earlier results are intact)"
-    )
-
-
-def _make_failing_error(error: OSError, path: Path) -> StorageError:
-    """Make the error for a disk or a file server that fails; ``path`` is named if the error itself names none."""
-    return StorageError(
-        f"{error.filename or path} can't be read or written: {name_system_error(error)}; when its disk or file "
-        "server works again, the same command goes on (earlier results are intact)"
-    )
+def make_storage_error(error: Exception, path: Path, setting: str = "output_dir") -> StorageError:
+    """Make the error for a disk or a file server that fails to keep a file below ``path``, which a setting names."""
+    advice = f"make room or set {setting}=FOLDER, and repeat the command (earlier results are intact)"
+    file = getattr(error, "filename", None) or path
+    return StorageError(f"{file} can't be read or written: {name_system_error(error)}; {advice}")
 
 
 @contextmanager
-def explain_output_errors(path: Path) -> Iterator[None]:
-    """A context for code that writes results: an OSError becomes a StorageError that names the path."""
+def explain_output_errors(path: Path, setting: str = "output_dir") -> Iterator[None]:
+    """A context for code that writes below the folder of a setting: an OSError becomes a StorageError."""
     try:
         yield
     except OSError as error:
-        raise make_storage_error(error, path) from error
+        raise make_storage_error(error, path, setting) from error
 
 
-@contextmanager
-def explain_cache_errors(folder: Path) -> Iterator[None]:
-    """A context for code that writes the cache: an OSError becomes a StorageError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FAILING:
-            raise _make_failing_error(error, folder) from error
-        reason = name_system_error(error)
-        raise StorageError(
-            f"the cache {folder} can't be written: {reason}; make room or set data.cache=FOLDER"
-        ) from error
+explain_cache_errors = functools.partial(explain_output_errors, setting="data.cache")
 
 
 @contextmanager

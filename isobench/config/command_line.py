@@ -6,27 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.removed import explain_removed
-from isobench.papers.folders import list_config_groups
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
 SEARCH_PATH = "hydra.searchpath"
 GROUPS = ("task", "encoder", "head", "optimization", "optimizer", "tracking", "scale", "experiment", "hydra/launcher")
-ONE_LOCAL_LAUNCHER = "leave it out, and set hydra.launcher.workers=N for N runs at the same time on this machine"
-FORMER_LAUNCHERS = {
-    "hydra/launcher=local": ONE_LOCAL_LAUNCHER,
-    "hydra/launcher=joblib": ONE_LOCAL_LAUNCHER,
-    "hydra/launcher=basic": "write hydra/launcher=sequential",
-}
-FORMER_SETTINGS = {
-    "hydra.launcher.processes": "write hydra.launcher.workers=N for N runs at the same time on this machine",
-    "hydra.launcher.runs_per_job": "write hydra.launcher.workers=N for N jobs, which divide the runs",
-    "hydra.launcher.max_jobs": "write hydra.launcher.workers=N for N jobs, which divide the runs",
-    "hydra.launcher.runs_at_once": "write hydra.launcher.workers=N for N jobs, which divide the runs, and "
-    "'hydra.launcher.extra=[\"ntasks=4\"]' for four workers in each, which share its GPU",
-}
 PATHS = ("output_dir", "data.root", "data.cache", "data.files", "encoder.path", "checkpoint.export")
 # A path from the home folder that begins a value, or an entry of a list or mapping, with quotes or without.
 HOME_FOLDER = re.compile(r"""(?:(?<=[,:\[{ ])|^)(?P<quote>["']?)(?P<path>~[\w.-]*(?:/[^"',\]}]*)?)(?P=quote)""")
@@ -64,53 +50,30 @@ class Override(NamedTuple):
 
 
 def check_typed_settings(arguments: Sequence[str]) -> None:
-    """Raise UserError for a wrong ``--config-dir``, or a setting that Hydra would drop or half drop in silence.
+    """Raise UserError for what Hydra would drop or half drop in silence: a folder, a setting or one of its values.
 
     Hydra takes the last value of a setting. Of ``task=[rte,sst2]`` it takes each setting from the last option that
     has it.
     """
     folders, settings = split_config_dirs(arguments)
-    for folder in map(Path, folders):
-        _check_config_dir(folder)
+    refuse(*((not Path(folder or "-").is_dir(), f"--config-dir: {folder} is no folder") for folder in folders))
     typed: dict[str, str] = {}
     for override in map(Override.parse, settings):
         name, value = override.name, override.value
-        if former := FORMER_LAUNCHERS.get(str(override)):
-            raise UserError(f"{override}: {former}")
-        if value is not None and not name.strip("~"):
-            raise UserError(f"{override} has no name before the =: settings are written key=value (isobench --help)")
         if value is None or override.key.startswith(("-", "~")):
             continue
-        if name in FORMER_SETTINGS:
-            raise UserError(f"isobench has no setting {name} any more: {FORMER_SETTINGS[name]}")
-        if message := explain_removed(name) or _explain_value(name, value.strip()):
-            raise UserError(message)
         first = typed.setdefault(name, value)
-        if first != value:
-            raise UserError(f"{name} is given twice, as {first} and as {value}: leave one out")
-
-
-def _check_config_dir(folder: Path) -> None:
-    groups = list_config_groups()
-    if not folder.is_dir():
-        raise UserError(f"--config-dir: {folder} is no folder: name the one with your own YAML files")
-    if folder.name in groups and not any((folder / group).is_dir() for group in groups):
-        advice = f"name the folder that holds {folder.name}/, --config-dir={folder.parent}"
-        raise UserError(f"--config-dir={folder} is a group's own folder: {advice}")
-
-
-def _explain_value(name: str, value: str) -> str | None:
-    """Explain why a setting can't have its value, or has no effect in isobench; None if nothing is wrong."""
-    if name.startswith(("hydra.run.", "hydra.sweep.")):
-        return f"{name} has no effect: output_dir=FOLDER says where results go"
-    if name == "output_dir" and re.search(r"\$\{(?!oc\.env:)", value):  # in a sweep it would not be each run's
-        return f"output_dir={value} refers to a setting: name one folder, which holds any number of runs"
-    if name in GROUPS and value.startswith("["):
-        several = "give each a command of its own" if name == "experiment" else f"to run several, write -m {name}=A,B"
-        return f"{name}={value}: a run has one {name}: {several}"
-    keys = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.startswith("{") else []
-    twice = [key for key in keys if keys.count(key) > 1]
-    return f"{name}={value}: {twice[0]} is given twice: leave one out" if twice else None
+        keys = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip()[:1] == "{" else []
+        refers = name == "output_dir" and re.search(r"\$\{(?!oc\.env:)", value)  # in a sweep it is not each run's
+        refuse(
+            (not name, f"{override} has no name before the ="),
+            (first != value, f"{name} is given twice, as {first} and as {value}: leave one out"),
+            (gone := explain_removed(name), str(gone)),
+            (name.startswith(("hydra.run.", "hydra.sweep.")), f"{name} has no effect: output_dir=FOLDER has one"),
+            (refers, f"output_dir={value} refers to a setting: name one folder, which holds any number of runs"),
+            (name in GROUPS and value.strip()[:1] == "[", f"{name}={value}: a run has one; write -m {name}=A,B"),
+            (len(set(keys)) < len(keys), f"{name}={value} has a name twice: leave one out"),
+        )
 
 
 def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -121,8 +84,6 @@ def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         flag, equals, value = argument.partition("=")
         if flag in CONFIG_DIR_FLAGS:
             folder = value if equals else next(remaining, "")
-            if not folder:
-                raise UserError(f"{flag} needs a value after it: the folder with your own YAML files")
             folders.append(folder)
         elif argument not in MULTIRUN_FLAGS:
             others.append(argument)
@@ -147,12 +108,7 @@ def expand_home_folders(override: Override) -> Override:
 
 
 def _expand_home(match: re.Match[str]) -> str:
-    path = match["path"].rstrip()
-    try:
-        return quote_for_hydra(str(Path(path).expanduser()))
-    except RuntimeError as error:
-        owner = path.partition("/")[0]
-        raise UserError(f"{path}: there is no home folder of {owner}: write the whole path") from error
+    return quote_for_hydra(str(Path(match["path"].rstrip()).expanduser()))
 
 
 def quote_for_hydra(text: str) -> str:

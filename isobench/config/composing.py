@@ -16,7 +16,7 @@ from isobench.common.errors import UserError
 from isobench.common.files import refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.explain import explain_absent_part, explain_config_error
+from isobench.config.explain import explain_error
 from isobench.config.schema import Config, register_schema, to_config
 from isobench.papers.folders import list_configs
 
@@ -54,11 +54,7 @@ def keep_global_hydra() -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(explain_config_error(error)) from error
-    except (AssertionError, AttributeError) as error:
-        if absent := explain_absent_part(error):
-            raise UserError(absent) from error
-        raise
+        raise UserError(explain_error(error)) from error
     finally:
         GlobalHydra.instance().hydra = before  # the instance may be another one by now
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.bounds import (
     ENCODING,
     FOLDER_BELOW,
@@ -32,6 +31,7 @@ from isobench.config.bounds import (
     above,
     at_least,
     at_most,
+    check_value,
     convert_value,
     one_of,
     read_hints,
@@ -381,15 +381,8 @@ class MethodSettings(Section):
 CALIBRATION_KEYS = tuple(setting.name for setting in dataclasses.fields(MethodSettings))
 
 
-# Parts that can be null -> what their settings need.
-OPTIONAL_PARTS = {
-    "task.generation": "a task of translation or summarisation (task=captions)",
-    "task.language": "a task of language modelling (task=wikitext2)",
-    "task.kind": "a task of a kind of your own",
-    "encoder.scratch": "an encoder that starts from nothing (encoder=gpt-scratch, bart-scratch)",
-    "optimization.optimizer": "another optimiser (optimizer=sgd): "
-    "optimizer=adamw has only optimization.eps and optimization.weight_decay",
-}
+# Parts that can be null.
+OPTIONAL_PARTS = ("task.generation", "task.language", "task.kind", "encoder.scratch", "optimization.optimizer")
 # Settings that change how long a training step takes, apart from the calibration and what the scale says: two runs
 # must share them so that their training times may be compared.
 SPEED_SETTINGS = (
@@ -407,10 +400,7 @@ def register_schema() -> None:
 
 
 def _find_paper_folder(name: str) -> str:
-    papers = find_papers()
-    if name not in papers:
-        raise UserError(f"${{paper:{name}}} names no paper: {suggest_nearest(name, papers)}; --paper=FOLDER adds one")
-    return str(papers[name])
+    return str(find_papers()[name])
 
 
 def to_config(cfg: DictConfig) -> Config:
@@ -429,20 +419,15 @@ def config_from_plain(resolved: Any) -> Config:
 
 def read_section(name: str, plain: Any) -> Any:
     """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
-    if name not in (hints := read_hints(Config)):
-        raise UserError(f"there is no setting {name}")
-    value = convert_value(name, drop_removed(name, plain), hints[name])
-    if name == "calibration":
-        split_chain(value)
-    return value
+    return convert_value(name, drop_removed(name, plain), read_hints(Config)[name])
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the methods of a ``calibration``, in order, without their ``then``; UserError if one is no mapping."""
-    methods, rest = [], calibration
+    methods: list[dict[str, Any]] = []
+    rest = calibration
     while rest:
-        if not isinstance(rest, dict):
-            raise UserError(f"calibration{'.then' * len(methods)}={rest} must be a method's settings: write [a,b]")
+        check_value(f"calibration{'.then' * len(methods)}", rest, dict[str, Any])
         methods.append({key: value for key, value in rest.items() if key != "then"})
         rest = rest.get("then") or {}
     return methods
@@ -463,6 +448,4 @@ def format_method_name(calibration: dict[str, Any]) -> str:
 
 def check_architecture(model_type: str) -> None:
     """Raise UserError if ``head=huggingface`` has no head for this architecture."""
-    if model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise UserError(f"head=huggingface has no head for {model_type}, only for {known}: choose head=isobn")
+    check_value("head=huggingface: model_type", model_type, Annotated[str, one_of(*ARCHITECTURES)])

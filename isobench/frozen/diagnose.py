@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.common.linalg import Array, cosine
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, name_some
@@ -79,9 +79,6 @@ def diagnose(
         texts: whether the rows are vectors of texts, so that well-known encoders of texts can be compared with.
         notes: what else a reader must know.
         seed: of samples and halves.
-
-    Raises:
-        UserError: more than half of the rows are not finite, nothing varies, or squares overflow.
     """
     scan = Scan(vectors)
     rng = np.random.default_rng(seed)
@@ -110,8 +107,7 @@ def diagnose(
         kept = ~scan.missing[pairs[0]].any(1)
         if not kept.all():
             noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
-        if kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0:
-            raise UserError("pairs: fewer than three, or of one score, are left: the others have NaN or infinity")
+        refuse((kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0, "pairs: fewer than three, or of one score, are left"))
         used, places = np.unique(pairs[0][kept], return_inverse=True)
         ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
         scores, score = pairs[1], "spearman"
@@ -213,16 +209,10 @@ class Scan:
 
     def _check(self) -> None:
         missing, first = int(self.missing.sum()), int(self.missing.argmax())
-        if missing > MOST_MISSING * len(self.missing) or self.rows < 2:
-            raise UserError(
-                f"{missing:,} of {len(self.missing):,} rows have NaN or infinity, first row {first} (from 0): mend it"
-            )
-        if not bool(self.accumulator.second_moment.isfinite().all()):
-            raise UserError("the vectors have numbers so large that their squares overflow: divide them all by 1e200")
-        if not bool(self.accumulator.scatter.trace() > 0):
-            raise UserError(
-                f"all {self.rows:,} rows are equal, or their squares vanish: there is nothing to diagnose"
-            )
+        is_rest = missing > MOST_MISSING * len(self.missing) or self.rows < 2
+        refuse((is_rest, f"{missing:,} of {len(self.missing):,} rows have NaN or infinity, the first is row {first}"))
+        scatter = self.accumulator.scatter.trace()
+        refuse((not (scatter > 0 and scatter.isfinite()), "all rows are equal, or squares of their numbers overflow"))
 
     def list_notes(self) -> list[str]:
         """Say what of the matrix a reader must know before the measures mean anything."""

@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from isobench.calibration import center, whiten
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import doing, refuse
 from isobench.common.linalg import cosine, divide_by_length
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
@@ -93,13 +92,13 @@ def measure_effects(
     effects: list[Effect] = []
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
-        with _name_method(name):
+        with doing(f"applying {name}"):
             after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
         if bool(after.isfinite().all()):
             if classes is not None:
-                with _name_method(name):
+                with doing(f"applying {name}"):
                     train = transform(half[trained])
                 predicted = _predict(train, classes[fitted][trained], after)
                 outcome = (predicted == classes[measured]).astype(float)
@@ -141,7 +140,7 @@ def _fit_methods(
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:
         check_post_hoc(calibration)
-        with _name_method(name), torch.random.fork_rng([]):
+        with doing(f"applying {name}"), torch.random.fork_rng([]):
             transforms[name] = fit_method(calibration, half, seed)
     if counts is not None and bool((counts > 0).sum() > 1):
 
@@ -154,17 +153,6 @@ def _fit_methods(
 
         transforms |= {"Zipfian centring": zipfian(center), "Zipfian whitening": zipfian(whiten)}
     return transforms, notes
-
-
-@contextmanager
-def _name_method(name: str) -> Iterator[None]:
-    """A context for code of a user's method: its error is one line that names the method."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{name} can't be applied: {type(error).__name__}: {extract_first_line(error)}") from error
 
 
 def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -186,8 +174,7 @@ def score_probe(vectors: Tensor, classes: np.ndarray, seed: int) -> tuple[float,
     right = 0
     for fold in track_progress(range(FOLDS), "probe"):
         train, test = folds != fold, folds == fold
-        if len(np.unique(classes[train])) < 2:
-            raise UserError("labels: nearly all rows have one class: give more rows of the others")
+        refuse((len(np.unique(classes[train])) < 2, "labels: nearly all rows have one class"))
         right += int((_predict(vectors[train], classes[train], vectors[test]) == classes[test]).sum())
     noted = f"The probe's accuracy is by {FOLDS}-fold cross-validation over {len(chosen):,} rows"
     return right / len(chosen), [f"{noted}{' drawn at random' if len(chosen) == limit else ''}."]

@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, print_note, print_note_once
@@ -72,9 +72,10 @@ class FrozenEncoder:
         """The encoder, in evaluation mode."""
         seed = resolve_seeds(self.cfg)["init"]
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, all_tokens=True)
-        if loaded.init_seed is not None:
-            reason = "; ".join(loaded.warnings)
-            raise UserError(f"encoder={self.cfg.encoder.name} has no pretrained vectors: {reason}")
+        untrained = loaded.init_seed is not None
+        refuse(
+            (untrained, f"encoder={self.cfg.encoder.name} has no pretrained vectors: {'; '.join(loaded.warnings)}")
+        )
         loaded.encoder.eval()
         return loaded
 

@@ -1,4 +1,4 @@
-"""Read anybody's vectors, labels, scored pairs and texts; every mistake is one line, and no code in a file is run.
+"""Read anybody's vectors, labels, scored pairs and texts; no code in a file is run.
 
 .npy, .safetensors and .pt files are memory-mapped; .npz and .parquet are read whole.
 """
@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import doing, refuse
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
 from isobench.data.labels import LABEL_NAMES, format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
-from isobench.data.tables import FORMATS, read_own_file, read_text
+from isobench.data.tables import read_own_file, read_text
 
-MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
-PICKLED = "it holds pickled Python objects, which could run any code: save the numbers alone"
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
 NUMBERED = re.compile(r"(.*?)[0-9]+")  # a column of a numbered family, such as x12
 WORD_VECTOR = re.compile(r"\S+( -?\d+(\.\d+)?(e-?\d+)?){8,}\s*$")  # a line of a text file of word vectors
@@ -34,84 +32,41 @@ def read_vectors(path: Path, key: str | None = None, leave_out: Sequence[str] = 
         key: which array of a file with several, or which list column of a Parquet file.
         leave_out: columns of a Parquet file that are no coordinates, such as the labels.
 
-    Raises:
-        UserError: there is no such file or array, or it holds something else than numbers [N, d].
+    No code in a file is run: pickled objects are not read.
     """
-    require_file(path)
-    read = READERS.get(path.suffix.lower())
-    if read is None:
-        why = "a pickle could run any code, so none is read; " if path.suffix in (".pkl", ".pickle") else ""
-        known = ", ".join(READERS)
-        raise UserError(f"{path}: {why}vectors are read from {known}; texts from .txt, .csv, .tsv, .jsonl, .parquet")
-    try:
-        vectors, notes = read(path, key, leave_out)
-    except (UserError, MemoryError):
-        raise
-    except Exception as error:  # each library has its own
-        reason = extract_first_line(error)
-        if re.search(r"pickle|weights.only|python objects", reason, re.IGNORECASE):
-            reason = PICKLED
-        raise UserError(f"{path} can't be read as {path.suffix.lower()}: {reason[:200]}") from error
+    require_regular_file(path)
+    with doing(f"reading vectors of {path}"):
+        vectors, notes = READERS[path.suffix.lower()](path, key, leave_out)
     return check_vectors(vectors, str(path)), notes
 
 
 def check_vectors(vectors: Any, where: str) -> Array:
-    """Return vectors [N, d]; raise UserError unless they are a matrix of real numbers with at least two rows."""
+    """Return vectors [N, d]; raise UserError unless they are a matrix of real numbers."""
     import torch
 
     if not isinstance(vectors, np.ndarray | torch.Tensor):
-        try:
-            vectors = np.asarray(vectors)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UserError(f"{where} is no matrix of numbers: {extract_first_line(error)}") from error
-    kind, shape = getattr(vectors.dtype, "name", str(vectors.dtype)).removeprefix("torch."), tuple(vectors.shape)
-    if isinstance(vectors, torch.Tensor) and vectors.layout != torch.strided:
-        kind = f"sparse {kind}"
-    if isinstance(vectors, np.ma.MaskedArray):
-        kind = f"masked {kind}"
-    if not re.fullmatch(r"(b?float|u?int)\d+|bool", kind):
-        raise UserError(f"{where} has values of type {kind}: vectors are rows of real numbers")
-    if len(shape) != 2:
-        advice = "take one vector of each text" if len(shape) == 3 else "write one vector a row"
-        raise UserError(f"{where} has the shape {list(shape)}, not [N, d]: {advice}")
-    if shape[0] < 2 or shape[1] < 1:
-        raise UserError(
-            f"{where} has the shape {list(shape)}: a diagnosis needs at least two rows of a number or more"
-        )
-    if shape[1] > MOST_DIMENSIONS:
-        raise UserError(f"{where} has {shape[1]:,} dimensions, and at most {MOST_DIMENSIONS:,} are diagnosed")
+        vectors = np.asarray(vectors)
+    kind = str(vectors.dtype).removeprefix("torch.")
+    is_dense = getattr(vectors, "layout", torch.strided) == torch.strided and not isinstance(
+        vectors, np.ma.MaskedArray
+    )
+    refuse(
+        (not re.fullmatch(r"[<>]?(b?float|u?int|[fiu])\d+|bool", kind), f"{where} has values of type {kind}"),
+        (not is_dense, f"{where} is sparse or masked: write out all its numbers"),
+        (vectors.ndim != 2, f"{where} has the shape {list(vectors.shape)}: vectors are one row a text, [N, d]"),
+    )
     return vectors
-
-
-def require_file(path: Path) -> None:
-    """Raise UserError unless a path is a regular file."""
-    require_regular_file(path)
-    if not path.is_file():
-        raise UserError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: name a file")
 
 
 def _choose(arrays: dict[str, str], key: str | None, path: Path | str) -> str:
     """Return the key of a file's only array, or the one that is asked for; ``arrays``: keys with their shapes."""
-    if key is None and len(arrays) == 1:
-        return next(iter(arrays))
-    if key is None:
-        listed = ", ".join(f"{name} {shape}" for name, shape in list(arrays.items())[:8]) or "none"
-        raise UserError(f"{path} has {len(arrays)} arrays: choose one with --key NAME; it has: {listed}")
-    if key not in arrays:
-        raise UserError(f"{path} has no array {key}: {suggest_nearest(key, arrays)}")
-    return key
+    name = next(iter(arrays)) if key is None and len(arrays) == 1 else key
+    listed = ", ".join(f"{name} {shape}" for name, shape in list(arrays.items())[:8])
+    refuse((name not in arrays, f"{path}: choose an array with --key NAME; it has: {listed}"))
+    return str(name)
 
 
-def _refuse_key(key: str | None, path: Path) -> None:
-    if key is not None:
-        raise UserError(f"{path} has one array: leave out --key {key}")
-
-
-def _read_npy(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
-    _refuse_key(key, path)
-    with path.open("rb") as file:
-        if file.read(6) != b"\x93NUMPY":
-            raise UserError(f"{path} is no .npy file: write it with numpy.save")
+def _read_npy(path: Path, _key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
     return np.load(path, mmap_mode="r", allow_pickle=False), []
 
 
@@ -135,10 +90,6 @@ def _read_pt(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[s
     if isinstance(loaded, dict):
         tensors = {str(name): value for name, value in loaded.items() if isinstance(value, torch.Tensor)}
         loaded = tensors[_choose({name: str(list(value.shape)) for name, value in tensors.items()}, key, path)]
-    elif not isinstance(loaded, torch.Tensor):
-        raise UserError(f"{path} holds a {type(loaded).__name__}: save a tensor, or a dict of tensors")
-    else:
-        _refuse_key(key, path)
     return loaded.detach(), []
 
 
@@ -152,10 +103,7 @@ def as_table(frame: Any) -> Any:
 
     if isinstance(frame, pyarrow.Table) or not hasattr(frame, "columns"):
         return frame if isinstance(frame, pyarrow.Table) else None
-    try:
-        return pyarrow.table(frame)
-    except (pyarrow.ArrowException, TypeError, ValueError) as error:
-        raise UserError(f"X can't be read as a table: {extract_first_line(error)}") from error
+    return pyarrow.table(frame)
 
 
 def read_table(
@@ -169,8 +117,6 @@ def read_table(
     """
     from pyarrow import compute, types
 
-    if twice := [name for name, count in Counter(table.column_names).items() if count > 1]:
-        raise UserError(f"{where} has two columns with the name {twice[0]}: rename one")
     lists = {
         field.name: str(field.type)
         for field in table.schema
@@ -179,10 +125,9 @@ def read_table(
     if key is not None or lists:
         name = _choose(lists, key, where)
         lengths = compute.list_value_length(table[name]).to_numpy()
-        if not len(lengths) or not (lengths == lengths[0]).all():  # a missing list has the length NaN
-            odd = int((lengths != lengths[0]).argmax()) if len(lengths) else 0
-            what = "no list" if len(lengths) and np.isnan(lengths[odd]) else "not as many numbers as the first row"
-            raise UserError(f"{where}, column {name}: row {odd} (from 0) has {what}")
+        refuse(
+            ((lengths != lengths[:1]).any(), f"{where}, column {name}: its lists differ in length")
+        )  # NaN: no list
         values = compute.list_flatten(table[name]).to_numpy()
         return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
     kinds = (types.is_floating, types.is_integer, types.is_decimal)
@@ -196,11 +141,6 @@ def read_table(
     ]
     family = _find_family(numeric)
     chosen = family or [name for name in numeric if name.lower() not in LABEL_NAMES]
-    if not chosen:
-        raise UserError(
-            f"{where} has neither a list column nor numeric columns of coordinates; it has: "
-            f"{', '.join(table.column_names)}"
-        )
     columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in chosen]
     vectors = np.stack([column.to_numpy() for column in columns], 1)
     if not family:
@@ -248,9 +188,6 @@ READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[s
 def read_column(source: Any, column: str, encoding: str | None = None) -> list[Any]:
     """Read a column of a CSV, TSV, JSON Lines or Parquet file, or of a ``pyarrow.Table``."""
     table = read_own_file(source, encoding) if isinstance(source, Path) else source
-    if column not in table.column_names:
-        where = source if isinstance(source, Path) else "X"
-        raise UserError(f"{where} has no column {column}: {suggest_nearest(column, table.column_names)}")
     return table[column].to_pylist()
 
 
@@ -259,27 +196,17 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
 
     ``encoding``, here and below: as ``data.encoding``.
     """
-    require_file(path)
+    require_regular_file(path)
+    texts: list[Any] = []
     if path.suffix.lower() == ".txt":
-        if column is not None:
-            raise UserError(f"{path} has one text a line and no columns: leave out --text {column}")
-        texts: list[Any] = _read_lines(path, encoding)
-        if len(texts) > 1 and all(WORD_VECTOR.match(line) for line in texts[1:4]):
-            raise UserError(
-                f"{path} looks like word vectors: leave it out, and add --vocabulary encoder=word_vectors "
-                f"encoder.path={path}"
-            )
-    elif path.suffix.lower() in FORMATS:
-        if column is None:
-            raise UserError(f"{path}: name the column of the texts, --text COLUMN")
-        texts = read_column(path, column, encoding)
+        texts = _read_lines(path, encoding)
+        is_vectors = len(texts) > 1 and all(WORD_VECTOR.match(line) for line in texts[1:4])
+        refuse((is_vectors, f"{path} looks like word vectors: use encoder=word_vectors encoder.path={path}"))
     else:
-        raise UserError(f"{path}: texts are read from .txt (one a line), {', '.join(FORMATS)}")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{path}: row {number} (from 0) has no text: remove it, and its label if it has one")
-    if not texts:
-        raise UserError(f"{path} has no texts")
+        refuse((column is None, f"{path}: name the column of the texts, --text COLUMN"))
+        texts = read_column(path, str(column), encoding)
+    empty = next((row for row, text in enumerate(texts) if not isinstance(text, str) or not text.strip()), None)
+    refuse((empty is not None, f"{path}: row {empty} (from 0) has no text: remove it, and its label if it has one"))
     return texts
 
 
@@ -295,16 +222,11 @@ def read_labels(named: str, source: Any, encoding: str | None = None) -> list[An
     """
     file = Path(named).expanduser()
     if file.suffix.lower() in (".npy", ".txt"):
-        require_file(file)
+        require_regular_file(file)
         if file.suffix.lower() == ".txt":
             return _read_lines(file, encoding)
-        try:
-            return np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            reason = PICKLED if "pickle" in str(error) else extract_first_line(error)
-            raise UserError(f"{file} can't be read as .npy: {reason}") from error
-    if source is None or (isinstance(source, Path) and source.suffix.lower() not in FORMATS):
-        raise UserError(f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table")
+        return np.load(file, allow_pickle=False)
+    refuse((source is None, f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table"))
     return read_column(source, named, encoding)
 
 
@@ -313,39 +235,29 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
     values = np.asarray(labels.cpu() if hasattr(labels, "cpu") else labels)
     if values.ndim == 2 and 1 in values.shape:
         values = values.ravel()
-    if values.shape != (rows,):
-        raise UserError(
-            f"{where}: there are {' x '.join(map(str, values.shape))} labels for {rows:,} rows: give each row one"
-        )
+    refuse((values.shape != (rows,), f"{where}: there are labels of shape {values.shape} for {rows:,} rows"))
     if values.dtype.kind not in "iub":
         names = format_labels(values.tolist(), where)
         parsed = [parse_number(name) for name in set(names)]
-        if None not in parsed and not all(number.is_integer() for number in parsed if number is not None):
-            raise UserError(f"{where}: they are scores, not classes, such as {names[0]}: leave them out")
+        are_scores = None not in parsed and not all(number.is_integer() for number in parsed if number is not None)
+        refuse((are_scores, f"{where}: they are scores, not classes, such as {names[0]}"))
         otherwise = ", or number the classes from 0"
         refuse_odd_numbers(names, where, otherwise)
         refuse_misspellings(sorted(set(names)), where, otherwise)
         values = np.array(names)
     different, classes = np.unique(values, return_inverse=True)
-    if len(different) < 2:
-        raise UserError(f"{where}: all rows have one class, {different[0]}: there is nothing to tell apart")
-    if len(different) > rows / 2:
-        raise UserError(f"{where}: {len(different):,} different labels of {rows:,} rows are no classes")
+    counts = len(different) < 2 or len(different) > rows / 2
+    refuse((counts, f"{where}: {len(different):,} different labels of {rows:,} rows are no classes"))
     return classes.astype(np.int64)
 
 
 def read_pairs(path: Path, encoding: str | None = None) -> tuple[list[Any], list[Any], list[Any]]:
     """Read scored pairs from a table: the columns first, second (rows from 0, or texts) and score."""
-    require_file(path)
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"{path}: pairs are read from {', '.join(FORMATS)}")
     table = read_own_file(path, encoding)
-    for names in PAIR_COLUMNS:
-        if set(names) <= set(table.column_names):
-            first, second, scores = (table[name].to_pylist() for name in names)
-            return first, second, scores
-    wanted = " or ".join(", ".join(names) for names in PAIR_COLUMNS)
-    raise UserError(f"{path} needs the columns {wanted}; it has: {', '.join(table.column_names)}")
+    names = next((names for names in PAIR_COLUMNS if set(names) <= set(table.column_names)), PAIR_COLUMNS[0])
+    with doing(f"reading pairs of {path}"):
+        first, second, scores = (table[name].to_pylist() for name in names)
+    return first, second, scores
 
 
 def number_pairs(
@@ -356,21 +268,17 @@ def number_pairs(
     ``places``: the row of each text, where the pairs name texts.
     """
     columns = [np.asarray(column).ravel().tolist() for column in pairs]
-    if len(columns) != 3 or len({len(column) for column in columns}) > 1:
-        raise UserError(f"{where}: give as many first rows as second rows and scores")
+    refuse((len(set(map(len, columns))) > 1, f"{where}: give as many first rows as second rows and scores"))
     first, second, scores = columns
     ends = [*first, *second]
     is_index = all(INDEX.fullmatch(str(end)) for end in ends)
     if places is not None and (not is_index or set(map(str, ends)) <= places.keys()):
         ends = [places.get(str(end), end) for end in ends]
     wrong = [end for end in ends if not INDEX.fullmatch(str(end)) or int(float(end)) >= rows]
-    if wrong:
-        texts = "no text of X and " if places is not None else ""
-        raise UserError(f"{where}: {str(wrong[0])[:60]!r} is {texts}no row: rows are counted from 0 to {rows - 1:,}")
     numbers = [parse_number(str(score)) for score in scores]
-    if None in numbers:
-        raise UserError(f"{where}: the score in row {numbers.index(None)} (from 0) is no finite number")
+    refuse(
+        (wrong, f"{where}: {str(wrong[:1])[:60]} is no text of X, and no row: rows are 0 to {rows - 1:,}"),
+        (None in numbers, f"{where}: a score is no finite number"),
+    )
     values = np.array(numbers, np.float64)
-    if len(values) < 3 or values.min() == values.max():
-        raise UserError(f"{where}: a correlation needs at least three pairs whose scores differ")
     return np.array([int(float(end)) for end in ends]).reshape(2, -1).T, values

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import find_prepared_once
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.schema import map_chain, split_chain
 from isobench.runs.identity import seed_everything
 from isobench.training.instantiate import check_method_settings, instantiate_chain
@@ -23,11 +23,9 @@ def check_post_hoc(calibration: dict[str, Any]) -> None:
     name = calibration["name"]
     check_method_settings([calibration])
     classes: list[Any] = [hydra.utils.get_class(part["_target_"]) for part in split_chain(calibration)]
-    if any(kind.objective is not Calibration.objective for kind in classes):
-        raise UserError(f"calibration={name} has to be trained, and nothing is trained here: leave it out")
-    changes = any(kind.forward is not Calibration.forward for kind in classes)
-    if not changes and classes != [Calibration]:
-        raise UserError(f"calibration={name} changes no vector of a frozen encoder: leave it out")
+    is_trained = any(kind.objective is not Calibration.objective for kind in classes)
+    changes = any(kind.forward is not Calibration.forward for kind in classes) or classes == [Calibration]
+    refuse((is_trained or not changes, f"calibration={name} has to be trained, or changes no vector"))
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import doing, refuse
 from isobench.config.classes import locate_class
 from isobench.config.schema import Config, Data, Task
 from isobench.kinds.predictions import TEXT_COLUMNS, PredictedSplit, read_texts
@@ -84,15 +84,16 @@ class Kind:
     def check(self, cfg: Config) -> None:
         """Raise UserError for settings that this kind can't have, or that don't go together."""
         task = cfg.task
-        if cfg.analysis and not cfg.analysis.get("trains") and not self.has_sentences:
-            raise UserError(f"analyses read sentences, and task={task.name} is of {self.name}: choose another task")
-        for setting in SPECIAL:
-            if setting not in self.reads and attrgetter(setting)(cfg) != attrgetter(setting)(DEFAULTS):
-                raise UserError(f"{setting} is not for {self.name}, the kind of task={task.name}: leave it out")
-        suitable = self.list_metrics(task)
-        for name in task.metrics:
-            if name not in suitable:
-                raise UserError(f"task.metrics: {name} doesn't suit this task; choose from {', '.join(suitable)}")
+        of = f"{self.name}, the kind of task={task.name}"
+        is_untrained = cfg.analysis and not cfg.analysis.get("trains")
+        changed = [name for name in SPECIAL if attrgetter(name)(cfg) != attrgetter(name)(DEFAULTS)]
+        ignored = [name for name in changed if name not in self.reads]
+        unfit = [name for name in task.metrics if name not in self.list_metrics(task)]
+        refuse(
+            (is_untrained and not self.has_sentences, f"analyses read sentences, and not {of}"),
+            (ignored, f"{', '.join(ignored)} is not for {of}: leave it out"),
+            (unfit, f"task.metrics: {', '.join(unfit)} doesn't suit {of}: {', '.join(self.list_metrics(task))} do"),
+        )
 
     def check_model(self, cfg: Config) -> None:
         """Raise UserError if no model can be made of ``encoder.scratch``; torch may be imported."""
@@ -102,7 +103,7 @@ class Kind:
 
     def fingerprint(self, task: Task) -> dict[str, str]:
         """Identify the examples of a task that is ``embedded``: those of a package, or generated ones."""
-        raise UserError(f"task={task.name}: {self.name} has no embedded examples")
+        raise NotImplementedError(f"task={task.name}: {self.name} has no embedded examples")
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
         """Read one split and check it; keep ``limit`` examples at most, the same ones on every machine."""
@@ -174,12 +175,7 @@ def load_kind(task: Task) -> None:
     if is_known(task):
         return
     target, settings = name_kind(task), {key: value for key, value in (task.kind or {}).items() if key != "_target_"}
-    if "." not in target:
-        raise UserError("task.kind._target_ must name a class, such as mine.Tagging")
-    try:
+    with doing("task.kind"):
         kind = locate_class(target, Kind)(**settings)
-    except TypeError as error:
-        raise UserError(f"task.kind: {target} can't be made of its settings: {error}") from error
-    if not isinstance(kind, Kind):
-        raise UserError(f"task.kind: {target} must subclass isobench.kinds.base.Kind")
+    refuse((not isinstance(kind, Kind), f"task.kind: {target} must subclass isobench.kinds.base.Kind"))
     _loaded[repr(task.kind)] = kind

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import refuse
 from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.sentence_settings import describe_own_settings
@@ -109,19 +109,15 @@ def _assemble_encoder(
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     config = model.config
-    dim, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    if isinstance(cfg.layer, int) and cfg.layer > layers:
-        raise UserError(f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}")
+    dim = int(config.hidden_size)
     of_encoder = {id(parameter) for parameter in model.parameters()}
     names = {name for name, parameter in whole.named_parameters() if id(parameter) in of_encoder}
     missing_of_encoder = [name for name in missing if name in names and not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, whole, model)
     is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
-    if pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal:
-        raise UserError(
-            f"encoder.pooling={cfg.pooling} reads the first token, which sees no other in a decoder such as "
-            f"{config.model_type}: use encoder.pooling=last or mean"
-        )
+    sees_one = pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal
+    advice = "use encoder.pooling=last or mean"
+    refuse((sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"))
     pooler: nn.Module = nn.Identity()
     if pooling == "pooler":
         pooler = Pooler(dim)
@@ -238,20 +234,9 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, f
             missing = set(report["missing_keys"])
     body = getattr(model, model.base_model_prefix, model)
     notes = describe_missing_weights(cfg, missing, model, body)
-    words = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > words:
-        raise UserError(
-            f"encoder={cfg.name}: the tokenizer has {len(tokenizer):,} words, but the model only {words:,}; "
-            "use the model's own tokenizer"
-        )
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     projection = model.get_output_embeddings()
-    if not isinstance(projection, torch.nn.Linear):
-        raise UserError(
-            f"encoder={cfg.name}: a {model.config.model_type} has no output projection to calibrate; "
-            "choose another encoder"
-        )
     return LoadedGenerator(model, int(projection.in_features), read_max_positions(model.config), notes)
 
 
@@ -267,36 +252,26 @@ def _find_class(cfg: Encoder, family: Family, config: Any) -> Any:
     import transformers
 
     auto = getattr(transformers, family.auto)
-    if config.is_encoder_decoder != (family is ENCODER_DECODER) or type(config) not in auto._model_mapping:
-        raise UserError(
-            f"encoder={cfg.name} is of the type {config.model_type}, and the task needs {family.words}: choose "
-            f"encoder={family.encoders} or another"
-        )
-    if cfg.attention and config.model_type not in WITH_OTHER_ATTENTION:
-        raise UserError(
-            f"encoder.attention={cfg.attention} has no effect on the type {config.model_type}: choose "
-            f"encoder.scratch.model_type={' or '.join(WITH_OTHER_ATTENTION)}"
-        )
-    if cfg.normformer and not (config.model_type == "opt" and config.do_layer_norm_before):
-        raise UserError(
-            "encoder.normformer=true needs encoder.scratch.model_type=opt encoder.scratch.do_layer_norm_before=true"
-        )
+    fits = config.is_encoder_decoder == (family is ENCODER_DECODER) and type(config) in auto._model_mapping
+    takes_attention = not cfg.attention or config.model_type in WITH_OTHER_ATTENTION
+    takes_norm = not cfg.normformer or (config.model_type == "opt" and config.do_layer_norm_before)
+    refuse(
+        (not fits, f"encoder={cfg.name} is of the type {config.model_type}, and the task needs {family.words}"),
+        (not takes_attention, f"encoder.attention={cfg.attention} has no effect on the type {config.model_type}"),
+        (
+            not takes_norm,
+            "encoder.normformer=true needs encoder.scratch: {model_type: opt, do_layer_norm_before: true}",
+        ),
+    )
     return auto
 
 
 def _make_config(scratch: dict[str, Any], family: Family, token_settings: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    if "model_type" not in scratch:
-        raise UserError(f"encoder.scratch.model_type must be set: {family.types}, ...")
     defaults = AutoConfig.for_model(scratch["model_type"])
-    if family is ENCODER_DECODER and not defaults.is_encoder_decoder:
-        raise UserError(
-            f"encoder.scratch.model_type={defaults.model_type} is no encoder-decoder: choose {family.types}, ..."
-        )
-    for name in scratch:
-        if not hasattr(defaults, name) or callable(getattr(defaults, name)):
-            raise UserError(f"encoder.scratch.{name} is not known: {suggest_nearest(name, defaults.to_dict())}")
+    unknown = [name for name in scratch if not hasattr(defaults, name) or callable(getattr(defaults, name))]
+    refuse((unknown, f"encoder.scratch: there is no setting {', '.join(unknown)}"))
     return AutoConfig.for_model(**token_settings | scratch)
 
 

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 from torch import Tensor, nn
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, extract_first_line, refuse
 from isobench.config.schema import Encoder
 from isobench.data import hub, weights
 from isobench.models.attention import keep_masks_on_gpu, register_packed_attention
@@ -21,7 +20,6 @@ OBJECT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # eac
 MOST_MISSING = 0.05  # share of a model's weights, but for its head, that a checkpoint may lack
 NUMBER = re.compile(r"\d+")
 POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's place until it is fetched
-WITHOUT_FILE = "set encoder.missing_from=null (random values instead) or encoder.pooling=cls (no pooler is read)"
 
 
 @contextlib.contextmanager
@@ -49,14 +47,7 @@ def handle_loading_errors(cfg: Encoder, instead: str = "minilm", hint: str = "")
             hub.raise_if_cache_is_full(error)
         if not reachable:
             raise weights.make_encoder_absence_error(cfg, instead) from error
-        reason = extract_first_line(error)
-        if isinstance(error, KeyError):
-            reason = f"{error} is missing in its JSON files, or transformers does not know it"
-        if cfg.path and (problem := _find_damaged_file(weights.find_encoder_folder(cfg))):
-            reason = problem
-        if "trust_remote_code" in str(error):
-            reason = "it brings its own code; encoder.trust_remote_code=true runs that code, if you trust it"
-        raise UserError(f"encoder={cfg.name} can't be loaded: {reason}{hint}") from error
+        raise UserError(f"encoder={cfg.name} can't be loaded: {extract_first_line(error)}{hint}") from error
 
 
 def silence_transformers() -> None:
@@ -65,28 +56,6 @@ def silence_transformers() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-
-
-def _find_damaged_file(folder: Path) -> str | None:
-    """Describe the first damaged file of an encoder's folder; None if there is none."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in (folder / name for name in OBJECT_FILES):
-        try:
-            if file.is_file() and not isinstance(orjson.loads(file.read_bytes()), dict):
-                return f"{file} must hold a JSON object {{...}}: copy it again"
-        except ValueError:
-            return f"{file} is damaged (it is not JSON): copy it again"
-    for file in sorted(folder.glob("*.safetensors")):
-        with file.open("rb") as stream:
-            if stream.read(len(POINTER)) == POINTER:
-                return f"{file} is a pointer of Git LFS, not the weights: fetch them with git lfs pull"
-        try:
-            with safe_open(file, "pt"):
-                pass
-        except SafetensorError as error:
-            return f"{file} is damaged ({extract_first_line(error)}): copy it again"
-    return None
 
 
 def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.Module, body: nn.Module) -> list[str]:
@@ -106,11 +75,7 @@ def describe_missing_weights(cfg: Encoder, missing: Collection[str], model: nn.M
     lacking = [sizes[name] for name in missing if name in sizes]
     share = max(sum(lacking) / sum(sizes.values()), len(lacking) / len(sizes))
     names = ", ".join(sorted(missing)[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-    if share > MOST_MISSING:
-        raise UserError(
-            f"encoder={cfg.name}: the weights lack {100 * share:.0f}% of the model ({names}), so they are another "
-            "model's or incomplete: copy them again, or save the model as you mean it with save_pretrained(FOLDER)"
-        )
+    refuse((share > MOST_MISSING, f"encoder={cfg.name}: the weights lack {100 * share:.0f}% of the model ({names})"))
     return [f"randomly initialised, not in the checkpoint: {names}"] if missing else []
 
 
@@ -124,12 +89,9 @@ def describe_unread_weights(unexpected: Collection[str], model: Any) -> list[str
 
 def refuse_other_shapes(cfg: Encoder, mismatched: Collection[tuple[str, Any, Any]]) -> None:
     """Raise UserError if parameters (name, shape in the file, shape by config.json) have other shapes in the file."""
-    if mismatched:
-        name, theirs, ours = sorted(mismatched)[0]
-        raise UserError(
-            f"encoder={cfg.name}: {name} has shape {list(theirs)} in the weights, but {list(ours)} by config.json: "
-            "use the config.json that was saved with these weights"
-        )
+    for name, theirs, ours in sorted(mismatched):
+        shapes = f"{list(theirs)} in the weights, but {list(ours)} by config.json"
+        refuse((True, f"encoder={cfg.name}: {name} has shape {shapes}"))
 
 
 @torch.no_grad()
@@ -148,39 +110,25 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
         value = stored.get(name, stored.get(f"{model.base_model_prefix}.{name}"))
         parameter = model.get_parameter(name)
         is_finite = isinstance(value, Tensor) and value.is_floating_point() and bool(value.isfinite().all())
-        if not is_finite or value.shape != parameter.shape:
-            raise UserError(
-                f"encoder.missing_from={cfg.missing_from}: the file has no {tuple(parameter.shape)} finite floats "
-                f"named {name}, so it is damaged or another model's: replace it, or {WITHOUT_FILE}"
-            )
+        is_other = not is_finite or value.shape != parameter.shape
+        refuse(
+            (is_other, f"encoder.missing_from: the file has no {tuple(parameter.shape)} finite floats named {name}")
+        )
         parameter.copy_(value)
     return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
 
 
 def _read_parameters(cfg: Encoder) -> Mapping[str, Any]:
     """Read the file of ``encoder.missing_from`` as data only: no code in a pickled checkpoint is run."""
-    if weights.find_encoder_source(cfg) == "path":
-        file = weights.require_missing_from_file(cfg)
-    else:
-        import huggingface_hub
+    with doing(f"encoder.missing_from={cfg.missing_from}"):
+        if weights.find_encoder_source(cfg) == "path":
+            file = weights.require_missing_from_file(cfg)
+        else:
+            import huggingface_hub
 
-        try:
             file = Path(huggingface_hub.hf_hub_download(str(cfg.hub), str(cfg.missing_from), revision=cfg.revision))
-        except Exception as error:  # the client raises many kinds
-            raise UserError(
-                f"encoder.missing_from: {cfg.missing_from} of {cfg.hub} is not in the hub's cache and did not "
-                f"download ({extract_first_line(error)}); set encoder.path=FOLDER to the model's files, or "
-                "encoder.pooling=cls"
-            ) from error
-    try:
-        stored = torch.load(file, map_location="cpu", weights_only=True)
-        if not isinstance(stored, Mapping):
-            raise TypeError(f"{type(stored).__name__} in place of parameters by name")
-    except Exception as error:  # torch raises many kinds, with a text that recommends to run the code in the file
-        raise UserError(
-            f"encoder.missing_from={cfg.missing_from}: the file can't be read, is damaged or holds more than tensors "
-            f"by name; download it again, or {WITHOUT_FILE}"
-        ) from error
+        stored: Mapping[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        stored.items()  # parameters by name
     return stored
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.common.files import sha256_json
 from isobench.common.packages import find_package_folder
 from isobench.config.schema import Encoder
@@ -33,11 +33,10 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
     # transformers makes a tokenizer of special tokens alone where its files are missing.
-    if len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        raise UserError(
-            f"encoder={cfg.name}: its tokenizer knows no word, because files such as tokenizer.json or vocab.txt are "
-            f"missing: {weights.ADD_TOKENIZER}"
-        )
+    knows_none = len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= set(
+        tokenizer.all_special_tokens
+    )
+    refuse((knows_none, f"encoder={cfg.name}: its tokenizer knows no word: {weights.ADD_TOKENIZER}"))
     return tokenizer
 
 

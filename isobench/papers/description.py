@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from isobench.common import environment
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import refuse
 from isobench.papers.folders import (
     PAPER_FILE,
     PAPER_FLAG,
@@ -65,7 +65,7 @@ class Paper(StrictEntries):
 
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
-    paper: Paper = read_checked_yaml(folder / PAPER_FILE, Paper, (*Paper.model_fields, *TableOrFigure.model_fields))
+    paper: Paper = read_checked_yaml(folder / PAPER_FILE, Paper)
     return paper
 
 
@@ -78,8 +78,7 @@ def find_task(name: str) -> dict[str, int] | None:
 def write_map(chosen: str | None = None) -> str:
     """Write the map in Markdown: a row for every table and figure of every paper, or of one, with its commands."""
     folders = find_papers()
-    if chosen is not None and chosen not in folders:
-        raise UserError(f"{chosen} is no paper: {suggest_nearest(chosen, list(folders))}")
+    refuse((chosen not in (None, *folders), f"{chosen} is no paper: choose one of {', '.join(folders)}"))
     papers = {name: read_paper(folder) for name, folder in folders.items() if chosen in (None, name)}
     rows: list[str] = []
     for name, paper in papers.items():

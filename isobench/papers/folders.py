@@ -14,23 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import cache_until_changed
 from isobench.common.packages import conf_dir, experiments_dir
 
 PAPER_FLAG = "--paper"  # followed by a folder, or by = and a folder; it can be repeated
 PAPER_FILE = "paper.yaml"
 ENTRY_POINTS = "isobench.papers"
-# Start of pydantic's name of a mistake -> what to write instead.
-WANTED = {
-    "list": "write a list: [ONE, TWO]", "dict": "write entries, KEY: VALUE", "model": "write entries, KEY: VALUE",
-    "string": "write a text, in quotes if it looks like a number", "int": "write a whole number",
-    "is_instance_of": "write a number as it is printed, such as 85.29, or null where cells may lack one",
-    "missing": "it is missing: add it",
-}  # fmt: skip
 
 
 class StrictEntries(BaseModel):
@@ -56,8 +49,6 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
             others.append(argument)
             continue
         folder = value if equals else next(rest, "")
-        if not folder:
-            raise UserError(f"{PAPER_FLAG} needs a value after it: the folder of a paper, with a {PAPER_FILE}")
         folders.append(str(Path(folder).expanduser().resolve()))
     os.environ[environment.PAPERS] = os.pathsep.join(dict.fromkeys(folders))
     try:
@@ -129,25 +120,22 @@ def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
     papers = {file.parent.name: file.parent for file in sorted(Path(experiments).glob(f"*/{PAPER_FILE}"))}
     found = [*_find_installed(), *((Path(folder).name, Path(folder)) for folder in named)]
     for name, folder in found:
-        if not (folder / PAPER_FILE).is_file():
-            raise UserError(f"{folder} is no paper: it needs a {PAPER_FILE} (CONTRIBUTING.md, Add a paper)")
-        if not name.isidentifier():
-            raise UserError(f"{folder}: a paper's folder is a name of Python too: use letters, digits and _ alone")
-        if papers.setdefault(name, folder) != folder:
-            raise UserError(f"two papers are called {name}: {papers[name]} and {folder}: rename one of the folders")
+        refuse(
+            (not (folder / PAPER_FILE).is_file(), f"{folder} is no paper: it needs a {PAPER_FILE} (CONTRIBUTING.md)"),
+            (
+                papers.setdefault(name, folder) != folder,
+                f"two papers are called {name}: {papers.get(name)}, {folder}",
+            ),
+        )
     return dict(sorted(papers.items()))
 
 
 def _find_installed() -> Iterator[tuple[str, Path]]:
     """Yield the name and the folder of each paper that an installed package brings."""
     for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            spec = importlib.util.find_spec(entry.value)
-        except ImportError:  # of the package above it
-            spec = None
-        if spec is None or not spec.submodule_search_locations:
-            raise UserError(f"the installed paper {entry.name} is no package: {entry.value}: install it again")
-        yield entry.name, Path(next(iter(spec.submodule_search_locations)))
+        spec = importlib.util.find_spec(entry.value)
+        if spec and spec.submodule_search_locations:
+            yield entry.name, Path(next(iter(spec.submodule_search_locations)))
 
 
 def _check_configs() -> None:
@@ -157,37 +145,12 @@ def _check_configs() -> None:
         for group in list_config_groups():
             for file in sorted((folder / group).glob("*.yaml")):
                 other = first.setdefault((group, file.name), file)
-                if other != file:
-                    raise UserError(f"{group}={file.stem} is in {other} and in {file}: rename one of the files")
+                refuse((other != file, f"{group}={file.stem} is in {other} and in {file}: rename one of the files"))
 
 
 @cache_until_changed
-def read_checked_yaml(
-    file: Path, content_type: Any, names: tuple[str, ...], loader: type[yaml.SafeLoader] = yaml.SafeLoader
-) -> Any:
-    """Read a paper's YAML file; a mistake in it is a UserError that names its line or its entry.
-
-    ``names`` are entries that the file can have, to suggest one for a misspelt entry.
-    """
-    try:
+def read_checked_yaml(file: Path, content_type: Any, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """Read a paper's YAML file, whose content has a type; an error names the file."""
+    with doing(str(file)):
         content = yaml.load(file.read_text(encoding="utf-8"), loader)
         return TypeAdapter(content_type).validate_python(content, strict=True)
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{file}{line}: {error.problem or 'this is no YAML'}: correct it") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{file} can't be read: {extract_first_line(error)}: correct the file") from error
-    except ValidationError as error:
-        raise UserError(f"{file}: {_describe_mistake(error, names)}") from error
-
-
-def _describe_mistake(error: ValidationError, names: Sequence[str]) -> str:
-    first = error.errors()[0]
-    entry = ".".join(str(key) for key in first["loc"] if not str(key).startswith("is-instance["))
-    if first["type"] == "extra_forbidden":
-        wanted = f"there is no such entry: {suggest_nearest(str(first['loc'][-1]), names)}"
-    elif first["type"] == "literal_error":
-        wanted = f"write {first['ctx']['expected']}"
-    else:
-        wanted = next((advice for start, advice in WANTED.items() if first["type"].startswith(start)), first["msg"])
-    return f"{entry}: {wanted}" if entry else wanted

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import Field, InstanceOf, Strict
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import refuse
 from isobench.papers.folders import StrictEntries, find_papers, list_configs, read_checked_yaml
 
 PrintedCell = tuple[str, str]
@@ -144,14 +144,10 @@ def format_statistics(form: list[str], values: Sequence[float | str | None]) -> 
 def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
     """Raise UserError if an experiment names a paper or a table that isn't there; called before any run starts."""
     papers = find_papers()
-    if paper and papers and paper not in papers:
-        raise UserError(f"experiment.paper={paper} is not known: {suggest_nearest(paper, list(papers))}")
-    if tables and not paper:
-        raise UserError("experiment.tables needs a paper: set experiment.paper=NAME, or leave out the tables")
+    refuse((paper and papers and paper not in papers, f"experiment.paper={paper}: choose one of {', '.join(papers)}"))
     known = load_tables(paper) if paper else {}
-    for name in tables:
-        if name not in known:
-            raise UserError(f"experiment.tables: {paper} has no {name}: {suggest_nearest(name, list(known))}")
+    absent = [name for name in tables if name not in known]
+    refuse((absent, f"experiment.tables: paper {paper} has no {absent[:1]}, only {', '.join(known)}"))
 
 
 def list_misspellings(
@@ -193,8 +189,5 @@ def load_tables(paper: str) -> dict[str, PublishedTable]:
     file = folder / "published.yaml" if folder else None
     if file is None or not file.is_file():
         return {}
-    fields = (*PublishedTable.model_fields, *PublishedColumn.model_fields)
-    tables: dict[str, PublishedTable] = read_checked_yaml(
-        file, dict[str, PublishedTable], fields, _PrintedNumberLoader
-    )
+    tables: dict[str, PublishedTable] = read_checked_yaml(file, dict[str, PublishedTable], _PrintedNumberLoader)
     return tables

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow
 
 from isobench.common.environment import format_paper_flags
-from isobench.common.errors import UserError, extract_first_line, suggest_nearest
+from isobench.common.errors import UserError, doing, extract_first_line, refuse, suggest_nearest
 from isobench.papers.folders import find_config, find_papers, list_configs, read_config_file
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
@@ -103,19 +103,13 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     papers = {name: folder / "claims.py" for name, folder in find_papers().items()}
     papers = {name: file for name, file in papers.items() if file.is_file()}
     if paper is not None:
-        if paper not in papers:
-            raise UserError(f"{paper} is no paper with a claims.py: {suggest_nearest(paper, papers)}")
         papers = {paper: papers[paper]}
     claims: list[Claim] = []
     for name, file in papers.items():
-        try:
-            found = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
-        except Exception as error:  # whatever the file's own code raises
-            raise UserError(f"{file}: {extract_first_line(error)}: correct the file") from error
-        if not isinstance(found, list) or not all(isinstance(claim, Claim) for claim in found):
-            raise UserError(f"{file}: CLAIMS must be a list of isobench.report.claims.Claim")
-        if long := next((claim for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS), None):
-            raise UserError(f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long.quote}")
+        with doing(str(file)):
+            found: list[Claim] = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
+            long = [claim.quote for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS]
+        refuse((long, f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long[:1]}"))
         claims += [replace(claim, paper=name) for claim in found]
     return claims
 

@@ -6,13 +6,14 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from isobench.common.errors import extract_first_line
+from isobench.common.errors import extract_first_line, refuse
 from isobench.report.cells import Column
 from isobench.report.tables import is_scored
 from isobench.runs.folder import PREDICTIONS_FILE
@@ -23,6 +24,9 @@ SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its prediction
 
 class NotPairedError(Exception):
     """Two methods' runs can't be paired; the message is a short reason."""
+
+
+require_pairs = partial(refuse, error=NotPairedError)
 
 
 @dataclass(frozen=True)
@@ -65,20 +69,20 @@ class ExamplePairs:
 
     def _compare(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
         split, _, metric = column.source.rpartition("/")
-        if metric not in RESAMPLED_METRICS:
-            raise NotPairedError(f"{metric} is not computed on samples of the examples")
+        require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
         ours, theirs = _pair_by_seed(runs, base_runs)
         by_run = [self._read(run, split) for run in (*ours.itertuples(), *theirs.itertuples())]
         first = by_run[0]
-        if not all(np.array_equal(of_run.index, first.index) for of_run in by_run):
-            raise NotPairedError("the runs have other dev examples")
-        if not all(np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run):
-            raise NotPairedError("the labels of the dev examples differ")
+        labels = [np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run]
+        require_pairs(
+            (not all(np.array_equal(run.index, first.index) for run in by_run), "the runs have other dev examples"),
+            (not all(labels), "the labels of the dev examples differ"),
+        )
         predictions = np.stack([of_run.predictions for of_run in by_run])
         result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
         recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
-        if not result.reason and not abs(result.difference.value - recorded) < SCORE_TOLERANCE:
-            raise NotPairedError("the predictions do not give the recorded scores")
+        is_near = abs(result.difference.value - recorded) < SCORE_TOLERANCE
+        require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
         return result
 
     def _read(self, run: Any, split: str) -> SplitPredictions:
@@ -93,14 +97,12 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
     scored = [runs[is_scored(runs)].sort_values("seed") for runs in (ours, theirs)]
     for runs in scored:
         seed, count = Counter(runs["seed"]).most_common(1)[0] if len(runs) else (0, 0)
-        if count > 1:
-            raise NotPairedError(f"seed {seed} has {count} runs of one method")
+        require_pairs((count > 1, f"seed {seed} has {count} runs of one method"))
     shared = set(scored[0]["seed"]) & set(scored[1]["seed"])
-    if not shared:
-        raise NotPairedError("no shared seed")
+    require_pairs((not shared, "no shared seed"))
     ours, theirs = (runs[runs["seed"].isin(shared)] for runs in scored)
-    if pd.concat([ours["data"], theirs["data"]]).nunique(dropna=False) > 1:
-        raise NotPairedError("the runs had other data")
+    is_other = pd.concat([ours["data"], theirs["data"]]).nunique(dropna=False) > 1
+    require_pairs((is_other, "the runs had other data"))
     return ours, theirs
 
 
@@ -108,8 +110,6 @@ def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:
     """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
     import pyarrow.parquet  # only reports of trained runs need it
 
-    if not file.is_file():
-        raise NotPairedError(f"{file.name} of seed {seed} was removed")
     try:
         table = pyarrow.parquet.read_table(file, columns=["split", "index", "label", "prediction"], use_threads=False)
         columns = [table[name].to_numpy() for name in table.column_names]
@@ -117,6 +117,5 @@ def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:
         index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException) as error:
         raise NotPairedError(f"{file.name} of seed {seed} can't be read ({extract_first_line(error)})") from error
-    if not len(index):
-        raise NotPairedError(f"{file.name} of seed {seed} lacks the split {split}")
+    require_pairs((not len(index), f"{file.name} of seed {seed} lacks the split {split}"))
     return SplitPredictions(index, labels, predictions)

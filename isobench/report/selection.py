@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.schema import Selection
 from isobench.papers.folders import find_config, read_config_file
 from isobench.report.tables import (
@@ -161,18 +161,19 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
     """Raise UserError if the rule has nothing to select by or to report."""
     seeds, chosen = set(runs["seed"]), set(selection.seeds)
-    if selection.rule == "held_out" and runs["task.held_out"].isna().any():
-        raise UserError("experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share")
-    if selection.rule == "seeds" and not (seeds & chosen and seeds - chosen):
-        raise UserError(
-            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds that were run: "
-            f"{', '.join(map(str, sorted(seeds)))}"
-        )
-    if selection.rule == "none" and varying:
-        raise UserError(
-            f"there are several configurations ({', '.join(varying)}) and no rule to select one by: set "
-            "experiment.selection.rule=dev or seeds"
-        )
+    held_out = selection.rule == "held_out" and runs["task.held_out"].isna().any()
+    is_some = seeds & chosen and seeds - chosen
+    refuse(
+        (held_out, "experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share"),
+        (
+            selection.rule == "seeds" and not is_some,
+            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds {sorted(seeds)}",
+        ),
+        (
+            selection.rule == "none" and varying,
+            f"there are several configurations ({', '.join(varying)}): set experiment.selection.rule=dev or seeds",
+        ),
+    )
 
 
 def _group_by_configuration(runs: pd.DataFrame, varying: Sequence[str]) -> Groups:

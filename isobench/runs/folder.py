@@ -21,7 +21,7 @@ from typing import Any
 
 import filelock
 
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import (
     is_storage_error,
     make_storage_error,
@@ -76,11 +76,16 @@ def report_folder(output_dir: str | Path, experiment: str | None) -> Path:
     return reports_folder(output_dir) / (experiment or "runs")
 
 
+def refuse_link(folder: Path) -> None:
+    """Raise UserError if a folder of isobench's is a link: files elsewhere would be replaced or removed."""
+    refuse((folder.is_symlink(), f"{folder} is a link, and isobench writes into no other folder: remove it"))
+
+
 @contextmanager
 def require_report_folder(folder: Path) -> Iterator[None]:
     """A context that makes a folder as `require_writable` does; UserError if it is a link in reports/."""
-    if folder.parent.name == REPORTS_FOLDER and folder.is_symlink():  # files elsewhere would be replaced
-        raise UserError(f"{folder} is a link, and reports are written into no other folder: remove it")
+    if folder.parent.name == REPORTS_FOLDER:
+        refuse_link(folder)
     with require_writable(folder):
         yield
 
@@ -132,8 +137,8 @@ class RunFolder:
             record = read_record_file(self.result_file)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if record.key != self.key:
-            raise UserError(f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}")
+        is_other = record.key != self.key
+        refuse((is_other, f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}"))
         return record
 
     def read_final_record(self, retry_failed: bool, since: float) -> RunRecord | None:
@@ -160,8 +165,7 @@ class RunFolder:
 
         The system frees the lock of a process that dies. UserError if the folder is a link.
         """
-        if self.path.is_symlink():  # files elsewhere would be written and removed
-            raise UserError(f"{self.path} is a link, and runs are carried out in no other folder: remove it")
+        refuse_link(self.path)
         is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -171,11 +175,7 @@ class RunFolder:
         except filelock.Timeout:
             yield False
             return
-        except NotImplementedError as error:
-            raise StorageError(
-                f"{self.path}: this file system has no locks; set output_dir to one that does"
-            ) from error
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:  # the second: a file system without locks
             raise make_storage_error(error, self.path) from error
         try:
             yield True

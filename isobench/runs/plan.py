@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, extract_first_line, refuse
 from isobench.common.files import (
     RECORD_LIMIT,
     add_json_checksum,
@@ -201,8 +201,8 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
     """
     content = orjson.loads(text)
     version = content.get("format") if isinstance(content, dict) else None
-    if isinstance(version, int) and version > PLAN_FORMAT:
-        raise UserError(f"has format {version} and this isobench reads {PLAN_FORMAT}: update isobench")
+    is_newer = isinstance(version, int) and version > PLAN_FORMAT
+    refuse((is_newer, f"has format {version} and this isobench reads {PLAN_FORMAT}: update isobench"))
     stored = _StoredPlan.model_validate(drop_json_checksum(content))
     try:
         settings = {name: [read_section(name, value) for value in values] for name, values in stored.settings.items()}
@@ -213,7 +213,7 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
             cfg = Config(**{name: values[run.settings.get(name, 0)] for name, values in settings.items()})
             runs.append((cfg, Identity(run.key, stored.data[run.data], stored.weights[run.weights])))
         if len({identity.key for _, identity in runs}) < len(runs):
-            raise UserError("it has a run twice")
+            raise LookupError("it has a run twice")
     except (LookupError, UserError) as error:
         raise ValueError(extract_first_line(error)) from error
     return Plan(stored.experiment, stored.commands, runs)
@@ -275,17 +275,12 @@ def list_run_folders(output_dir: str) -> list[Path]:
 def read_ended_run(output_dir: str, folder: Path) -> Run:
     """Read a run from its record alone; UserError if it has none, or none that can be used."""
     file = folder / RECORD_FILE
-    try:
+    with doing(f"no plan has the run of {folder}"):
         record = read_record_file(file)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{folder} has no {RECORD_FILE}, and no plan has this run") from error
-    if run_folder_name(record.key) != folder.name:
-        raise UserError(f"{file} is not this run's record; {name_remedy(file)}")
-    try:
+    refuse((run_folder_name(record.key) != folder.name, f"{file} is not this run's record; {name_remedy(file)}"))
+    with doing(f"{file} is damaged; {name_remedy(file)}"):
         sections = {name: _read_section(name, orjson.dumps(value)) for name, value in record.config.items()}
         cfg = Config(**sections | {"output_dir": output_dir})
-    except (UserError, TypeError) as error:  # orjson's TypeError: nested too deeply
-        raise UserError(f"{file} is damaged; {name_remedy(file)} ({error})") from error
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
     return Run(cfg, RunFolder(output_dir, record.key), record, "done", identity=identity)
 

@@ -3,8 +3,7 @@
 Validation is strict: a text in a number's place, a missing part or a wrong kind of part is refused, never converted.
 Entries that a model does not name are kept as they are (a later version's, or what a user's monitors note).
 
-``python -m isobench.runs.record`` prints the JSON Schema of ``result.json`` (docs/result.schema.json), and with the
-argument ``progress`` that of ``progress.json`` (docs/progress.schema.json).
+docs/result.schema.json and docs/progress.schema.json are their JSON Schemas.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, UnfitFileError, name_system_error, read_bounded
 from isobench.config.schema import HELD_OUT
 
@@ -221,6 +220,9 @@ class RunRecord(Part):
     effective_rows: dict[str, float] = Field(
         default_factory=dict, description="method -> rows on which its moving averages stand after an epoch"
     )
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="class of a method of the user's own -> sha256 of its source"
+    )
     generation: RecordedGeneration | None = Field(default=None, description="of translation and summarisation")
     predictions: Predictions | None = Field(default=None, description="null or missing if no epoch ended")
     checksum: str | None = Field(default=None, description="sha256 of the file's text without this last entry")
@@ -279,8 +281,8 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
     try:
         content = orjson.loads(text)  # refuses NaN and infinities
         version = content["format"]
-        if type(version) is int and version > RECORD_FORMAT:
-            raise UserError(f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench")
+        is_newer = type(version) is int and version > RECORD_FORMAT
+        refuse((is_newer, f"{file} has format {version} and this isobench reads {RECORD_FORMAT}: update isobench"))
         _require_checksum(text)
         record = RunRecord.model_validate(content)
         _check_epochs(record)

@@ -19,7 +19,7 @@ import pydantic.dataclasses
 from pydantic import ConfigDict
 
 from isobench.common import environment
-from isobench.common.errors import UserError
+from isobench.common.errors import doing
 from isobench.common.files import RECORD_LIMIT, read_file_time, read_json, write_json
 from isobench.common.terminal import print_note, print_note_once
 from isobench.runs.folder import PROGRESS_FILE, jobs_folder
@@ -184,10 +184,8 @@ def list_slurm_arrays() -> set[str]:
     if shutil.which("squeue") is None:
         return set()
     command = ["squeue", "--me", "--noheader", "--format=%F"]
-    try:
+    with doing("asking SLURM for its jobs (squeue)"):
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise UserError("SLURM doesn't say which jobs it has (squeue failed); try again in a while") from error
     return set(answer.stdout.split())
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.config.schema import Config, map_chain, split_chain
 from isobench.papers.folders import find_config_folders, read_config_file
 
@@ -22,8 +22,8 @@ class UntrustedError(UserError):
 def require_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
     """Return a config as `use_own_classes` does; UntrustedError if a class of another name would be replaced."""
     own = use_own_classes(cfg, folders)
-    for other in find_other_classes(cfg, folders):
-        raise UntrustedError(f"{other}, which is run with --trust only")
+    others = list(find_other_classes(cfg, folders))
+    refuse((others, f"{others[:1]}, which is run with --trust only"), error=UntrustedError)
     return own
 
 
@@ -32,19 +32,20 @@ def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
 
     ``folders`` have configs of the user's own. Raises UntrustedError where there is no such name, or for other code.
     """
-    if cfg.task.kind is not None:
-        raise UntrustedError("its task is of a kind from outside, which is run with --trust only")
-    if cfg.encoder.trust_remote_code:
-        raise UntrustedError("its encoder brings code of its own, which is run with --trust only")
+    refuse(
+        (cfg.task.kind is not None, "its task is of a kind from outside, which is run with --trust only"),
+        (cfg.encoder.trust_remote_code, "its encoder brings code of its own, which is run with --trust only"),
+        error=UntrustedError,
+    )
 
     def use_own(group: str, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         others = {key: value for key, value in settings.items() if key != "_target_"}
         own = read_own_classes(folders).get((group, name))
-        if own is None:
-            target = settings.get("_target_")
-            raise UntrustedError(f"isobench has no {group} {name}: the class {target} is run with --trust only")
-        if _has_instruction(others):
-            raise UntrustedError(f"its {group} {name} has settings that Hydra would carry out, with --trust only")
+        refuse(
+            (own is None, f"isobench has no {group} {name}: the class {settings.get('_target_')} needs --trust"),
+            (_has_instruction(others), f"its {group} {name} has settings that Hydra would carry out: --trust only"),
+            error=UntrustedError,
+        )
         return {"_target_": own, **others}
 
     monitors = {name: use_own("monitor", name, settings) for name, settings in cfg.monitors.items()}

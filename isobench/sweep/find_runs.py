@@ -52,9 +52,8 @@ def find_runs(arguments: Sequence[str]) -> tuple[str, list[Run]]:
             return _make_title(*composed), runs
         output_dir, name = composed
         if is_general and name is None:
-            if list_run_folders(output_dir):
-                raise UserError(f"none of the runs in {output_dir} can be shown, for the reasons above")
-            raise UserError(f"nothing was run in {output_dir} yet; name a sweep, e.g. +experiment=glue_isobn")
+            reason = "can be shown" if list_run_folders(output_dir) else "was carried out yet; name a sweep"
+            raise UserError(f"none of the runs in {output_dir} {reason}, such as +experiment=glue_isobn")
         return name or "runs", plan_runs(loader, base, overrides)
 
 

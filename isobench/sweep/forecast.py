@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, refuse
 from isobench.config.schema import Config, Encoder
 from isobench.kinds.base import kind_of
 from isobench.runs.plan import list_run_folders, read_ended_run
@@ -159,8 +159,8 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     source = weights.find_encoder_source(cfg)
     cached = try_to_load_from_cache(str(cfg.hub), "config.json", revision=cfg.revision) if source == "hub" else None
     is_cached = isinstance(cached, str)
-    if source == "hub" and not is_cached and not hub.is_reachable():
-        raise UserError(f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache")
+    is_away = source == "hub" and not is_cached and not hub.is_reachable()  # asked for minutes otherwise
+    refuse((is_away, f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache"))
     silence_transformers()
     if source == "scratch":
         settings = {"vocab_size": cfg.vocabulary_size} if cfg.vocabulary_size else {}
@@ -171,10 +171,8 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     if source != "hub":
         path = weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent
         name, options = str(path), {}
-    try:
+    with doing(f"encoder={cfg.name}: reading its config"):
         return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)
-    except Exception as error:  # transformers raises many kinds
-        raise UserError(f"encoder={cfg.name} has no config that can be read: {extract_first_line(error)}") from error
 
 
 def _format_gib(size: float) -> str:

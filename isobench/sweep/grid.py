@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.command_line import Override, expand_home_folders
 from isobench.sweep.compose import Composer
 
@@ -34,8 +34,8 @@ def expand_grid(
         command_line: each setting (as typed, with any ``+``) with its overrides, one for each value.
     """
     runs = []
-    if empty := [key for sub_grid in grid for key, values in sub_grid.items() if not values]:
-        raise UserError(f"experiment.grid: {empty[0]} has no values: write some, such as [A, B], or leave it out")
+    empty = [key for sub_grid in grid for key, values in sub_grid.items() if not values]
+    refuse((empty, f"experiment.grid: {', '.join(empty)} has no values: write some, such as [A, B]"))
     for sub_grid in grid or [{}]:
         axes = {key: [Override(key, _format_value(value)) for value in values] for key, values in sub_grid.items()}
         kept_values = [values for key, values in axes.items() if key not in command_line]
@@ -55,10 +55,8 @@ def _check_combinations(
     typed = {override for overrides in choosing for override in overrides}
     planned = {frozenset(typed.intersection(run)) for run in runs}
     for combination in itertools.product(*choosing):
-        if frozenset(combination) not in planned:
-            text = " ".join(map(str, combination)) or "of the settings given"
-            advice = "use a command of its own for each combination that a sub-grid has"
-            raise UserError(f"no sub-grid has the combination {text}: {advice}")
+        text = " ".join(map(str, combination)) or "of the settings given"
+        refuse((frozenset(combination) not in planned, f"no sub-grid has the combination {text}: leave it out"))
 
 
 def rewrite_overrides(overrides: Sequence[Override]) -> list[Override]:
@@ -68,9 +66,7 @@ def rewrite_overrides(overrides: Sequence[Override]) -> list[Override]:
     """
     rewritten = []
     for override in overrides:
-        if override.key.startswith("~"):
-            name = override.key[1:]
-            raise UserError(f"{override}: a setting can't be removed: leave it out, or give it a value ({name}=...)")
+        refuse((override.key.startswith("~"), f"{override}: a setting can't be removed: give it a value"))
         is_monitor = override.key.startswith("monitors.") and len(override.path) == 2
         if is_monitor and (override.value or "").lstrip().startswith("{"):
             override = override._replace(key=f"++{override.key}")
@@ -90,10 +86,8 @@ def expand_chains(overrides: Sequence[Override]) -> list[Override]:
             expanded.append(override)
             continue
         first, *rest = names = [name.strip() for name in chain[1].split(",")]
-        if not all(re.fullmatch(r"[\w-]+", name) for name in names):
-            raise UserError(
-                f"{override}: a chain is a list of methods' names, such as calibration=[isobn_paper,cosine]"
-            )
+        are_names = all(re.fullmatch(r"[\w-]+", name) for name in names)
+        refuse((not are_names, f"{override}: a chain is a list of methods' names, such as calibration=[a,b]"))
         expanded.append(Override("calibration", first))
         expanded += [
             Override(f"+calibration@calibration{'.then' * depth}", name) for depth, name in enumerate(rest, 1)

@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from isobench.common.environment import read_command_start
-from isobench.common.errors import UserError, extract_first_line
 from isobench.config.bounds import PositiveInt, check_values, read_hints
+from isobench.config.classes import locate_class
 from isobench.runs.run import Run
 from isobench.sweep.forecast import forecast_memory
 from isobench.sweep.machine import divide_machine, limit_by_memory
@@ -71,13 +71,6 @@ def _use_threads(count: int | None) -> Iterator[None]:
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:
-    name = f"hydra/launcher={hydra.runtime.choices.get('hydra/launcher')}"
-    try:
-        chosen = get_class(hydra.launcher._target_)
-    except Exception as error:  # importing a module may raise anything
-        raise UserError(f"{name}: {hydra.launcher._target_}: {extract_first_line(error)}") from error
-    if not issubclass(chosen, Launcher):
-        own = f"{Launcher.__module__}.{Launcher.__name__}"
-        raise UserError(f"{name} can't carry out runs: choose auto, sequential, slurm or a subclass of {own}")
+    locate_class(hydra.launcher._target_, Launcher)
     launcher: Launcher = instantiate(hydra.launcher, _convert_="all")
     return launcher

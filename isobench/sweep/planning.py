@@ -1,6 +1,5 @@
 """Plan a sweep: compose, check and key every run before anything is started."""
 
-import math
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,13 +8,10 @@ from typing import Any, cast
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override as HydraOverride
-from hydra.core.override_parser.types import RangeSweep
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
-from isobench.common.errors import NoGridError, UserError, extract_first_line
+from isobench.common.errors import NoGridError, UserError, refuse
 from isobench.common.files import explain_output_errors
 from isobench.config.bounds import Seed, check_value
 from isobench.config.command_line import (
@@ -43,7 +39,6 @@ from isobench.sweep.grid import (
 )
 
 SWEEP_SETTINGS = ("experiment", "scale", "dry_run", "retry_failed", "report")  # read once for the whole sweep
-MAX_RUNS = 100_000  # of one sweep; the papers' largest has 2,940
 
 
 @collect_garbage_rarely()
@@ -103,8 +98,8 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     with compose_sweep([*arguments, *added]) as composed:
         runs = list(compose_runs(*composed))
     cfg = runs[0][0]
-    if any(other.encoder != cfg.encoder for other, _, _ in runs):
-        raise UserError("a diagnosis has one encoder, layer and pooling: give each a command of its own")
+    are_several = any(other.encoder != cfg.encoder for other, _, _ in runs)
+    refuse((are_several, "a diagnosis has one encoder, layer and pooling: give each a command of its own"))
     methods: dict[str, dict[str, Any]] = {}
     names = [format_method_name(other.calibration) for other, _, _ in runs]
     for name, (other, overrides, _) in zip(names, runs, strict=True):
@@ -125,14 +120,11 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
         scales = ", ".join(f"scale={name}" for name in grids)
         raise NoGridError(f"{base.experiment.name} has no grid for scale={base.scale}; it has one for {scales}")
     grid = grids[base.scale]
-    if not grid:
-        raise UserError(f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]")
-    for key in (key for sub_grid in grid for key in sub_grid):
-        if _holds_for_whole_sweep(key.lstrip("+")):
-            raise UserError(
-                f"experiment.grid: {key} holds for the whole sweep, not for single runs: take it out of the grid and "
-                "give it on the command line"
-            )
+    fixed = [key for sub_grid in grid for key in sub_grid if _holds_for_whole_sweep(key.lstrip("+"))]
+    refuse(
+        (not grid, f"experiment.grid.{base.scale} is empty: list its sub-grids, such as - calibration: [A, B]"),
+        (fixed, f"experiment.grid: {', '.join(fixed)} holds for the whole sweep, not for single runs"),
+    )
     return grid
 
 
@@ -142,16 +134,9 @@ def find_places(order: list[str], runs: Sequence[Run]) -> dict[str, list[int]]:
     ``order`` has dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
     ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
     """
-    if len(set(order)) < len(order):
-        raise UserError(f"experiment.order names a setting twice: {', '.join(order)}")
     places: dict[str, list[int]] = {run.folder.key: [] for run in runs}
     for name in order:
-        values = [read_setting(run.cfg, name) for run in runs]
-        if name not in ("encoder", "task") and any(isinstance(value, dict) for value in values):
-            raise UserError(f"experiment.order: {name} is a section: name one of its settings, such as {name}.name")
-        texts = list(map(str, values))
-        if set(texts) == {"-"}:
-            raise UserError(f"experiment.order: no run has the setting {name}: name one, such as seed")
+        texts = [str(read_setting(run.cfg, name)) for run in runs]
         ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
         for run, text in zip(runs, texts, strict=True):
             places[run.folder.key].append(ranks[text])
@@ -187,48 +172,21 @@ def _holds_for_whole_sweep(name: str) -> bool:
     return name in (*SWEEP_SETTINGS, "output_dir") or name.startswith(("experiment.", "hydra.", "hydra/"))
 
 
-def _check_swept_setting(name: str) -> None:
-    if name == "output_dir":
-        raise UserError("output_dir can't be swept over: one output folder holds any number of runs")
-    if _holds_for_whole_sweep(name) or name.startswith("analysis."):
-        raise UserError(f"{name} can't be swept over: give each value a command (and an output_dir) of its own")
-
-
 def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> dict[str, list[Override]]:
     """Parse the command line's overrides: each setting with its overrides, one for each value."""
     overrides_by_setting: dict[str, list[Override]] = {}
     for override in OverridesParser.create(config_loader=loader).parse_overrides(list(arguments)):
         key = override.get_key_element()
-        _check_range(override)
-        if not override.is_sweep_override():
-            values = [override.get_value_element_as_str()]
-        elif override.is_discrete_sweep():
-            _check_swept_setting(key.lstrip("+"))  # Hydra keeps even choice(true) out of the sweep's own config
-            values = _list_swept_values(override)
+        name = key.lstrip("+")
+        is_fixed = name.startswith("analysis.") or _holds_for_whole_sweep(name)
+        if override.is_sweep_override():  # Hydra keeps even choice(true) out of the sweep's own config
+            refuse((is_fixed, f"{name} can't be swept over: give each value a command of its own"))
+            values = list(override.sweep_string_iterator())
         else:
-            raise UserError(f"{override.input_line}: only lists, choice(), range() and glob() can be swept")
-        if not values:
-            raise UserError(f"{override.input_line} has no values: write some, such as {key}=A,B")
+            values = [override.get_value_element_as_str()]
+        refuse((not values, f"{override.input_line} has no values"))
         overrides_by_setting[key] = [Override(key, value) for value in values]
-    if math.prod(map(len, overrides_by_setting.values())) > MAX_RUNS:
-        raise UserError(f"these settings have more than {MAX_RUNS:,} combinations: split the sweep")
     return overrides_by_setting
-
-
-def _check_range(override: HydraOverride) -> None:
-    """Raise UserError for a range with so many numbers that listing them would fill the memory."""
-    numbers = override.value()
-    if not isinstance(numbers, RangeSweep) or numbers.stop is None:
-        return
-    if abs(numbers.stop - (numbers.start or 0)) > MAX_RUNS * abs(numbers.step or 1):
-        raise UserError(f"{override.input_line} has more than {MAX_RUNS:,} values: give fewer")
-
-
-def _list_swept_values(override: HydraOverride) -> list[str]:
-    try:
-        return list(override.sweep_string_iterator())
-    except (ValueError, HydraException) as error:
-        raise UserError(f"{override.input_line}: {extract_first_line(error)}: write range(FIRST,END,STEP)") from error
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.common.files import require_writable
 from isobench.common.interruption import Interrupted, handle_signals, raise_if_noted, raise_interrupted
 from isobench.common.terminal import format_count
@@ -106,8 +106,7 @@ class SlurmLauncher(Launcher):
     def launch(self, todo: list[Run], runs: Sequence[Run], plan: Path) -> list[int]:
         """See `Launcher.launch`. The jobs work on a copy of the plan, which later commands don't change."""
         output_dir, submitted = todo[0].cfg.output_dir, time.time()  # before the first run can end
-        if not shutil.which("srun"):
-            raise UserError(f"hydra/launcher=slurm: {NO_SRUN}")
+        refuse((not shutil.which("srun"), f"hydra/launcher=slurm: {NO_SRUN}"))
         folder = jobs_folder(output_dir) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         with require_writable(folder):  # removed again if nothing is submitted
             job = self._submit(plan, folder.absolute(), todo, submitted)

@@ -17,7 +17,7 @@ from isobench.analyses import runner
 from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import load_analysis
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import refuse_bundle, refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
@@ -106,10 +106,7 @@ class GridSweeper(Sweeper):
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
-        if not self.run_launcher.is_local:
-            raise UserError(
-                f"{name} trains nothing: leave hydra/launcher out (on a cluster, submit the command itself)"
-            )
+        refuse((not self.run_launcher.is_local, f"{name} trains nothing: leave hydra/launcher out"))
         if self.base.dry_run:
             _check_before_start([run.cfg for run in runs], is_dry=True)
             runner.print_analysis_plan(name, runs)
@@ -145,6 +142,7 @@ class GridSweeper(Sweeper):
         if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
+        _print_changed_sources(runs)
         _print_elsewhere(runs)
         print_missing_exports(runs)
         if runs[0].cfg.analysis:
@@ -157,6 +155,17 @@ class GridSweeper(Sweeper):
         unfinished = [EXIT_BUSY, *codes] if any(run.record is None for run in runs) else []
         if code := choose_exit_code(runs, *damaged, *unfinished):
             raise SystemExit(code)
+
+
+def _print_changed_sources(runs: list[Run]) -> None:
+    """Say which classes of the user's own have changed since runs with them ended: a run's key has versions alone."""
+    recorded = [(run.cfg.calibration, run.record.sources) for run in runs if run.record and run.record.sources]
+    if recorded:
+        from isobench.training.instantiate import hash_sources  # imports torch
+
+        changed = {name for own, sources in recorded for name in sources.items() - hash_sources(own).items()}
+        for name in sorted({target for target, _ in changed}):
+            print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 
 def _print_elsewhere(runs: list[Run]) -> None:

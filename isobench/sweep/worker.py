@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
@@ -114,12 +114,10 @@ def read_plan(
         folders: the user's own folders of configs, whose classes may be run.
         is_trusted: whether all classes that the plan names may be run.
     """
-    if output_dir is None and file.absolute().parent != plans_folder(file.absolute().parents[1]):
-        raise UserError(f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER")
-    try:
+    is_away = output_dir is None and file.absolute().parent != plans_folder(file.absolute().parents[1])
+    refuse((is_away, f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER"))
+    with doing(f"reading the plan {file}"):
         plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir or str(file.parent.parent))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} can't be read as a plan: {extract_first_line(error)}") from error
     for cfg, _ in plan.runs if is_trusted else ():
         load_kind(cfg.task)
     if not is_trusted:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 
 from isobench.calibration.chain import Chain
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import uses_gpu
 from isobench.kinds.base import kind_of
@@ -35,8 +35,7 @@ class RunParts(NamedTuple):
 def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the data of a run, as the kind of its task does."""
     parts: RunParts = kind_of(cfg.task).build(cfg, identity)
-    if identify(cfg) != identity:
-        raise UserError("data or weights were changed while they were read: repeat the command")
+    refuse((identify(cfg) != identity, "data or weights were changed while they were read: repeat the command"))
     parts.module.train()  # from_pretrained returns a model in evaluation mode, and Lightning does not change modes
     return parts
 

@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import extract_first_line
 from isobench.common.files import (
     append_checksum,
     name_system_error,
@@ -24,7 +24,7 @@ from isobench.common.interruption import SignalWatch
 from isobench.common.terminal import print_note
 from isobench.config import schema
 from isobench.data.batches.tokens import EpochSampler
-from isobench.runs.folder import CHECKPOINTS_FOLDER
+from isobench.runs.folder import CHECKPOINTS_FOLDER, refuse_link
 from isobench.training.callbacks import EvaluationSchedule
 
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it in case the newest is damaged
@@ -39,8 +39,7 @@ class CheckpointFiles(CheckpointIO):
 
     def __init__(self, run_folder: Path, key: str) -> None:
         self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
-        if self.folder.is_symlink():  # files elsewhere would be read, and removed as old checkpoints
-            raise UserError(f"{self.folder} is a link, and checkpoints are kept in no other folder: remove it")
+        refuse_link(self.folder)
         self._loaded: dict[str, Any] | None = None
 
     def list_files(self) -> list[Path]:

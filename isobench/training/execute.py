@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError, extract_first_line
+from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import read_json, refuse_file
 from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import format_count, print_note
@@ -62,11 +62,8 @@ def train_if_needed(run: Run, since: float) -> RunRecord | None:
     not started. With ``retry_failed``, a failure from before ``since`` (seconds since 1970) is tried again.
     """
     identity = identify(run.cfg)
-    if run.folder.key != identity.key:
-        raise UserError(
-            f"{format_run_name(run.cfg)}: its settings, data or weights have changed since it was planned, so it is "
-            "not carried out; repeat the command for the run that it is now"
-        )
+    changed = f"{format_run_name(run.cfg)}: its settings, data or weights have changed since it was planned"
+    refuse((run.folder.key != identity.key, f"{changed}, so it is another run now: repeat the command"))
     if record := run.folder.read_final_record(run.cfg.retry_failed, since):
         run.folder.remove_leftovers(record)
         return record
@@ -83,10 +80,9 @@ def check_export_folder(cfg: Config) -> None:
         return
     folder = Path(cfg.checkpoint.export).expanduser()
     refuse_file("checkpoint.export", folder)
-    if folder.resolve() == runs_folder(cfg.output_dir).resolve():
-        raise UserError(f"checkpoint.export={folder} is where the runs' own folders are: name another folder")
-    if cfg.encoder.path and folder.resolve() == Path(cfg.encoder.path).expanduser().resolve():
-        raise UserError(f"checkpoint.export={folder} is encoder.path too: name another folder")
+    taken = [runs_folder(cfg.output_dir), *([Path(cfg.encoder.path).expanduser()] if cfg.encoder.path else [])]
+    is_taken = folder.resolve() in [other.resolve() for other in taken]
+    refuse((is_taken, f"checkpoint.export={folder} is encoder.path, or where runs are: name another folder"))
 
 
 def format_outcome(run: Run) -> str:

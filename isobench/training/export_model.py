@@ -21,10 +21,9 @@ from safetensors.torch import load_file, save_file
 
 from isobench.calibration.base import overrides_hook
 from isobench.calibration.chain import Chain
-from isobench.common.errors import StorageError
 from isobench.common.files import (
     explain_disk_errors,
-    name_system_error,
+    explain_output_errors,
     read_json,
     sha256_file,
     write_json,
@@ -63,13 +62,9 @@ class _Exporter(Callback):
 
 @contextmanager
 def explain_export_errors(folder: Path) -> Iterator[None]:
-    """Turn an OSError into a StorageError that names the folder of ``checkpoint.export``."""
-    try:
-        with explain_disk_errors(folder):
-            yield
-    except OSError as error:
-        reason = name_system_error(error)
-        raise StorageError(f"checkpoint.export={folder} can't be written: {reason}; name another folder") from error
+    """A context for code that writes below the folder of ``checkpoint.export``."""
+    with explain_output_errors(folder, "checkpoint.export"), explain_disk_errors(folder):
+        yield
 
 
 def make_exporters(cfg: Config, identity: Identity, tokenizer: Any) -> list[Callback]:

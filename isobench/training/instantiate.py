@@ -1,9 +1,9 @@
 """Make calibration modules from their config."""
 
+import contextlib
+import hashlib
 import inspect
-import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import hydra.utils
@@ -13,7 +13,7 @@ from hydra._internal.utils import _locate
 from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import doing, refuse
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.classes import locate_class
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
@@ -67,66 +67,41 @@ def check_method_settings(
 def _check_signature(config: dict[str, Any]) -> None:
     target = config["_target_"]
     settings = {key: value for key, value in config.items() if key not in CALIBRATION_KEYS and key[0] != "_"}
-    with _name_method(config):
-        method = locate_class(target, Calibration)
-        try:
-            inspect.signature(method).bind(dim=ANY_WIDTH, **settings)
-        except TypeError as error:
-            raise UserError(_explain_unknown_setting(error, target, settings) or f"{target}: {error}") from error
-
-
-@contextmanager
-def _name_method(config: dict[str, Any]) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"calibration={config['name']}: {error}") from error
-    except SystemExit as error:  # raised when the class is in a script that calls sys.exit as it is imported
-        raise UserError(f"calibration={config['name']}: loading {config['_target_']} exits Python") from error
+    with doing(f"calibration={config['name']}"):
+        inspect.signature(locate_class(target, Calibration)).bind(dim=ANY_WIDTH, **settings)
 
 
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
     """Make the chain of methods that a config describes (``then``: the next one), for embeddings of width ``dim``."""
     placed: list[Link] = []
-    width = dim
+    width, name = dim, format_method_name(config)
     for place in ("before_pooler", "after_pooler"):
         for part in split_chain(config):
             if part["placement"] == place:
                 placed.append(Link(instantiate_calibration(part, width), part["placement"], part["target"]))
                 width = placed[-1].calibration.out_dim
-        if place == "before_pooler" and width != dim:
-            raise UserError(
-                f"calibration={format_method_name(config)}: {width} columns don't fit the pooler's {dim}; set "
-                "placement=after_pooler for the method that changes the width"
-            )
-    if sum(link.calibration.reparametrizes_head for link in placed) > 1:
-        raise UserError(
-            f"calibration={format_method_name(config)}: one method alone can reparametrize the classifier"
-        )
+    heads = sum(link.calibration.reparametrizes_head for link in placed)
+    refuse((heads > 1, f"calibration={name}: one method alone can reparametrize the classifier"))
     return Chain(placed)
 
 
 def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
     """Make the method that ``_target_`` names from its settings, for embeddings of width ``dim``."""
     target, settings = config["_target_"], {key: v for key, v in config.items() if key not in CALIBRATION_KEYS}
-    with _name_method(config):
+    with doing(f"calibration={config['name']}"):
         _check_setting_types(target, settings)
-        try:
-            calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
-        except hydra.errors.InstantiationException as error:
-            reason = _explain_unknown_setting(error.__cause__, target, settings) or error.__cause__ or error
-            raise UserError(str(reason)) from error
-        if not isinstance(calibration, Calibration):
-            raise UserError(f"{target} must subclass isobench.calibration.Calibration")
-        if problem := _find_broken_rule(calibration):
-            raise UserError(f"{target} {problem}")
-        if calibration.reparametrizes_head and config["target"] != "head":
-            raise UserError("reparametrize needs target=head, the classifier")
-        if calibration.reads_token_states and config["placement"] != "before_pooler":
-            raise UserError(
-                "it reads the states of all tokens, and there are none after the pooler: set its "
-                "placement=before_pooler, or scope=cls"
-            )
+        calibration: Calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
+        refuse(
+            (not isinstance(calibration, Calibration), f"{target} must subclass isobench.calibration.Calibration"),
+            (
+                calibration.reparametrizes_head and config["target"] != "head",
+                f"calibration={config['name']}: reparametrize needs target=head, the classifier",
+            ),
+            (
+                calibration.reads_token_states and config["placement"] != "before_pooler",
+                f"calibration={config['name']} reads the states of all tokens: set its placement=before_pooler",
+            ),
+        )
     return calibration
 
 
@@ -134,34 +109,22 @@ def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
     """Check settings by the type hints of isobench's class; those of a user's class may be loose."""
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
-        check_values("", settings, read_hints(method.__init__))  # type: ignore[misc]
+        check_values("calibration", settings, read_hints(method.__init__))  # type: ignore[misc]
 
 
-def _find_broken_rule(calibration: Calibration) -> str | None:
-    """Say which rule for a method's attributes a user's own method breaks; None if it breaks none."""
-    width = getattr(calibration, "out_dim", None)
-    if type(width) is not int or width < 1:
-        return f"has out_dim={width}: call super().__init__(dim); if you set self.out_dim, set it to a width"
-    groups = calibration.parameter_groups()
-    if not isinstance(groups, list) or not all(isinstance(group, dict) and "params" in group for group in groups):
-        return "must return a list of mappings with params from parameter_groups"
-    if any(group.get("lr", 0) < 0 for group in groups):
-        return "has a parameter group whose lr is below 0"
-    return None
-
-
-def _explain_unknown_setting(error: BaseException | None, target: str, settings: dict[str, Any]) -> str | None:
-    """Name the settings nearest to one that a class doesn't have; None if the error has another cause."""
-    match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    if not match or match[1] not in settings:
-        return None
-    known = inspect.signature(_locate(target)).parameters.keys() - {"dim"}
-    return f"{target} has no setting {match[1]}: {suggest_nearest(match[1], known)}"
+def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
+    """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256."""
+    hashes = {}
+    for target in (part["_target_"] for part in split_chain(calibration)):
+        with contextlib.suppress(OSError, TypeError):  # no source is at hand, or it is no class
+            if not target.startswith("isobench."):
+                hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
+    return hashes
 
 
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:
     """Raise UserError if a method asks for what this kind of task does not give."""
     for method in methods:
         for need, (asks, words) in NEEDS.items():
-            if asks(method) and need not in kind.gives:
-                raise UserError(f"calibration={name} {words}, which {kind.name} does not give: choose another method")
+            unmet = asks(method) and need not in kind.gives
+            refuse((unmet, f"calibration={name} {words}, which {kind.name} does not give: choose another method"))

@@ -12,7 +12,7 @@ from pytorch_lightning.utilities import move_data_to_device
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor
 
-from isobench.common.errors import UserError
+from isobench.common.errors import doing
 from isobench.common.linalg import PIECE_ROWS
 from isobench.config.classes import locate_class
 from isobench.config.schema import Config
@@ -168,10 +168,8 @@ def gather_batches(batches: Sequence[Tensor]) -> list[Tensor]:
 def check_monitors(cfg: Config) -> None:
     """Import the class of each of ``monitors``, and make none; UserError if one is no callback."""
     for name, settings in cfg.monitors.items():
-        try:
+        with doing(f"monitors.{name}"):
             locate_class(settings["_target_"], Callback)
-        except UserError as error:
-            raise UserError(f"monitors.{name}: {error}") from error
 
 
 def build_monitors(cfg: Config) -> list[Callback]:
@@ -179,13 +177,7 @@ def build_monitors(cfg: Config) -> list[Callback]:
     conventions = DIRECTION_KINDS if kind_of(cfg.task).predicts_words else DEFAULT_CONVENTIONS
     callbacks: dict[str, Callback] = {"isotropy": IsotropyMonitor(conventions=conventions)}
     for name, settings in cfg.monitors.items():
-        try:
-            monitor = hydra.utils.instantiate(settings, _convert_="all")
-        except hydra.errors.InstantiationException as error:
-            raise UserError(f"monitors.{name}: {error.__cause__ or error}") from error
-        if not isinstance(monitor, Callback):
-            raise UserError(f"monitors.{name}: _target_ must name a Lightning Callback")
-        if any(monitor.state_key == other.state_key for key, other in callbacks.items() if key != name):
-            raise UserError(f"monitors.{name}: another callback has the same state_key; give it one of its own")
+        with doing(f"monitors.{name}"):
+            monitor: Callback = hydra.utils.instantiate(settings, _convert_="all")
         callbacks[name] = monitor
     return list(callbacks.values())

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import doing, refuse
 from isobench.config.bounds import convert_value, read_hints
 from isobench.config.schema import Optimization
 
@@ -126,14 +126,11 @@ def make_optimizer(
     if o.optimizer is None:
         return torch.optim.AdamW(groups, lr=o.lr, eps=o.eps, fused=fused)
     kind, settings = _read_optimizer(o.optimizer)
-    if kind is Muon and not hidden:
-        raise UserError("optimizer=muon: no matrix inside the model is trained: choose optimizer=adamw")
+    refuse((kind is Muon and not hidden, "optimizer=muon: no matrix inside the model is trained"))
     if kind in (CoupledAdam, Muon):
         settings |= {"taken": vocabulary if kind is CoupledAdam else hidden, "eps": o.eps}
-    try:
+    with doing(f"optimizer={o.optimizer['name']}"):
         return kind(groups, lr=o.lr, **settings)  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
-        raise UserError(f"optimizer={o.optimizer['name']}: {error}") from error
 
 
 def check_optimizer(o: Optimization) -> None:
@@ -144,15 +141,12 @@ def check_optimizer(o: Optimization) -> None:
 
 def _read_optimizer(settings: dict[str, Any]) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
     """Return the class and the arguments that ``optimization.optimizer`` names; UserError if they don't exist."""
-    name = str(settings.get("name"))
-    if name not in OPTIMIZERS:
-        raise UserError(f"there is no optimizer={name}: {suggest_nearest(name, ['adamw', *OPTIMIZERS])}")
-    kind = OPTIMIZERS[name]
+    with doing("optimizer"):
+        kind = OPTIMIZERS[name := settings["name"]]
     hints = read_hints(kind.__init__) | (OF_ADAMW if issubclass(kind, _AdamWBut) else {})
     known = sorted(hints.keys() - set(NOT_SET))
     given = {}
     for key in settings.keys() - {"name"}:
-        if key not in known:
-            raise UserError(f"optimizer={name} has no setting {key}: {suggest_nearest(key, known)}")
+        refuse((key not in known, f"optimizer={name} has no setting {key}, only {', '.join(known)}"))
         given[key] = convert_value(f"optimization.optimizer.{key}", settings[key], hints[key])
     return kind, given

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from isobench.common.environment import collect_provenance
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import doing, extract_first_line
 from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name, label_encoder
@@ -35,13 +35,8 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
 
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    try:
+    with doing("starting W&B (WANDB_MODE=offline or tracking=none run without it)"):
         run = _start_wandb_run(cfg, key, resolved, folder)
-    except Exception as error:  # no network, a wrong key, a broken installation
-        reason = extract_first_line(error)
-        raise UserError(
-            f"W&B can't start: {reason}; set WANDB_MODE=offline or tracking=none to run without it"
-        ) from error
     return WandbLogger(experiment=run)
 
 

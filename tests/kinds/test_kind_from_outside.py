@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
-from helpers import ROOT, WORDS, make_config
+from helpers import ROOT, WORDS, fails, make_config
 
 from isobench.kinds.base import Kind, kind_of, load_kind
 from isobench.runs.identity import compute_key
@@ -121,19 +121,16 @@ def test_a_kind_is_in_the_key_only_if_it_is_from_outside():
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    "kind",
     [
-        ({"_target_": "tagging.Taging"}, "did you mean Tagging"),
-        ({"_target_": "collections.Counter"}, "must subclass isobench.kinds.Kind"),
-        ({"_target_": "tagging.Tagging", "colour": 1}, "colour"),
-        ({"version": 1}, "_target_"),
+        {"_target_": "tagging.Taging"}, {"_target_": "collections.Counter"},
+        {"_target_": "tagging.Tagging", "colour": 1}, {"version": 1},
     ],
-)
-def test_a_wrong_kind_is_one_line(kind, message):
-    from isobench.common.errors import UserError
+)  # fmt: skip
+def test_a_wrong_kind_is_one_line(kind):
     from isobench.config.schema import Task
 
     task = Task(name="x", text=["words"], metrics=[], kind=kind)
     assert type(kind_of(task)) is Kind
-    with pytest.raises(UserError, match=message):
+    with fails():
         load_kind(task)

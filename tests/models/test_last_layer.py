@@ -6,7 +6,6 @@ import torch
 from helpers import make_config
 
 from isobench.analyses.subject import Subject
-from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.models.encoders import load_encoder
 from isobench.models.tokenization import load_tokenizer
@@ -25,11 +24,6 @@ def test_a_layers_vectors_are_transformers_hidden_states(tiny, layer):
         mine = load_encoder(cfg, None, seed=1).encoder.eval()(**tokens)
         hidden = AutoModel.from_pretrained(tiny).eval()(**tokens, output_hidden_states=True).hidden_states[layer]
     torch.testing.assert_close(mine, (hidden * mask).sum(1) / mask.sum(1))
-
-
-def test_a_layer_that_is_not_there_and_a_pooler_below_the_top_are_refused(tiny):
-    with pytest.raises(UserError, match=r"encoder.layer=3: tiny has layers 0 \(the embeddings\) to 2"):
-        load_encoder(Encoder(name="tiny", path=tiny, pooling="cls", layer=3), None, seed=1)
 
 
 def test_an_encoder_decoder_gives_its_encoders_vectors(tiny, tmp_path):

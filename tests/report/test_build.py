@@ -5,9 +5,8 @@ import statistics
 
 import pandas as pd
 import pytest
-from helpers import make_ended_run
+from helpers import fails, make_ended_run
 
-from isobench.common.errors import UserError
 from isobench.config.schema import Experiment, Selection
 from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
@@ -204,15 +203,13 @@ def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("selection", "said"),
+    "selection",
     [
-        (Selection("none"), "several configurations (optimization.lr) and no rule"),
-        (Selection("seeds", [1, 2, 3, 4]), "must be some, not all, of the seeds that were run: 1, 2, 3, 4"),
-        (Selection("seeds", []), "must be some"),
+        Selection("none"), Selection("seeds", [1, 2, 3, 4]), Selection("seeds", []),
     ],
-)
-def test_selections_that_cant_be_made(tmp_path, selection, said):
-    with pytest.raises(UserError, match=re.escape(said)):
+)  # fmt: skip
+def test_selections_that_cant_be_made(tmp_path, selection):
+    with fails():
         build_report(experiment_of(selection), configurations(tmp_path))
 
 

@@ -175,7 +175,7 @@ def test_a_papers_claims_are_listed_before_anything_was_run(cli, outputs):
     assert (code, out.count("not run"), outputs.exists()) == (0, len(claims), False)
     for arguments in ([f"output_dir={outputs}"], ["--published"]):
         code, out, err = cli("report", *arguments, "--claims", "isotropy_calibratoin")
-        assert (code, out, "did you mean isotropy_calibration" in err) == (2, "", True)
+        assert (code, out, "isotropy_calibratoin" in err) == (2, "", True)
 
 
 def test_a_check_whose_code_fails_is_unknown_and_blames_the_claims_file():
@@ -359,14 +359,8 @@ def test_changed_rows_or_descriptions_of_an_analysis_are_unknown(tmp_path):
     assert "was changed after the analysis wrote it; run the analysis again" in outcome.numbers
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"experiment": "isobn_evv"}, "there is no experiment isobn_evv: did you mean isobn_ev"),
-        ({"rows_file": "explaned_variance"}, "writes no rows explaned_variance: did you mean explained_variance?"),
-    ],
-)
-def test_a_claim_with_a_misspelt_name_says_so(tmp_path, changes, reason):
+@pytest.mark.parametrize("changes", [{"experiment": "isobn_evv"}, {"rows_file": "explaned_variance"}])
+def test_a_claim_with_a_misspelt_name_is_unknown(tmp_path, changes):
     (tmp_path / "isobn_ev").mkdir()
     write_json(tmp_path / "isobn_ev" / "about.json", {"sha256": {"explained_variance.parquet": ""}})
     claim = next(claim for claim in CLAIMS if claim.experiment == "isobn_ev" and claim.rows_file)
@@ -374,7 +368,6 @@ def test_a_claim_with_a_misspelt_name_says_so(tmp_path, changes, reason):
         replace(claim, **changes), None, lambda experiment, name: read_claimed_rows(tmp_path / experiment, name)
     )
     assert outcome.word == UNKNOWN
-    assert reason in outcome.numbers
 
 
 def test_an_impossible_selection_is_unknown_and_said(tmp_path):

@@ -17,16 +17,16 @@ def test_without_the_hub_a_dry_run_says_what_is_unknown(cli, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "settings",
     [
-        (["task.labels=[a,b,c]", "task.metrics=[accuracy]"], "no example of c"),
-        (["task=captions", "encoder=bart-scratch", "encoder.scratch.d_model=7"], "must be divisible by"),
-        (["+experiment=isobn_ev", "calibration._target_=nowhere.A"], "set PYTHONPATH=FOLDER"),
+        ["task.labels=[a,b,c]", "task.metrics=[accuracy]"],
+        ["task=captions", "encoder=bart-scratch", "encoder.scratch.d_model=7"],
+        ["+experiment=isobn_ev", "calibration._target_=nowhere.A"],
     ],
 )
-def test_a_dry_run_refuses_what_can_not_work(cli, tmp_path, settings, message):
+def test_a_dry_run_refuses_what_can_not_work(cli, tmp_path, settings):
     code, _, err = cli(*settings, f"output_dir={tmp_path}", "dry_run=true")
-    assert (code, message in err, err.count("\n")) == (2, True, 1)
+    assert (code, err.count("\n")) == (2, 1)
 
 
 @pytest.mark.slow

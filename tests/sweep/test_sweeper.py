@@ -1,9 +1,11 @@
 """Grids, what a sweep runs and skips, its table and exit code."""
 
+import linecache
 import os
 import pydoc
 import re
 import shutil
+import sys
 
 import pytest
 from helpers import ROOT, check_done, make_config, read_records, review_columns, write_parquet
@@ -201,3 +203,16 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, com
     code, _, err = command(report.main, *sweep)
     assert code == 2
     assert "no run of this sweep has an intact record" in err
+
+
+def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli, small, tmp_path, monkeypatch):
+    file = tmp_path / "own_of_mine.py"
+    text = "from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    def forward(self, h):\n"
+    file.write_text(f"{text}        return h / 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sweep = [*small, "calibration._target_=own_of_mine.Mine", "calibration.name=mine", "optimization.epochs=1"]
+    for change, is_named in (("", False), ("# the same", False), ("        return h / 3\n", True)):
+        file.write_text(f"{text}{change}" if is_named else f"{file.read_text()}{change}")
+        linecache.clearcache()
+        sys.modules.pop("own_of_mine", None)
+        assert ("own_of_mine.Mine has changed" in check_done(cli(*sweep))[1]) == is_named

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, make_config, save_tiny, switch_off_packing
+from helpers import build_parts, fails, make_config, save_tiny, switch_off_packing
 from torch import nn
 
 from isobench.calibration import Calibration
-from isobench.common.errors import RunFailure, UserError
+from isobench.common.errors import RunFailure
 from isobench.common.packages import conf_dir
 from isobench.config.schema import Encoder
 from isobench.data.packaged import encoders as packaged_encoders
@@ -178,11 +178,11 @@ def test_settings_are_checked_before_the_width_is_known():
     folder = Path(conf_dir()) / "calibration"
     check_method_settings(make_config(f"calibration={file.stem}").calibration for file in folder.glob("*.yaml"))
     chain = base | wide[0] | {"then": base | {"_target_": "isobench.calibration.IsoBN", "eps": -1}}
-    with pytest.raises(UserError, match="^calibration=x: eps must be a finite number, at least 0"):
+    with fails():
         check_method_settings([chain])
-    with pytest.raises(UserError, match="nowhere"):
+    with fails():
         check_method_settings([base | {"_target_": "isobench.calibration.nowhere.No"}])
-    with pytest.raises(UserError, match="collections.Counter must subclass isobench.calibration.Calibration"):
+    with fails():
         check_method_settings([base | {"_target_": "collections.Counter"}])
 
 
@@ -221,27 +221,24 @@ def test_the_head_starts_alike_under_every_method(small, head):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    "wrong",
     [
-        (["head.dropout=0"], "head.dropout=0.0 is a setting of head=isobn"),
-        (["encoder.pooling=mean"], "encoder.pooling=mean doesn't go with head=huggingface"),
-        (["encoder.layer=0"], "encoder.layer=0 doesn"),
-        (["scale=paper", "encoder=gpt2"], "encoder.pooling=last doesn't go"),
-        (["+experiment=isobn_ev"], "this analysis trains no head: choose head=isobn"),
+        ["head.dropout=0"], ["encoder.pooling=mean"], ["encoder.layer=0"], ["scale=paper", "encoder=gpt2"],
+        ["+experiment=isobn_ev"],
     ],
-)
-def test_settings_that_the_head_does_not_have_are_refused(wrong, message):
-    with pytest.raises(UserError, match=message):
+)  # fmt: skip
+def test_settings_that_the_head_does_not_have_are_refused(wrong):
+    with fails():
         validate_config(make_config("head=huggingface", *wrong))
 
 
 def test_the_architecture_is_checked_when_a_run_is_planned_and_before_weights_are_read(small, tmp_path):
     save_tiny(tmp_path / "gpt2", "gpt2")
     folder = [*small, "head=huggingface", f"encoder.path={tmp_path / 'gpt2'}"]
-    with pytest.raises(UserError, match=r"^head=huggingface has no head for gpt2, only for bert,.*choose head=isobn"):
+    with fails():
         validate_config(make_config(*folder))
     (tmp_path / "gpt2" / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(UserError, match=r"^head=huggingface has no head for gpt2, only for bert,.*choose head=isobn"):
+    with fails():
         load_encoder(Encoder(name="gpt2", path=str(tmp_path / "gpt2")), None, seed=1, head="huggingface")
     for content in ("[]", "{}", '{"model_type": 3}', "damaged"):
         (tmp_path / "gpt2" / "config.json").write_text(content)

@@ -109,16 +109,13 @@ LAST = ["evaluation.every=last", "optimization.report=last", "optimization.patie
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
+    "overrides",
     [
-        ([*LAST, "optimization.report=best"], "optimization.report=best compares epochs"),
-        ([*LAST, "optimization.patience=3"], "optimization.patience=3 compares epochs"),
-        (["evaluation.every=11"], "evaluation.every=11 must be at most 10, which is optimization.epochs, or last"),
-        (["evaluation.every=0"], "evaluation.every=0 must be"),
+        [*LAST, "optimization.report=best"], [*LAST, "optimization.patience=3"], ["evaluation.every=11"],
+        ["evaluation.every=0"],
     ],
-)
-def test_contradictions_are_one_line(overrides, message):
+)  # fmt: skip
+def test_contradictions_are_one_line(overrides):
     with pytest.raises(UserError) as caught:
         validate_config(make_config(*overrides))
-    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

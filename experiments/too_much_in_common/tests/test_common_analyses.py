@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import check_refused, read_analysis_rows, write_parquet
+from helpers import check_refused, fails, read_analysis_rows, write_parquet
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
-from isobench.common.errors import UserError
 from isobench.metrics import weighted_isotropy
 from isobench.papers import published
 from isobench_papers.too_much_in_common import frequency, isotropy, token_counts
@@ -148,7 +147,7 @@ def test_counts_of_tokens_are_fitted_to_the_rows_of_a_vocabulary():
     counts = np.array([3, 0, 2])
     assert token_counts.fit_to_rows(counts, 5).tolist() == [3, 0, 2, 0, 0]
     assert token_counts.fit_to_rows(counts, 2).tolist() == [3, 0]
-    with pytest.raises(UserError, match="the corpus has no tokens"):
+    with fails():
         token_counts.fit_to_rows(np.zeros(3), 3)
 
 
@@ -180,7 +179,7 @@ def test_a_corpus_in_numbers():
     assert (found["types"], found["occurrences"], found["types_covering"]) == (4, 100, 2)
     assert (found["share_of_2"], found["share_of_13"]) == (0.8, 1.0)
     assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
-    with pytest.raises(UserError, match="the corpus has no words"):
+    with fails():
         frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
 
 

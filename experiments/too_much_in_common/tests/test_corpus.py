@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import write_parquet
+from helpers import fails, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
@@ -56,7 +56,7 @@ def test_a_corpus_from_files(tmp_path):
     write_parquet(tmp_path / "cnn_dailymail" / "x.parquet", {"article": ["one", None]})
     broken = open_corpus("cnn_dailymail", data)
     assert find_corpus_differences("cnn_dailymail", broken.text_count) == ["2 of the 311,971 texts of cnn_dailymail"]
-    with pytest.raises(UserError, match="whose article is not text"):
+    with fails():
         list(broken.iter_batches())
     write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})
     for name, root, message in (
@@ -69,7 +69,7 @@ def test_a_corpus_from_files(tmp_path):
             open_corpus(name, Data(root=root and str(root)))
         assert "\n" not in str(error.value)
     (tmp_path / "corpus" / "a.parquet").write_text("no Parquet")
-    with pytest.raises(UserError, match="can't be read as Parquet"):
+    with fails():
         open_corpus("wikitext", data)
 
 
@@ -91,5 +91,5 @@ def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
     source = CORPUS_SOURCES["cnn_dailymail"]
     assert requests == [((source.hub, source.subset), {"revision": source.revision})]
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: 1 / 0)
-    with pytest.raises(UserError, match=r"hub can't be reached .* analysis.corpus=movie_reviews"):
+    with fails():
         open_corpus("cnn_dailymail", Data())

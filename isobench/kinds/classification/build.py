@@ -1,5 +1,6 @@
 """Build a run of sentence classification or regression: data, encoder, calibrations and head."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,6 @@ from isobench.models.dropout import DropoutNumbers, replace_dropout
 from isobench.runs.identity import Identity, resolve_seeds, seed_everything
 from isobench.training.build import RunParts, build_chain, count_training_steps, uses_cpu_dropout
 from isobench.training.preparation import load_pretrained_embeddings
-
-FEW_ROWS = 16  # moving averages of fewer rows are warned of; our choice
 
 
 def build_parts(cfg: Config, identity: Identity) -> RunParts:
@@ -43,19 +42,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
             chain.prepare(position, vectors.split(1024), module.pooler)
     methods = _name_methods(cfg, chain)
     effective_rows = _count_effective_rows(cfg, methods, len(loaders.train_tokens))
-    few = [
-        f"{name} evaluates by averages of {rows:.1f} rows, nearly those of an epoch's last batch alone "
-        "(optimization.drop_last=true leaves out one that is not full)"
-        for name, rows in effective_rows.items()
-        if rows < FEW_ROWS
-    ]
-    if cfg.optimization.batch_size == 1 and not is_distributed():
-        few = [
-            f"{name} compares the rows of a batch, which has one row: it changes nothing but the mean "
-            "(raise optimization.batch_size)"
-            for name, method in methods.items()
-            if method.compares_rows
-        ]
+    few = _warn_of_few_rows(cfg, methods, len(loaders.train_tokens), effective_rows)
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings, *few], effective_rows=effective_rows)
 
 
@@ -63,6 +50,26 @@ def _name_methods(cfg: Config, chain: Chain) -> dict[str, Calibration]:
     """Return the methods of a chain by name."""
     methods = sorted(split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True)  # as in it
     return dict(zip((str(method["name"]) for method in methods), chain, strict=True))
+
+
+def _warn_of_few_rows(
+    cfg: Config, methods: Mapping[str, Calibration], examples: int, effective_rows: Mapping[str, float]
+) -> list[str]:
+    """Warn of each method whose statistic stands on fewer rows than it needs: an epoch's batches, or its averages."""
+    size = cfg.optimization.batch_size
+    last = 0 if cfg.optimization.drop_last else examples % size
+    smallest = math.inf if is_distributed() else last or size  # of several processes each has a part of a batch
+    warnings = []
+    for name, method in methods.items():
+        found = [("moving averages", effective_rows.get(name, math.inf), method.least_average)]
+        found.insert(0, ("a batch", smallest, method.least_batch))
+        warnings += [
+            f"{name} needs {needed} rows, and {what} of its training stands on {rows:g}: raise "
+            "optimization.batch_size, or set optimization.drop_last=true"
+            for what, rows, needed in found
+            if rows < needed
+        ][:1]
+    return warnings
 
 
 def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examples: int) -> dict[str, float]:

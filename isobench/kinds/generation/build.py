@@ -3,7 +3,7 @@
 from typing import Any
 
 from isobench.calibration.chain import find_prepared_once
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import sha256_json
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs, uses_gpu
@@ -60,10 +60,7 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
     tokenizer = load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
         if languages is None:
-            raise UserError(
-                f"encoder={encoder.name} needs to know the languages and task={task.name} names none: set "
-                "task.generation.languages=[en,en], or others"
-            )
+            raise UserError(f"encoder={encoder.name} needs the languages: set task.generation.languages=[en,en]")
         tokenizer.src_lang, tokenizer.tgt_lang = (_find_language_code(tokenizer, language) for language in languages)
     return tokenizer
 
@@ -72,8 +69,5 @@ def _find_language_code(tokenizer: Any, language: str) -> str:
     """Return a tokenizer's own code of a language: ``ro_RO`` for ``ro`` in mBART."""
     codes = getattr(tokenizer, "lang_code_to_id", None) or tokenizer.all_special_tokens
     matches = [code for code in codes if language in (code, code.partition("_")[0])]
-    if not matches:
-        raise UserError(
-            f"task.generation.languages: the tokenizer knows no {language}: {suggest_nearest(language, codes)}"
-        )
+    refuse((not matches, f"task.generation.languages: the tokenizer knows no {language}"))
     return str(matches[0])

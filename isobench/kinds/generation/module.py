@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
-from isobench.common.errors import RunFailure, UserError
+from isobench.common.errors import RunFailure, refuse
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import uses_gpu
 from isobench.kinds.generation.batches import PairLoaders
@@ -185,10 +185,7 @@ def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: Pair
     """
     g, model = require_generation(cfg.task), loaded.model
     longest = min(g.max_length, loaded.max_positions - 1)
-    if g.min_length > longest:
-        raise UserError(
-            f"task.generation.min_length={g.min_length} is too long: {cfg.encoder.name} writes up to {longest} tokens"
-        )
+    refuse((g.min_length > longest, f"task.generation.min_length: {cfg.encoder.name} writes up to {longest} tokens"))
     search = copy.deepcopy(model.generation_config)
     labels = torch.from_numpy(loaders.dev_tokens[0].targets.ids[: loaders.dev_tokens[0].targets.offsets[1]])
     first = model.prepare_decoder_input_ids_from_labels(labels=labels[None].long())[0, 0]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.schema import Config, Data, Task
 from isobench.kinds.base import Examples
 from isobench.kinds.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
@@ -22,11 +22,14 @@ class Language(Words):
 
     def check(self, cfg: Config) -> None:
         super().check(cfg)
-        if len(cfg.task.text) != 1:
-            raise UserError("task.text must name one column: a language model reads only texts")
-        for name in FOR_NEW_MODELS:
-            if getattr(cfg.encoder, name.partition(".")[2]) is not None and not cfg.encoder.scratch:
-                raise UserError(f"{name} is for language models from nothing (encoder=gpt-scratch): leave it out")
+        settings = [name for name in FOR_NEW_MODELS if getattr(cfg.encoder, name.partition(".")[2]) is not None]
+        refuse(
+            (len(cfg.task.text) != 1, "task.text must name one column: a language model reads only texts"),
+            (
+                settings and not cfg.encoder.scratch,
+                f"{', '.join(settings)}: of models from nothing (encoder=gpt-scratch)",
+            ),
+        )
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
         """Read running text; ``limit`` counts its texts."""

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.config.schema import Config
 from isobench.data.batches.loaders import ModelInputs
 from isobench.data.sources import read_texts
 from isobench.kinds.language.module import LanguageModel, find_family
 from isobench.kinds.language.windows import load_windows
 from isobench.kinds.words.projection import build_state_chain
-from isobench.kinds.words.vocabulary import DEFAULT_SIZE, SMALLEST_SIZE, VERSION, learn_once, load_with_end
+from isobench.kinds.words.vocabulary import DEFAULT_SIZE, VERSION, learn_once, load_with_end
 from isobench.models.encoders import load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
 from isobench.runs.identity import Identity, resolve_seeds
@@ -35,16 +35,9 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
     if encoder.scratch and not encoder.path:
         inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
         learned = learn_once(cfg, identity.data, inputs, lambda: read_texts(task, cfg.data, task.train_split))
-        if len(learned) < (wanted := encoder.vocabulary_size or DEFAULT_SIZE):
-            smaller = f"set encoder.vocabulary_size={len(learned)}, or " if len(learned) >= SMALLEST_SIZE else ""
-            raise UserError(
-                f"encoder.vocabulary_size={wanted}: the training text gives {len(learned):,} tokens; {smaller}name a "
-                "longer text"
-            )
+        wanted = encoder.vocabulary_size or DEFAULT_SIZE
+        gives = f"the training text gives {len(learned):,} tokens, not encoder.vocabulary_size={wanted}"
+        refuse((len(learned) < wanted, f"task={task.name}: {gives}"))
         return learned
     tokenizer = load_with_end(encoder, cfg.data.cache, "gpt-scratch")
-    if task.language and task.language.objective == "masked" and tokenizer.mask_token_id is None:
-        raise UserError(
-            f"encoder={encoder.name}: the tokenizer has no mask token; choose task.language.objective=causal"
-        )
     return tokenizer

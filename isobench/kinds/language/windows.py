@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isobench.common.errors import UserError
+from isobench.common.errors import refuse
 from isobench.common.files import sha256_json
 from isobench.common.progress import track_progress
 from isobench.config.schema import Config
@@ -39,11 +39,8 @@ class Windows(Rows):
 def load_windows(cfg: Config, inputs: ModelInputs, data: dict[str, str], order_seed: int) -> SplitLoaders:
     """Make the batches of windows; ``task.train_samples`` and ``task.dev_samples`` take the first ones of a split."""
     task = cfg.task
-    if task.max_length > inputs.max_positions:
-        raise UserError(
-            f"task.max_length={task.max_length}: encoder={cfg.encoder.name} reads at most {inputs.max_positions} "
-            "tokens: set a smaller one"
-        )
+    most = f"task.max_length must be at most {inputs.max_positions}, which encoder={cfg.encoder.name} reads"
+    refuse((task.max_length > inputs.max_positions, most))
     splits = {split: _load_or_cut(cfg, inputs, data, split, limit) for split, limit in task.limits.items()}
     return SplitLoaders(cfg, inputs, splits, task.max_length, order_seed)
 
@@ -61,11 +58,8 @@ def _load_or_cut(cfg: Config, inputs: ModelInputs, data: dict[str, str], split: 
         require_unchanged(task, cfg.data, data)
         ids = tokenise_running_text(texts, inputs.tokenizer)
         ids = ids if threshold is None else subsample(ids, threshold)
-        if len(ids) < task.max_length:
-            raise UserError(
-                f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {task.max_length}: "
-                "set a smaller task.max_length, or name a longer text"
-            )
+        few = f"task={task.name}: {split} has {len(ids)} tokens, fewer than a window of {task.max_length}"
+        refuse((len(ids) < task.max_length, few))
         whole = len(ids) // task.max_length * task.max_length
         return {"ids": ids[:whole].reshape(-1, task.max_length)}
 

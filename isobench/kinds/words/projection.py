@@ -7,8 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
-from isobench.common.errors import UserError
-from isobench.config.schema import Config, format_method_name
+from isobench.config.schema import Config
 from isobench.kinds.words.fused_loss import fused_cross_entropy
 from isobench.models.encoders import LoadedGenerator
 from isobench.training.build import build_chain
@@ -19,13 +18,7 @@ IDENTITY_POOLER = nn.Identity()  # what writes or predicts words has no pooler
 
 def build_state_chain(cfg: Config, loaded: LoadedGenerator) -> Chain:
     """Make the chain of methods for the states that an output embedding reads, whose width it must keep."""
-    chain = build_chain(cfg, loaded.dim)
-    if chain.out_dim != loaded.dim:
-        raise UserError(
-            f"calibration={format_method_name(cfg.calibration)}: {chain.out_dim} columns don't fit the output "
-            f"embedding's {loaded.dim}; choose methods that keep the width"
-        )
-    return chain
+    return build_chain(cfg, loaded.dim)
 
 
 class CalibratedProjection:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError
 from isobench.common.files import print_remaking, read_checksummed, sha256_json, write_cached
 from isobench.config.schema import Config, Encoder
 from isobench.data.cache import name_cached_file
@@ -21,10 +20,6 @@ def load_with_end(encoder: Encoder, cache: str | None, instead: str) -> Any:
     tokenizer = load_tokenizer(encoder, cache, instead)
     if tokenizer.eos_token_id is None:
         tokenizer.eos_token = tokenizer.sep_token
-    if tokenizer.eos_token_id is None:
-        raise UserError(
-            f"encoder={encoder.name}: the tokenizer has no end token, so texts can't end; choose another encoder"
-        )
     return tokenizer
 
 
