@@ -38,55 +38,60 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
         is_whole = all(number.is_integer() and abs(number) < LARGEST_CLASS for number in numbers)
         if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
             return None
-        classes = sorted(different, key=lambda name: (float(name), name))
     elif len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
         count = f"{len(different)} different values in {len(names)} rows"
         raise UserError(
             f"{where} has {count}, so they are no classes: name the column of the labels (task.label=NAME)"
         )
-    else:
-        classes = sorted(different)
+    return check_classes(names, where, f", or name the classes ({write_setting('task.labels', sorted(different))})")
+
+
+def check_classes(names: Sequence[str], where: str, otherwise: str = "") -> list[str]:
+    """Return the different ones of labels that are classes, in order; raise UserError for what may be a mistake.
+
+    That is a single class, a word among numbers, a fraction, -1 beside 0, or two names that differ in case, blanks or
+    form alone. ``otherwise`` says what else helps than to correct it.
+    """
+    refuse_odd_numbers(names, where, otherwise)
+    different = sorted(set(names))
+    numbers = {name: number for name in different if (number := parse_number(name)) is not None}
+    classes = sorted(different, key=lambda name: numbers[name]) if len(numbers) == len(different) else different
+    spellings = Counter(map(_simplify, classes))
+    alike = [name for name in classes if spellings[_simplify(name)] > 1]
+    fractions = [name for name, number in numbers.items() if not number.is_integer()]
     if len(classes) < 2:
         raise UserError(f"{where} has a single class, {', '.join(classes)}: there is nothing to learn")
-    otherwise = f", or name the classes ({write_setting('task.labels', classes)})"
-    refuse_misspellings(classes, where, otherwise)
-    if {str(UNLABELLED), "0"} <= set(classes):
-        raise UserError(
-            f"{where} has the label -1 beside 0, which may stand for no label: remove these rows{otherwise}"
-        )
-    return classes
-
-
-def refuse_misspellings(classes: Sequence[str], where: str, otherwise: str = "") -> None:
-    """Raise UserError if two classes differ in case or form alone; ``otherwise`` says what else helps."""
-    spellings = Counter(map(_simplify, classes))
-    alike = ", ".join(name for name in classes if spellings[_simplify(name)] > 1)
     if alike:
-        raise UserError(
-            f"{where} has the classes {alike}, which differ in case or form alone: write them alike{otherwise}"
-        )
+        problem = f"has the classes {', '.join(alike)}, which differ in case or form alone: write them alike"
+    elif {UNLABELLED, 0} <= set(numbers.values()):
+        problem = "has the label -1 beside 0, which may stand for no label: remove these rows"
+    elif fractions and 2 * len(numbers) >= len(classes):
+        problem = f"has scores such as {fractions[0]}, not classes: correct or remove these rows"
+    else:
+        return classes
+    raise UserError(f"{where} {problem}{otherwise}")
 
 
 def _simplify(name: str) -> str | float:
-    if (number := parse_number(name)) is not None:
-        return number
     letters = unicodedata.normalize("NFKC", name).casefold()
-    return "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")  # invisible
+    if (number := parse_number(letters)) is not None:
+        return number
+    visible = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
+    return re.sub(r"[\s_-]+", " ", visible)
 
 
 def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") -> None:
     """Raise UserError for ``1,5``, and if most labels are numbers for any other, such as ``nan`` or ``pos``."""
     different = set(names)
     words = {name for name in different if parse_number(name) is None}
+    commas = set(filter(DECIMAL_COMMA.fullmatch, words))
     if 2 * len(words) > len(different):
-        commas = set(filter(DECIMAL_COMMA.fullmatch, words))
         words = commas if 2 * len(commas) > len(different) else set()
-    for row, name in enumerate(names, 1):
-        if name in words:
-            whole, _, decimals = name.partition(",")
-            correct = f"write {whole}.{decimals}" if DECIMAL_COMMA.fullmatch(name) else "correct or remove this row"
-            correct += f" or {whole}{decimals}" if len(decimals) == 3 else ""
-            raise UserError(f"{where} has numbers, but {name} in row {row}: {correct}{otherwise}")
+    if words:
+        raise UserError(
+            f"{where} has numbers, but {min(words)}: correct or remove such rows"
+            f"{', and write 1.5 for 1,5' if commas else ''}{otherwise}"
+        )
 
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:

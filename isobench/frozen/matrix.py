@@ -15,7 +15,7 @@ from isobench.common.errors import UserError, extract_first_line, suggest_neares
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
-from isobench.data.labels import LABEL_NAMES, format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
+from isobench.data.labels import LABEL_NAMES, check_classes, format_labels, parse_number
 from isobench.data.tables import FORMATS, read_own_file, read_text
 
 MOST_DIMENSIONS = 16_384  # their covariance takes 2 GiB
@@ -284,7 +284,7 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
 
 
 def _read_lines(path: Path, encoding: str | None) -> list[str]:
-    lines = read_text(path, encoding)[0].decode().split("\n")
+    lines = read_text(path, encoding)[0].split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
@@ -317,18 +317,9 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
         raise UserError(
             f"{where}: there are {' x '.join(map(str, values.shape))} labels for {rows:,} rows: give each row one"
         )
-    if values.dtype.kind not in "iub":
-        names = format_labels(values.tolist(), where)
-        parsed = [parse_number(name) for name in set(names)]
-        if None not in parsed and not all(number.is_integer() for number in parsed if number is not None):
-            raise UserError(f"{where}: they are scores, not classes, such as {names[0]}: leave them out")
-        otherwise = ", or number the classes from 0"
-        refuse_odd_numbers(names, where, otherwise)
-        refuse_misspellings(sorted(set(names)), where, otherwise)
-        values = np.array(names)
-    different, classes = np.unique(values, return_inverse=True)
-    if len(different) < 2:
-        raise UserError(f"{where}: all rows have one class, {different[0]}: there is nothing to tell apart")
+    names = format_labels(values.tolist(), where)
+    check_classes(names, where, ", or number the classes from 0")
+    different, classes = np.unique(values if values.dtype.kind in "iub" else names, return_inverse=True)
     if len(different) > rows / 2:
         raise UserError(f"{where}: {len(different):,} different labels of {rows:,} rows are no classes")
     return classes.astype(np.int64)
