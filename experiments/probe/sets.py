@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError
 from isobench.common.terminal import print_note
 from isobench.data.labels import check_classes, format_labels
 from isobench.data.sources import check_texts
@@ -27,16 +27,8 @@ class LabelledTexts:
 
 
 def find_probe_folder(root: str | None, name: str) -> Path:
-    """Return the folder of a set; raise UserError if there is none."""
-    if root is None:
-        raise UserError(f"the set {name} needs data.root=FOLDER, a folder with probe/{name}/train.parquet")
-    parent = Path(root).expanduser() / "probe"
-    folder = parent / name
-    if not folder.is_dir():
-        known = [entry.name for entry in parent.glob("*/")]
-        hint = suggest_nearest(name, known) if known else "it has no folder probe/"
-        raise UserError(f"data.root has no set {name} in {parent}: {hint}")
-    return folder
+    """Return the folder of a set."""
+    return Path(str(root)).expanduser() / "probe" / name
 
 
 def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:

@@ -38,9 +38,7 @@ SEVEN_BITS = ("utf-7", "hz")  # encodings of which every byte is ASCII
 
 
 def find_format(path: Path) -> str:
-    """Return the format of an existing file by the ending of its name."""
-    if not path.is_file():
-        raise UserError(f"data.files: {path} {'is no file' if path.exists() else 'does not exist'}")
+    """Return the format of a file by the ending of its name."""
     if path.suffix.lower() not in FORMATS:
         raise UserError(f"data.files: {path} must end in one of {', '.join(FORMATS)}")
     return FORMATS[path.suffix.lower()]
@@ -63,14 +61,11 @@ def read_own_file(path: Path, encoding: str | None = None) -> Any:
 
 @lru_cache(maxsize=4)  # the files of a task
 def _read_whole(path: Path, encoding: str | None, _state: Any) -> Any:
-    import pyarrow
-
     kind = find_format(path)
-    try:
+    require_regular_file(path)
+    with name_file_in_errors(path, kind):
         table = _decode_bytes(READERS[kind](path, encoding))
         table.validate(full=True)  # that texts are UTF-8
-    except (pyarrow.ArrowException, UnicodeError, OSError) as error:
-        raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
     twice = [name for name, count in Counter(table.column_names).items() if count > 1]
     if twice:
         raise UserError(f"{path} has two columns with the name {twice[0]}: rename one")
@@ -214,8 +209,6 @@ def _read_json_lines(path: Path, _: str | None) -> Any:
         if line.strip():
             try:
                 rows.append(json.loads(line, object_pairs_hook=_make_mapping))
-                if not isinstance(rows[-1], dict):
-                    raise ValueError("no mapping")
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}, line {number}, is no JSON object: {error}") from None
     names = dict.fromkeys(name for row in rows for name in row)
@@ -256,14 +249,14 @@ READERS: dict[str, Callable[[Path, str | None], Any]] = {
 
 
 @contextlib.contextmanager
-def handle_parquet_errors(path: Path) -> Iterator[None]:
-    """Raise UserError instead of what pyarrow raises for a file that is damaged or no Parquet."""
+def name_file_in_errors(path: Path, kind: str = "Parquet") -> Iterator[None]:
+    """Raise UserError, which names the file, instead of what pyarrow raises for one that is damaged or no Parquet."""
     import pyarrow
 
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} can't be read as Parquet: {extract_first_line(error)}") from error
+    except (pyarrow.ArrowException, UnicodeError, OSError) as error:
+        raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
 
 
 def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
@@ -290,7 +283,7 @@ def has_column(path: Path, name: str) -> bool:
     """Return whether a Parquet file has a column."""
     import pyarrow.parquet
 
-    with handle_parquet_errors(path):
+    with name_file_in_errors(path):
         return name in pyarrow.parquet.read_schema(path).names
 
 
@@ -299,7 +292,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     import pyarrow.parquet
 
     require_regular_file(path)
-    with handle_parquet_errors(path):
+    with name_file_in_errors(path):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
         return _decode_bytes(pyarrow.parquet.read_table(path, columns=list(top_columns)))
@@ -312,10 +305,3 @@ def read_field(table: Any, name: str) -> list[Any]:
     top_column, *path = name.split(".")
     column = table[top_column]
     return (pyarrow.compute.struct_field(column, path) if path else column).to_pylist()
-
-
-def describe_other_files(folder: Path) -> str:
-    """Name a folder's files that are no Parquet, such as train.csv, and say what to do with them."""
-    names = sorted(file.name for file in folder.iterdir() if file.suffix != ".parquet" and file.name[0] != ".")[:5]
-    has = f"has {', '.join(names)}" if names else "is empty"
-    return f"the folder {has}: convert each split to a file SPLIT.parquet"
