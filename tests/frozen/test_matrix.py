@@ -215,10 +215,11 @@ def test_classes_are_numbered(labels):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (list("aab"), "labels for 4 rows"), (list("aaaa"), "one class"), (list("abcd"), "no classes"),
+        (list("aab"), "labels for 4 rows"), (list("aaaa"), "a single class"), (list("abcd"), "no classes"),
         ([0.5, 0.5, 1, 1], "scores"), (["a", None, "b", "b"], "without a label"),
-        ([1.0, np.nan, 2, 2], "without a label"), (["1", "nan", "2", "2"], "nan in row 2"),
+        ([1.0, np.nan, 2, 2], "without a label"), (["1", "nan", "2", "2"], "nan"),
         (["pos", "Pos", "pos", "Pos"], "Pos, pos, which differ"), (["7", "007", "7", "007"], "007, 7, which differ"),
+        ([-1, -1, 0, 0], "-1 beside 0"),
     ],
 )  # fmt: skip
 def test_what_are_no_classes_is_refused(labels, message):

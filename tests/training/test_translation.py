@@ -111,7 +111,7 @@ def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_p
         (["optimization.batch_tokens=100", "optimization.drop_last=true"], "optimization.drop_last"),
         (["encoder.scratch.model_type=bert"], "encoder.scratch.model_type=bert is no encoder-decoder"),
         (["data.root=null"], "task=multi30k needs its files: data.root=FOLDER"),
-        (["task.dev_splits=[test]"], "test.parquet does not exist; the folder has: train, validation"),
+        (["task.dev_splits=[test]"], "test.parquet does not exist; its folder has train.parquet"),
         (["calibration=whitening_pca", "calibration.k=8"], "8 columns don't fit the output embedding's 32"),
         (["calibration=flow", "calibration.levels=9"], "can't be halved 9 times"),
         (["+experiment=isobn_ev", "encoder=bart-scratch"], "analyses read sentences"),

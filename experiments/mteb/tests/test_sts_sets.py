@@ -36,13 +36,13 @@ def test_all_missing_files_are_named_in_one_line(tmp_path):
     ("columns", "message"),
     [
         ({"sentence1": ["a"], "sentence2": ["b"]}, "lacks the column score"),
-        ({"sentence1": ["a"], "sentence2": ["b"], "score": ["much"]}, "score that is not a number"),
-        ({"sentence1": ["a"], "sentence2": ["b"], "score": ["1_0"]}, "score that is not a number, such as 1_0"),
-        ({"sentence1": ["a"], "sentence2": ["b"], "score": [[1.0]]}, "score that is not a number"),
+        ({"sentence1": ["a"], "sentence2": ["b"], "score": ["much"]}, "score that is not a finite number"),
+        ({"sentence1": ["a"], "sentence2": ["b"], "score": ["1_0"]}, "score that is not a finite number: 1_0"),
+        ({"sentence1": ["a"], "sentence2": ["b"], "score": [[1.0]]}, "score that is not a finite number"),
         ({"sentence1": ["a"] * 2, "sentence2": ["b"] * 2, "score": [2.5] * 2}, "the same score, 2.5, in every row"),
         ({"sentence1": ["a"], "sentence2": ["b"], "score": [math.inf]}, "score that is not a finite number"),
-        ({"sentence1": ["a"], "sentence2": [None], "score": [1.0]}, "a row whose sentence is not text"),
-        ({"sentence1": [], "sentence2": [], "score": []}, "no rows"),
+        ({"sentence1": ["a"], "sentence2": [None], "score": [1.0]}, "no text in the column sentence, row 1"),
+        ({"sentence1": [], "sentence2": [], "score": []}, "no row with a text"),
     ],
 )
 def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns, message):

@@ -56,7 +56,7 @@ def test_a_corpus_from_files(tmp_path):
     write_parquet(tmp_path / "cnn_dailymail" / "x.parquet", {"article": ["one", None]})
     broken = open_corpus("cnn_dailymail", data)
     assert find_corpus_differences("cnn_dailymail", broken.text_count) == ["2 of the 311,971 texts of cnn_dailymail"]
-    with pytest.raises(UserError, match="whose article is not text"):
+    with pytest.raises(UserError, match="no text in the column article, row 2"):
         list(broken.iter_batches())
     write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})
     for name, root, message in (

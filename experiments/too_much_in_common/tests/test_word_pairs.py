@@ -71,10 +71,10 @@ def test_other_bytes_or_no_package_is_an_error(monkeypatch):
     ("columns", "problem"),
     [
         ({"word1": ["a"], "word2": ["b"]}, "lacks the column score"),
-        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "not a number"),
+        ({"word1": ["a"], "word2": ["b"], "score": ["much"]}, "not a finite number"),
         ({"word1": ["a"], "word2": ["b"], "score": [math.nan]}, "not a finite number"),
-        ({"word1": ["a"], "word2": [None], "score": [1.0]}, "word is not text"),
-        ({"word1": [], "word2": [], "score": []}, "no rows"),
+        ({"word1": ["a"], "word2": [None], "score": [1.0]}, "no text in the column word, row 1"),
+        ({"word1": [], "word2": [], "score": []}, "no row with a text"),
         (None, "can't be read as Parquet"),
         ("missing", "does not exist"),
     ],
