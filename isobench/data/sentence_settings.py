@@ -52,12 +52,12 @@ def read_sentence_settings(encoder: Encoder) -> SentenceSettings:
         return SentenceSettings(longest=DECLARED_TOKENS.get(str(encoder.embedded)))
     folder = find_encoder_folder(encoder)
     root, paths = _find_modules(folder)
-    pooling = _read(root / paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
+    pooling = _read(root / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
     chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
     kinds = pooling.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)
     files = sorted((root / paths.get("Transformer", "")).glob("sentence_*_config.json"))
-    own = _read(files[0], dict) if files else {}
-    texts = _read(root / "config_sentence_transformers.json", dict)
+    own = _read(files[0]) if files else {}
+    texts = _read(root / "config_sentence_transformers.json")
     prompts, name, longest = texts.get("prompts") or {}, texts.get("default_prompt_name"), own.get("max_seq_length")
     others = [f"{module} of modules.json" for module in paths if module not in ("Transformer", "Pooling")]
     others += [file.name for file in files[1:]]
@@ -102,20 +102,16 @@ def describe_own_settings(encoder: Encoder, max_length: int | None = None, pools
 def _find_modules(folder: Path) -> tuple[Path, dict[str, str]]:
     """Return the folder that lists a transformer's modules, its own or the one above, and their paths by kind."""
     for root in (folder, folder.parent):
-        listed = [module for module in _read(root / "modules.json", list) if isinstance(module, dict)]
+        listed = _read(root / "modules.json")
         paths = {str(module.get("type")).rpartition(".")[2]: str(module.get("path")) for module in listed}
         if paths and (root == folder or folder.name in paths.values()):
             return root, paths
     return folder, {}
 
 
-def _read(file: Path, kind: type) -> Any:
-    """Read a JSON file of this kind; it is empty if there is no file."""
-    content = kind()
+def _read(file: Path) -> Any:
+    """Read a JSON file; it is an empty mapping if there is no file."""
     try:
-        content = orjson.loads(read_bounded(file)) if file.exists() else content
+        return orjson.loads(read_bounded(file)) if file.exists() else {}
     except ValueError as error:
         raise UserError(f"encoder.path: {file} is damaged, or no JSON in UTF-8 without a mark: {error}") from None
-    if not isinstance(content, kind):
-        raise UserError(f"encoder.path: {file} holds no {kind.__name__}: correct it")
-    return content

@@ -171,8 +171,8 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
 
     A quote that opens by mistake, and closes at another mistake, makes one field of several rows. Between two of its
     lines a row would end: the lines before hold values of the columns to the right, those behind of the columns to
-    the left. A field is refused if most of them do, for one column. A value is known if another row has it, or if it
-    is a number in a column of numbers. A single column tells nothing: it may have no line breaks.
+    the left. A field is refused if most of them do, for one column: values that other rows have twice, or numbers, in
+    a column of numbers, in their place. A single column tells nothing: it may have no line breaks.
     """
     places = [
         (row, i) for i, column in enumerate(columns) for row, text in enumerate(column) if LINE_BREAK.search(text)
@@ -182,9 +182,15 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
         lines = [
             [part.strip(' "\t') for part in line.split(separator)] for line in LINE_BREAK.split(columns[place][row])
         ]
-        for i, is_known in enumerate(known):
-            held = [any(map(is_known, parts)) for parts in (lines[1:] if i < place else lines[:-1])]
-            if len(names) == 1 or 2 * sum(held) > len(held):
+        for i, (values, are_numbers) in enumerate(known):
+            ends = [parts for parts in (lines[1:] if i < place else lines[:-1]) if len(parts) > abs(i - place)]
+            own = slice(i, i + 1) if i < place else slice(i - len(names), i - len(names) + 1 or None)
+            held = [
+                parts
+                for parts in ends
+                if values & {*parts} or (are_numbers and any(map(NUMBER.fullmatch, parts[own])))
+            ]
+            if len(names) == 1 or 2 * len(held) > len(lines) - 1:
                 raise UserError(
                     f"{path}, row {row + 1}: {names[place]} opens with a quote and goes on over {len(lines)} lines "
                     "that may be rows: close it, or write the file as JSON Lines if it is one text"
@@ -192,12 +198,11 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
     return len(dict(places))
 
 
-def _know_values(column: list[str]) -> Callable[[str], bool]:
-    """Return whether a text is a value that a column has twice, or a number in a column of scores."""
+def _know_values(column: list[str]) -> tuple[set[str], bool]:
+    """Return the values that a column has twice, and whether it is one of numbers that mostly differ."""
     counts = Counter(value.strip() for value in column if not LINE_BREAK.search(value))
     common = {value for value, count in counts.items() if count > 1 and value}
-    has_numbers = 2 * len(common) < len(counts) and all(map(NUMBER.fullmatch, counts))
-    return lambda text: text in common or bool(has_numbers and NUMBER.fullmatch(text))
+    return common, 2 * len(common) < len(counts) and all(map(NUMBER.fullmatch, counts))
 
 
 def _read_json_lines(path: Path, _: str | None) -> Any:

@@ -352,6 +352,8 @@ def test_a_text_may_have_many_lines_and_this_is_said(tmp_path):
     cfg = configure(write(tmp_path / "train.csv", letters, [0, 1, 0, 1]))
     assert read(cfg).texts == [letters]
     assert describe_reading(read_own_file(tmp_path / "train.csv")) == ", 4 rows of several lines"
+    (tmp_path / "id.csv").write_text('id,text,label\n1,"Rating:\n5",0\n2,"5\nstars",1\n3,"a, b\nc, d",0\n4,d,1\n')
+    assert read_own_file(tmp_path / "id.csv")["text"].to_pylist() == ["Rating:\n5", "5\nstars", "a, b\nc, d", "d"]
 
 
 @pytest.mark.parametrize("kind", ["binary", "large_binary", "dictionary"])

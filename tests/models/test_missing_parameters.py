@@ -92,7 +92,7 @@ class RunsCode:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda file, _: file.unlink(), "has no pytorch_model.bin; put it there, or set encoder.missing_from=null"),
+        (lambda file, _: file.unlink(), "the file can't be read"),
         (lambda file, _: file.write_bytes(b"not a checkpoint"), UNREADABLE),
         (lambda file, _: file.write_bytes(file.read_bytes()[:-5000]), UNREADABLE),
         (lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)), UNREADABLE),
