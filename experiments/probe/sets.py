@@ -1,13 +1,14 @@
 """Labelled texts for probes: ``<data.root>/probe/<name>/<split>.parquet``, with the columns text and label."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError
 from isobench.common.terminal import print_note
-from isobench.data.labels import format_labels, refuse_misspellings, refuse_odd_numbers
+from isobench.data.labels import check_classes, format_labels
 from isobench.data.sources import check_texts
 from isobench.data.tables import read_columns, read_field
 
@@ -26,25 +27,23 @@ class LabelledTexts:
 
 
 def find_probe_folder(root: str | None, name: str) -> Path:
-    """Return the folder of a set; raise UserError if there is none."""
-    if root is None:
-        raise UserError(f"the set {name} needs data.root=FOLDER, a folder with probe/{name}/train.parquet")
-    parent = Path(root).expanduser() / "probe"
-    folder = parent / name
-    if not folder.is_dir():
-        known = [entry.name for entry in parent.glob("*/")]
-        hint = suggest_nearest(name, known) if known else "it has no folder probe/"
-        raise UserError(f"data.root has no set {name} in {parent}: {hint}")
-    return folder
+    """Return the folder of a set."""
+    return Path(str(root)).expanduser() / "probe" / name
 
 
 def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:
-    """Read splits of a set, whose classes are checked together.
+    """Read splits of a set, whose classes are checked together and are those of the first split.
 
     Their order is that of the files, on which MTEB's draws depend.
     """
     read = [_read_split(folder, split) for split in splits]
-    refuse_misspellings(sorted({label for own in read for label in own.labels.tolist()}), f"the set {folder.name}")
+    check_classes([label for own in read for label in own.labels.tolist()], f"the set {folder.name}")
+    known = Counter(read[0].labels.tolist())
+    for split, own in zip(splits, read, strict=True):
+        if unknown := sorted(set(own.labels.tolist()) - known.keys()):
+            raise UserError(f"the set {folder.name}: {splits[0]} has no example of {', '.join(unknown)} of {split}")
+    if rare := [name for name, count in known.items() if count == 1]:
+        print_note(f"{folder.name}: {splits[0]} has a single example of {', '.join(rare)}: is it a mistake?")
     return read
 
 
@@ -52,15 +51,9 @@ def _read_split(folder: Path, split: str) -> LabelledTexts:
     import numpy as np
 
     file = folder / f"{split}.parquet"
-    if not file.is_file():
-        has = ", ".join(sorted(other.stem for other in folder.glob("*.parquet"))) or "none"
-        raise UserError(f"data.root: {file} does not exist; the set's splits are: {has}")
     table = read_columns(file, ("text", "label"))
     texts = check_texts(read_field(table, "text"), "text", str(file))
-    where = f"{file}, column label,"
-    labels = format_labels(read_field(table, "label"), where)
-    refuse_odd_numbers(labels, where)
-    return LabelledTexts(texts, np.array(labels))
+    return LabelledTexts(texts, np.array(format_labels(read_field(table, "label"), f"{file}, column label,")))
 
 
 def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:

@@ -13,7 +13,7 @@ from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import check_texts
-from isobench.data.tables import handle_parquet_errors, require_columns
+from isobench.data.tables import name_file_in_errors, require_columns
 
 TEXTS_PER_BATCH = 256
 LINE_BREAK = "<br />"  # markup in the film reviews
@@ -112,7 +112,7 @@ def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Cal
     count = 0
     for file in files:
         require_regular_file(file)
-        with handle_parquet_errors(file):
+        with name_file_in_errors(file):
             opened = pyarrow.parquet.ParquetFile(file)
         require_columns(opened.schema_arrow, [source.column], str(file))
         count += opened.metadata.num_rows

@@ -4,6 +4,7 @@ A hint says what a setting may be: ``lr: Annotated[float, above(0)]``. Hydra rea
 that dataclasses of settings stay valid structured configs.
 """
 
+import codecs
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -69,9 +70,13 @@ FOLDER_BELOW = Bound(
 )
 
 
+# Python's codecs of texts that no file is written in.
+NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")
+
+
 def _is_encoding(name: str) -> bool:
     try:
-        return bool("a".encode(name))
+        return bool("a".encode(name)) and codecs.lookup(name).name not in NO_ENCODINGS
     except (LookupError, ValueError):  # a codec of something else than texts is a LookupError too
         return False
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
-from isobench.common.terminal import format_count
-from isobench.config.command_line import write_setting
+from isobench.common.terminal import format_count, name_some
 
 if TYPE_CHECKING:  # late: a command line is read without it
     import numpy as np
@@ -21,6 +20,7 @@ LARGEST_CLASS = 2**53  # larger whole numbers, such as 1e307, are scores: not ea
 LABEL_NAMES = ("label", "labels", "class", "category", "target", "score", "sentiment", "rating", "stars")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE_NUMBER = re.compile(r"(?:\+|(-))?(0|[1-9][0-9]{0,299})(?:\.0*)?")  # 007 and 1e2 are names, and stay as they are
+OTHERWISE = ", or name the classes (task.labels=[NAME,...])"
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
@@ -31,76 +31,66 @@ def find_classes(values: Sequence[Any], where: str) -> list[str] | None:
     20 different values, in ascending order; else they are scores.
     """
     names = format_labels(values, where)
-    refuse_odd_numbers(names, where, ", or name the classes (task.labels=[NAME,...])")
+    refuse_odd_numbers(names, where, OTHERWISE)
     different = set(names)
     numbers = [number for name in different if (number := parse_number(name)) is not None]
-    if 2 * len(numbers) >= len(different):
-        is_whole = all(number.is_integer() and abs(number) < LARGEST_CLASS for number in numbers)
-        if not is_whole or len(different) > MOST_NUMBERED_CLASSES:
-            return None
-        classes = sorted(different, key=lambda name: (float(name), name))
-    elif len(different) > max(MOST_NUMBERED_CLASSES, len(names) / 2):
-        count = f"{len(different)} different values in {len(names)} rows"
-        raise UserError(
-            f"{where} has {count}, so they are no classes: name the column of the labels (task.label=NAME)"
-        )
-    else:
-        classes = sorted(different)
+    is_whole = all(number.is_integer() and abs(number) < LARGEST_CLASS for number in numbers)
+    if 2 * len(numbers) >= len(different) and not (is_whole and len(different) <= MOST_NUMBERED_CLASSES):
+        return None
+    return check_classes(names, where, OTHERWISE)
+
+
+def check_classes(names: Sequence[str], where: str, otherwise: str = "") -> list[str]:
+    """Return the different ones of labels that are classes, in order; raise UserError for what may be a mistake.
+
+    That is a single class, a word among numbers, a fraction, -1 beside 0, or two names that differ in case, blanks or
+    form alone. ``otherwise`` says what else helps than to correct it.
+    """
+    refuse_odd_numbers(names, where, otherwise)
+    different = sorted(set(names))
+    numbers = {name: number for name in different if (number := parse_number(name)) is not None}
+    classes = sorted(different, key=lambda name: numbers[name]) if len(numbers) == len(different) else different
+    spellings = Counter(map(_simplify, classes))
+    alike = [name for name in classes if spellings[_simplify(name)] > 1]
+    fractions = [name for name, number in numbers.items() if not number.is_integer()]
     if len(classes) < 2:
         raise UserError(f"{where} has a single class, {', '.join(classes)}: there is nothing to learn")
-    otherwise = f", or name the classes ({write_setting('task.labels', classes)})"
-    refuse_misspellings(classes, where, otherwise)
-    if {str(UNLABELLED), "0"} <= set(classes):
-        raise UserError(
-            f"{where} has the label -1 beside 0, which may stand for no label: remove these rows{otherwise}"
-        )
-    return classes
-
-
-def refuse_misspellings(classes: Sequence[str], where: str, otherwise: str = "") -> None:
-    """Raise UserError if two classes differ in case or form alone; ``otherwise`` says what else helps."""
-    spellings = Counter(map(_simplify, classes))
-    alike = ", ".join(name for name in classes if spellings[_simplify(name)] > 1)
     if alike:
-        raise UserError(
-            f"{where} has the classes {alike}, which differ in case or form alone: write them alike{otherwise}"
-        )
+        problem = f"has the classes {name_some(alike)}, which differ in case or form alone: write them alike"
+    elif {UNLABELLED, 0} <= set(numbers.values()):
+        problem = "has the label -1 beside 0, which may stand for no label: remove these rows"
+    elif fractions and 2 * len(numbers) >= len(classes):
+        problem = f"has scores such as {fractions[0]}, not classes: correct or remove these rows"
+    else:
+        return classes
+    raise UserError(f"{where} {problem}{otherwise}")
 
 
 def _simplify(name: str) -> str | float:
-    if (number := parse_number(name)) is not None:
-        return number
     letters = unicodedata.normalize("NFKC", name).casefold()
-    return "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")  # invisible
+    if (number := parse_number(letters)) is not None:
+        return number
+    visible = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
+    return re.sub(r"[\s_-]+", " ", visible)
 
 
 def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") -> None:
     """Raise UserError for ``1,5``, and if most labels are numbers for any other, such as ``nan`` or ``pos``."""
     different = set(names)
     words = {name for name in different if parse_number(name) is None}
+    commas = set(filter(DECIMAL_COMMA.fullmatch, words))
     if 2 * len(words) > len(different):
-        commas = set(filter(DECIMAL_COMMA.fullmatch, words))
         words = commas if 2 * len(commas) > len(different) else set()
-    for row, name in enumerate(names, 1):
-        if name in words:
-            whole, _, decimals = name.partition(",")
-            correct = f"write {whole}.{decimals}" if DECIMAL_COMMA.fullmatch(name) else "correct or remove this row"
-            correct += f" or {whole}{decimals}" if len(decimals) == 3 else ""
-            raise UserError(f"{where} has numbers, but {name} in row {row}: {correct}{otherwise}")
+    if words:
+        raise UserError(
+            f"{where} has numbers, but {min(words)}: correct or remove such rows"
+            f"{', and write 1.5 for 1,5' if commas else ''}{otherwise}"
+        )
 
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:
     """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped."""
-    if not len(values):
-        raise UserError(f"{where} is empty: the file has no rows")
-    if nested := next((value for value in values if isinstance(value, list | dict)), None):
-        raise UserError(f"{where} has lists or mappings, such as {str(nested)[:60]}: write a single text or number")
-    try:
-        names = [_format_label(value) for value in values]
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where} has bytes that are no text in UTF-8, such as {error.object!r}: write texts"
-        ) from None
+    names = [_format_label(value) for value in values]
     missing = [number for number, name in enumerate(names, 1) if name == ""]
     if missing:
         count = format_count(len(missing), "row")
@@ -124,17 +114,12 @@ def parse_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def parse_numbers(values: Sequence[Any], problem: str) -> "np.ndarray":
-    """Return labels or scores as numbers [N]; UserError with ``problem`` if one is none, such as a list."""
+def parse_numbers(values: Sequence[Any]) -> "np.ndarray":
+    """Return labels or scores as numbers [N]; NaN for what is none, such as a list."""
     import numpy as np
 
     numbers = [value if isinstance(value, int | float) else parse_number(str(value)) for value in values]
-    if None in numbers:
-        row = numbers.index(None)
-        raise UserError(
-            f"{problem}, such as {str(values[row])[:60]} in row {row + 1}: write plain numbers such as 1 or 2.5"
-        )
-    return np.array(numbers, np.float64)
+    return np.array(numbers, np.float64)  # None becomes NaN
 
 
 def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> list[int]:
@@ -150,8 +135,8 @@ def number_labels(values: Sequence[Any], classes: Sequence[str], where: str) -> 
     by_value = {parse_number(name): number for name, number in numbers.items()}  # 01 of one file is 1 of another
     by_value.pop(None, None)
     numbers = {name: by_value[value] for name in set(names) if (value := parse_number(name)) in by_value} | numbers
-    unknown = sorted(set(names) - numbers.keys())
-    if unknown:
-        listed = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        raise UserError(f"{where} has the labels {listed}, which are no classes of the task: {', '.join(classes)}")
+    if unknown := sorted(set(names) - numbers.keys()):
+        raise UserError(
+            f"{where} has the labels {name_some(unknown)}, which are no classes of the task: {', '.join(classes)}"
+        )
     return [numbers[name] for name in names]

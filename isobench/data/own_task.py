@@ -27,11 +27,6 @@ def complete_config(cfg: Config) -> Config:
     load_kind(task)
     check_value("data", data, Data)
     if not data.files:
-        if not task.text:
-            raise UserError(
-                f"task={task.name} has no columns: name files, 'data.files={{train: FILE, validation: FILE}}', "
-                "or set task.text (a task in a YAML of your own can't be called mine)"
-            )
         return cfg
     return kind_of(task).complete(replace(cfg, data=replace(data, files=_match_files(task, data))))
 
@@ -45,23 +40,11 @@ def _match_files(task: Task, data: Data) -> dict[str, Any]:
         split: file if split in shares else str(Path(file).expanduser().absolute())
         for split, file in (data.files or {}).items()
     }
-    needed = task.read_splits
-    if task.train_split in shares:
-        raise UserError(f"data.files: {task.train_split} must be a file, of which other splits can take a share")
-    for split in needed:
-        if split not in files:
-            is_train = split == task.train_split
-            raise UserError(
-                f"data.files has no {split}, which the task reads; it has: {', '.join(files)}: add {split}: FILE, "
-                f"{'' if is_train else f'or {split}: 0.2 for a fifth of the training file, '}or name the split "
-                f"(task.{'train_split=NAME' if is_train else 'dev_splits=[NAME]'})"
-            )
-    for split in files:
-        if split not in needed:
-            used = ", ".join(needed)
-            raise UserError(
-                f"data.files has {split}, and only {used} are read: set task.test_split={split}, or drop it"
-            )
+    if set(files) != set(task.read_splits):
+        raise UserError(
+            f"data.files has {', '.join(files)}, and the task reads {', '.join(task.read_splits)}: name a file for "
+            "each, or a share of the training file such as 0.2, or set task.train_split, .dev_splits and .test_split"
+        )
     return files
 
 

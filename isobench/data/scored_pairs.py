@@ -31,9 +31,10 @@ def make_scored_pairs(columns: Iterable[list[Any]], kind: str, where: str) -> Sc
     """
     first, second, scores = columns
     first, second = (check_texts(texts, kind, where) for texts in (first, second))
-    numbers = parse_numbers(scores, f"{where} has a score that is not a number")
-    if not len(numbers) or not np.isfinite(numbers).all():
-        raise UserError(f"{where} has {'a score that is not a finite number' if len(numbers) else 'no rows'}")
+    numbers = parse_numbers(scores)
+    if not np.isfinite(numbers).all():
+        row = int(np.isfinite(numbers).argmin())
+        raise UserError(f"{where} has a score that is not a finite number: {scores[row]} in row {row + 1}")
     if len(numbers) > 1 and numbers.min() == numbers.max():
         raise UserError(f"{where} has the same score, {numbers[0]:g}, in every row: no correlation exists")
     return ScoredPairs(first, second, numbers)

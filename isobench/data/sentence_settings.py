@@ -12,10 +12,16 @@ from typing import Any
 
 import orjson
 
+from isobench.common.errors import UserError
 from isobench.common.files import read_bounded
 from isobench.config.schema import POOLINGS, Encoder
 from isobench.data.weights import find_encoder_folder
 
+# Settings of a folder that are used or said, or that change no vector.
+KNOWN = (
+    "prompts", "default_prompt_name", "max_seq_length", "do_lower_case", "__version__", "similarity_fn_name",
+    "model_type",
+)  # fmt: skip
 DECLARED_TOKENS = {"minilm": 256, "mpnet": 384}  # the longest input of packaged encoders, by their authors' folders
 
 
@@ -25,7 +31,7 @@ class SentenceSettings:
 
     Attributes:
         pooling: the kind, by sentence-transformers' name without "tokens".
-        others: its modules besides the transformer, the pooling and the division by the length.
+        others: what else it declares, such as modules besides the transformer and the pooling.
         prompt: the default prompt, which is put before each text.
         pools_prompt: whether the prompt's tokens are pooled too.
         longest: the longest input, in tokens.
@@ -44,21 +50,25 @@ def read_sentence_settings(encoder: Encoder) -> SentenceSettings:
     """Read what an encoder's folder declares; nothing is known of a hub's."""
     if not encoder.path or encoder.word_vectors or encoder.scratch:
         return SentenceSettings(longest=DECLARED_TOKENS.get(str(encoder.embedded)))
-    root, paths = _find_modules(find_encoder_folder(encoder))
-    pooling = _read(root / paths["Pooling"] / "config.json", dict) if "Pooling" in paths else {}
+    folder = find_encoder_folder(encoder)
+    root, paths = _find_modules(folder)
+    pooling = _read(root / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
     chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
     kinds = pooling.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)
     files = sorted((root / paths.get("Transformer", "")).glob("sentence_*_config.json"))
-    own = _read(files[0], dict) if files else {}
-    texts = _read(root / "config_sentence_transformers.json", dict)
-    prompts, longest = texts.get("prompts"), own.get("max_seq_length")
-    prompt = prompts.get(str(texts.get("default_prompt_name"))) if isinstance(prompts, dict) else None
+    own = _read(files[0]) if files else {}
+    texts = _read(root / "config_sentence_transformers.json")
+    prompts, name, longest = texts.get("prompts") or {}, texts.get("default_prompt_name"), own.get("max_seq_length")
+    others = [f"{module} of modules.json" for module in paths if module not in ("Transformer", "Pooling")]
+    others += [file.name for file in files[1:]]
+    others += [f"{key}={value!r}" for key, value in {**own, **texts}.items() if value and key not in KNOWN]
+    others += [f"default_prompt_name={name!r}, which names no prompt,"] if name and name not in prompts else []
     return SentenceSettings(
         pooling=re.sub(r"_?tokens?\b|[^\w+]", "", str(kinds)) or None,
-        others=tuple(sorted(set(paths) - {"Transformer", "Pooling", "Normalize"})),
-        prompt=prompt if isinstance(prompt, str) else "",
+        others=tuple(sorted(others)),
+        prompt=prompts.get(name) or "",
         pools_prompt=pooling.get("include_prompt") is not False,
-        longest=longest if type(longest) is int and longest > 0 else None,
+        longest=int(longest) if longest else None,
         small_letters=own.get("do_lower_case") is True,
     )
 
@@ -70,7 +80,7 @@ def describe_own_settings(encoder: Encoder, max_length: int | None = None, pools
     ``encoder.pooling`` is used.
     """
     own = read_sentence_settings(encoder)
-    notes = [f"{name!r} of the folder's modules.json is not computed" for name in own.others if pools]
+    notes = [f"the folder's {what} is not used" for what in own.others if pools]
     if pools and own.pooling and own.pooling != encoder.pooling:
         has = own.pooling in POOLINGS
         advice = f"set encoder.pooling={own.pooling} to have it" if has else "isobench has none such"
@@ -92,17 +102,16 @@ def describe_own_settings(encoder: Encoder, max_length: int | None = None, pools
 def _find_modules(folder: Path) -> tuple[Path, dict[str, str]]:
     """Return the folder that lists a transformer's modules, its own or the one above, and their paths by kind."""
     for root in (folder, folder.parent):
-        listed = [module for module in _read(root / "modules.json", list) if isinstance(module, dict)]
+        listed = _read(root / "modules.json")
         paths = {str(module.get("type")).rpartition(".")[2]: str(module.get("path")) for module in listed}
         if paths and (root == folder or folder.name in paths.values()):
             return root, paths
     return folder, {}
 
 
-def _read(file: Path, kind: type) -> Any:
-    """Read a JSON file of this kind; it is empty if there is none such."""
+def _read(file: Path) -> Any:
+    """Read a JSON file; it is an empty mapping if there is no file."""
     try:
-        content = orjson.loads(read_bounded(file))
-    except (OSError, ValueError):
-        return kind()
-    return content if isinstance(content, kind) else kind()
+        return orjson.loads(read_bounded(file)) if file.exists() else {}
+    except ValueError as error:
+        raise UserError(f"encoder.path: {file} is damaged, or no JSON in UTF-8 without a mark: {error}") from None

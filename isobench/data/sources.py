@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError, suggest_nearest
-from isobench.common.files import refuse_file, require_regular_file, sha256_file
-from isobench.common.terminal import format_count
+from isobench.common.errors import UserError
+from isobench.common.files import require_regular_file, sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import hub
 from isobench.data.tables import (
     describe_format,
-    describe_other_files,
     describe_reading,
     read_columns,
     read_field,
@@ -99,13 +97,7 @@ def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> 
         total += share
         for place in select_by_hash(len(places), round(total * len(places)), task.sample_seed):
             owners.setdefault(place, name)
-    chosen = [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
-    if rows and not chosen:
-        raise UserError(
-            f"data.files: {split} gets no row of {find_own_file(task, data, split)}, whose {len(rows):,} rows have "
-            f"{format_count(len(places), 'different text')}: name a file for it, or choose other shares"
-        )
-    return chosen
+    return [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
 
 
 def find_parquet_file(task: Task, data: Data, split: str) -> Path:
@@ -114,28 +106,15 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     Without ``task.folder`` the folder is ``glue/<task>``. Of a corpus a single ``<split>_PART.parquet`` is accepted
     too.
     """
-    root = Path(str(data.root)).expanduser()
-    refuse_file("data.root", root)
-    if not root.is_dir():
-        raise UserError(f"data.root: the folder {root} does not exist")
-    name = task.folder or f"glue/{task.subset or task.name}"
-    folder = root / name
-    if not folder.is_dir():
-        siblings = [entry.name for entry in folder.parent.glob("*/")]
-        hint = f"; {suggest_nearest(folder.name, siblings)}" if siblings else ""
-        raise UserError(f"data.root: {root} has no folder {name} with the files of task={task.name}{hint}")
+    folder = Path(str(data.root)).expanduser() / (task.folder or f"glue/{task.subset or task.name}")
     path = folder / f"{split}.parquet"
     require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if kind_of(task).is_corpus else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
-        others = ", ".join(sorted(file.stem for file in folder.glob("*.parquet")))
-        if not others or list(folder.glob(f"{split}.*")):
-            raise UserError(f"{path} does not exist; {describe_other_files(folder)}")
-        keys = {task.train_split: "task.train_split", task.test_split: "task.test_split"}
-        key = keys.get(split, "task.dev_splits")
-        raise UserError(f"{path} does not exist; the folder has: {others} (choose with {key}=...)")
+        has = ", ".join(sorted(file.name for file in folder.glob("[!.]*"))) or "nothing"
+        raise UserError(f"data.root: {path} does not exist; its folder has {has} (task.train_split=NAME chooses)")
     return path
 
 
@@ -165,8 +144,6 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
         texts, where = read_field(read_columns(path, [column]), column), str(path)
     else:
         texts, where = load_hub_split(task, split)[column][:], f"{task.hub}/{task.subset} {split}"
-    if not texts:
-        raise UserError(f"{where} has no rows")
     return [text for text in check_texts(texts, column, where) if text.strip()]
 
 
@@ -184,19 +161,12 @@ def advise_without_hub(task: Task) -> str:
 
 
 def check_texts(texts: list[Any], column: str, where: str, may_be_blank: bool = True) -> list[str]:
-    """Return the texts of a column; UserError if one is not a string, or all are blank, or one must not be."""
+    """Return the texts of a column; UserError if one is not a string, or blank and must not be, or there is none."""
     for row, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise UserError(f"{where} has a row whose {column} is not text: correct {str(text)[:60]} in row {row}")
-    blank = [row for row, text in enumerate(texts, 1) if not text.strip()]
-    if blank and len(blank) == len(texts):
-        raise UserError(f"{where} has nothing but blank texts in the column {column}")
-    if blank and not may_be_blank:
-        count = format_count(len(blank), "row")
-        raise UserError(
-            f"{where} has {count} without a text in the column {column} (the first: row {blank[0]}): "
-            "remove or complete them"
-        )
+        if not isinstance(text, str) or not (may_be_blank or text.strip()):
+            raise UserError(f"{where} has no text in the column {column}, row {row}: {str(text)[:60]!r}")
+    if not any(map(str.strip, texts)):
+        raise UserError(f"{where} has no row with a text in the column {column}")
     return texts
 
 

@@ -15,7 +15,7 @@ from isobench.common.errors import doing, refuse
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
-from isobench.data.labels import LABEL_NAMES, format_labels, parse_number, refuse_misspellings, refuse_odd_numbers
+from isobench.data.labels import LABEL_NAMES, check_classes, format_labels, parse_number
 from isobench.data.tables import read_own_file, read_text
 
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
@@ -211,7 +211,7 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
 
 
 def _read_lines(path: Path, encoding: str | None) -> list[str]:
-    lines = read_text(path, encoding)[0].decode().split("\n")
+    lines = read_text(path, encoding)[0].split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
@@ -236,18 +236,12 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
     if values.ndim == 2 and 1 in values.shape:
         values = values.ravel()
     refuse((values.shape != (rows,), f"{where}: there are labels of shape {values.shape} for {rows:,} rows"))
-    if values.dtype.kind not in "iub":
-        names = format_labels(values.tolist(), where)
-        parsed = [parse_number(name) for name in set(names)]
-        are_scores = None not in parsed and not all(number.is_integer() for number in parsed if number is not None)
-        refuse((are_scores, f"{where}: they are scores, not classes, such as {names[0]}"))
-        otherwise = ", or number the classes from 0"
-        refuse_odd_numbers(names, where, otherwise)
-        refuse_misspellings(sorted(set(names)), where, otherwise)
-        values = np.array(names)
-    different, classes = np.unique(values, return_inverse=True)
-    counts = len(different) < 2 or len(different) > rows / 2
-    refuse((counts, f"{where}: {len(different):,} different labels of {rows:,} rows are no classes"))
+    names = format_labels(values.tolist(), where)
+    check_classes(names, where, ", or number the classes from 0")
+    different, classes = np.unique(values if values.dtype.kind in "iub" else names, return_inverse=True)
+    refuse(
+        (len(different) > rows / 2, f"{where}: {len(different):,} different labels of {rows:,} rows are no classes")
+    )
     return classes.astype(np.int64)
 
 

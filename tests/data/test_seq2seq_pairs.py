@@ -79,7 +79,9 @@ def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
     notes = find_task_differences(cfg)
     assert notes == ["read from train_europarl.parquet", "read from validation_newsdev.parquet"]
     write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", {"translation": [{"en": "a", "ro": "b"}]})
-    with pytest.raises(UserError, match=r"the folder has: train_europarl, train_more, .* task\.train_split"):
+    with pytest.raises(
+        UserError, match=r"its folder has train_europarl.parquet, train_more.parquet, .*task\.train_split"
+    ):
         sources.find_parquet_file(cfg.task, cfg.data, "train")
     named = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", "task.train_split=train_more")
     assert sources.find_parquet_file(named.task, named.data, "train_more").stem == "train_more"
@@ -91,8 +93,8 @@ def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
         ([{"en": "a", "de": "b"}], ["task.generation.target=translation.fr"], "has: translation.en, translation.de"),
         ([{"en": "a", "de": "b"}], ["task.text=[text]"], "lacks the column text"),
         ([{"en": "a", "de": "b"}], ["task.text=[translation]"], "lacks the column translation"),
-        ([{"en": "a", "de": None}], [], "has a row whose translation.de is not text"),
-        ([{"en": "a", "de": 3}], [], "has a row whose translation.de is not text"),
+        ([{"en": "a", "de": None}], [], "has no text in the column translation.de"),
+        ([{"en": "a", "de": 3}], [], "has no text in the column translation.de"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_what_it_should_be_is_one_line(tmp_path, rows, overrides, message):

@@ -200,7 +200,7 @@ def test_classes_are_numbered(labels):
     "labels",
     [
         list("aab"), list("aaaa"), list("abcd"), [0.5, 0.5, 1, 1], ["a", None, "b", "b"], [1.0, np.nan, 2, 2],
-        ["1", "nan", "2", "2"], ["pos", "Pos", "pos", "Pos"], ["7", "007", "7", "007"],
+        ["1", "nan", "2", "2"], ["pos", "Pos", "pos", "Pos"], ["7", "007", "7", "007"], [-1, -1, 0, 0],
     ],
 )  # fmt: skip
 def test_what_are_no_classes_is_refused(labels):

@@ -12,9 +12,8 @@ from helpers import fails, make_config, save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import weights
-from isobench.data.batches.loaders import check_token_ids
 from isobench.data.packaged import encoders as packaged_encoders
-from isobench.data.sentence_settings import DECLARED_TOKENS
+from isobench.data.sentence_settings import DECLARED_TOKENS, describe_own_settings, read_sentence_settings
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.attention import restrict_to_first_token
 from isobench.models.encoders import ENCODER_DECODER, load_encoder, load_generator
@@ -197,8 +196,7 @@ def put(name: str, content: str):
 
 
 DAMAGES = [
-    shutil.rmtree, lambda folder: (folder / "config.json").unlink(),
-    lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), cut("config.json"),
+    cut("config.json"),
     put("config.json", "[]"), cut("tokenizer.json"), put("tokenizer.json", "{}"), cut("model.safetensors"),
     put("model.safetensors", "version https://git-lfs"), lambda folder: change_config(folder, vocab_size=10),
     lambda folder: change_config(folder, hidden_act="zelu"),
@@ -221,12 +219,6 @@ def test_a_damaged_folder_is_refused(tiny, tmp_path, damage):
     assert "\n" not in str(error.value)
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused():
-    check_token_ids("x", np.array([], np.int64), 24)
-    with fails():
-        check_token_ids("x", np.array([1, 24]), 24)
-
-
 MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
 
 
@@ -234,7 +226,7 @@ def copy_with_pooling(tiny, tmp_path, own):
     """Copy an encoder as sentence-transformers keeps it, with these settings of its pooling."""
     folder = tmp_path / "encoder"
     shutil.copytree(tiny, folder)
-    parts = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    parts = {"Transformer": "", "Pooling": "1_Pooling"}
     modules = [{"type": f"sentence_transformers.models.{name}", "path": path} for name, path in parts.items()]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
@@ -253,7 +245,7 @@ def copy_with_pooling(tiny, tmp_path, own):
             "mean",
             "own pooling is mean+max, not mean: isobench has none such",
         ),
-        ([], "pooler", None),
+        ({}, "pooler", None),
     ],
 )
 def test_the_folders_own_pooling_is_said_where_it_differs(tiny, tmp_path, own, pooling, said):
@@ -268,6 +260,30 @@ def declare(folder, longest, prompt="", small_letters=False):
     (folder / "config_sentence_transformers.json").write_text(json.dumps(texts))
     own = {"max_seq_length": longest, "do_lower_case": small_letters}
     (folder / "sentence_bert_config.json").write_text(json.dumps(own))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "default_prompt_name='x'"),
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim=8"),
+        ("sentence_distilbert_config.json", {"max_seq_length": 8}, "sentence_distilbert_config.json"),
+        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Normalize", "path": "2"}], "Normalize"),
+    ],
+)
+def test_what_a_folder_declares_and_isobench_does_not_do_is_said(tiny, tmp_path, name, content, said):
+    folder = copy_with_pooling(tiny, tmp_path, MEAN)
+    declare(folder, 6.0)
+    encoder = Encoder(name="tiny", path=str(folder), pooling="mean")
+    assert (describe_own_settings(encoder), read_sentence_settings(encoder).longest) == ([], 6)
+    (folder / name).write_text(json.dumps(content))
+    (note,) = describe_own_settings(encoder)
+    assert said in note
+    text = (folder / name).read_text()
+    for damaged in (text[:-1], f"\ufeff{text}"):
+        (folder / "config_sentence_transformers.json").write_text(damaged)
+        with pytest.raises(UserError, match="config_sentence_transformers.json is damaged"):
+            describe_own_settings(encoder)
 
 
 @pytest.mark.parametrize("below", [False, True])  # the transformer may lie in a folder of its own

@@ -34,7 +34,12 @@ def test_a_dry_run_says_what_slurm_gets_and_what_few_seeds_show(cli, tmp_path):
     sweep = ["+experiment=glue_isobn", "-m", "seed=1,2,3", "tracking=none", f"output_dir={tmp_path}", "dry_run=true"]
     code, out, _ = cli(*sweep, "hydra/launcher=slurm", "hydra.launcher.workers=5")
     assert code == 0
-    assert_contains(out, "SLURM: 5 jobs of gpus-per-node=1, cpus-per-task=4, mem=32768M, time=240;", "3 seeds show a difference", "5 seeds find one of 2.1")
+    assert_contains(
+        out,
+        "SLURM: 5 jobs of gpus-per-node=1, cpus-per-task=4, mem=32768M, time=240;",
+        "3 seeds show a difference",
+        "5 seeds find one of 2.1",
+    )
     assert "seeds show" not in cli(*sweep, "calibration=none")[1]
 
 

@@ -98,7 +98,7 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
 
 def test_what_the_ledger_does_not_take(cli, tmp_path):
     for settings, said in (
-        (["encoder=minilm", "data.root=null"], "data.root"),
+        (["encoder=minilm", "data.root=null"], "probe"),
         (["encoder=minilm", "encoder.pooling=cls", f"data.root={tmp_path}"], "means over tokens"),
         (["encoder=distilbert-quire", f"data.root={tmp_path}"], "no published score"),
         (["encoder=minilm", f"data.root={tmp_path}"], "probe"),

@@ -351,7 +351,7 @@ def test_the_maps_rows(experiment, cli, outputs, tmp_path):
     [
         (["analysis.held_out=[known]"], "share a set"),
         (["analysis.held_out=[]"], "analysis.held_out"),
-        (["analysis.fitted=[knwon]"], "has no set knwon"),
+        (["analysis.fitted=[knwon]"], "knwon/train.parquet"),
     ],
 )
 def test_mistakes_are_one_line(experiment, cli, overrides, named):

@@ -22,7 +22,7 @@ class ModelInputs:
 
     ``tokenizer``: a transformers tokenizer. ``fingerprint``: identifies what the tokenizer does, for cache keys.
     ``max_positions``: the model's longest input, in tokens. ``dim``: its width d. ``packed``: it reads a batch as one
-    row of tokens without padding. ``words``: how many tokens it has vectors for, None if that is not known.
+    row of tokens without padding.
     """
 
     tokenizer: Any
@@ -30,7 +30,6 @@ class ModelInputs:
     max_positions: int
     dim: int
     packed: bool = False
-    words: int | None = None
 
 
 class SplitLoaders:
@@ -101,16 +100,6 @@ def check_drop_last(cfg: Config, examples: int) -> None:
     if cfg.optimization.drop_last and examples < cfg.optimization.batch_size:
         raise UserError(
             f"optimization.drop_last drops every batch: set optimization.batch_size to {examples} or less"
-        )
-
-
-def check_token_ids(encoder: str, ids: np.ndarray, words: int | None) -> None:
-    """Raise UserError if a tokenizer gives a token id for which the encoder, with ``words`` vectors, has none."""
-    highest = int(ids.max(initial=0))
-    if words is not None and highest >= words:
-        raise UserError(
-            f"encoder={encoder}: its tokenizer gives token id {highest:,}, but the encoder knows only {words:,} "
-            "tokens: use the tokenizer that was saved with these weights"
         )
 
 

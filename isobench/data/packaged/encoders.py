@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError
 from isobench.common.files import explain_disk_errors
 from isobench.common.packages import find_package_folder, find_packaged_file, require_package
 from isobench.config.schema import Encoder
@@ -58,9 +58,6 @@ def find_packaged_weights(encoder: Encoder) -> Path:
     name, needed_by = str(encoder.embedded), f"encoder={encoder.name}"
     if name == "mpnet":
         return _find_mpnet_parts(needed_by)[0]
-    if name not in ENCODER_PACKAGES:
-        known = [*ENCODER_PACKAGES, "mpnet"]
-        raise UserError(f"encoder.embedded={name} is not known: {suggest_nearest(name, known)}")
     package = ENCODER_PACKAGES[name]
     if package.weights.endswith(".onnx"):
         require_package("onnx", "embedded", needed_by)  # to read the weights

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError
 from isobench.config.schema import Config, Data, Task
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import list_shares
@@ -55,12 +55,6 @@ class Classification(Kind):
 
     def fingerprint(self, task: Task) -> dict[str, str]:
         """Identify the packaged reviews by their sha256."""
-        for split in task.read_splits:
-            if split not in movie_reviews.SPLIT_BOUNDS:
-                known = suggest_nearest(split, movie_reviews.SPLIT_BOUNDS)
-                raise UserError(f"task={task.name} has no split {split}: {known}")
-        if list(task.text) != ["sentence"]:
-            raise UserError(f"task={task.name} has one column of text: set task.text=[sentence]")
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
 

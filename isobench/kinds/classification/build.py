@@ -88,14 +88,5 @@ def make_loaders(cfg: Config, identity: Identity, tokenizer: Any, loaded: encode
     """Make the loaders of sentence batches."""
     fingerprint = tokenization.fingerprint_tokenizer(tokenizer)
     packed = loaded.encoder.first_position is not None
-    words = count_words(loaded.encoder.model)
-    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed, words)
+    inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim, packed)
     return Loaders(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
-
-
-def count_words(model: Any) -> int | None:
-    """Return how many tokens a transformers model has vectors for; None if it doesn't say."""
-    try:
-        return int(model.get_input_embeddings().num_embeddings)
-    except (AttributeError, NotImplementedError):
-        return None

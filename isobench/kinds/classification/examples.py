@@ -59,8 +59,6 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         rows = load_hub_split(task, split)
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
-    if not columns[task.text[0]]:
-        raise UserError(f"{where} has no rows")
     texts = [check_texts(columns[name], name, where) for name in task.text]
     labels = columns.get("label", [])
     if is_test and all(label == UNLABELLED for label in labels):
@@ -86,8 +84,6 @@ def _read_own_columns(path: Path, task: Task, encoding: str | None, may_lack_lab
     table = read_own_file(path, encoding)
     require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
     columns = {name: check_texts(table[name].to_pylist(), name, str(path), may_be_blank=False) for name in task.text}
-    if "label" in columns:
-        raise UserError(f"{path}: a column of texts can't be called label: rename it")
     values = table[label].to_pylist() if label in table.column_names else []
     if may_lack_labels and are_hidden(values, task.labels):
         return columns
@@ -111,16 +107,16 @@ def convert_labels(task: Task, labels: Sequence[Any], where: str) -> "np.ndarray
     """
     import numpy as np
 
-    values = parse_numbers(labels, f"{where} has labels that are not numbers")
+    values = parse_numbers(labels)
     low, high = task.label_range or (np.finfo(np.float32).min, np.finfo(np.float32).max)
     if task.labels is not None:
         low, high = 0, len(task.labels) - 1
     outside = ~((values >= low) & (values <= high))  # NaN counts as outside
     if outside.any():
-        first = values[outside][0]
-        advice = "is it an unlabelled split?" if first == UNLABELLED else "correct or remove these rows"
+        row = int(outside.argmax())
         raise UserError(
-            f"{where} has {outside.sum()} labels outside [{low:g}, {high:g}] (the first: {first:g}); {advice}"
+            f"{where} has {outside.sum()} labels that are no numbers from {low:g} to {high:g} (the first: "
+            f"{str(labels[row])[:60]} in row {row + 1}): correct or remove these rows"
         )
     if task.as_classes is not None:
         return np.rint((values - low) / (high - low) * (task.as_classes - 1)).astype(np.int64)

@@ -12,7 +12,6 @@ from isobench.data.batches.loaders import (
     ONE_CHUNK,
     ModelInputs,
     check_drop_last,
-    check_token_ids,
     describe_unknown_tokens,
     make_sorted_loader,
     make_training_loader,
@@ -121,6 +120,5 @@ class Loaders:
 
         file = name_cached_file(self.cfg.data.cache, "tokens", f"{task.name}-{split}", fingerprint)
         tokens = Tokens(**load_or_make_arrays(file, tokenise))
-        check_token_ids(self.cfg.encoder.name, tokens.ids, self.inputs.words)
         self._note_size(split, tokens)
         return tokens, fingerprint

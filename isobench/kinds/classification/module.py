@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
-from isobench.common.errors import RunFailure, UserError
+from isobench.common.errors import RunFailure
 from isobench.config.schema import Config, Head
 from isobench.kinds.base import kind_of
 from isobench.kinds.classification.examples import count_outputs
@@ -122,11 +122,6 @@ def _build_head(head: Head, loaded: LoadedEncoder, dim: int, classes: int) -> He
     ``dim``: width of the calibrated vectors. ``classes``: 1 for a regression.
     """
     if head.name == "huggingface":
-        if dim != loaded.dim:
-            raise UserError(
-                f"head=huggingface: its classifier reads {loaded.dim} columns, and the methods give it {dim}; choose "
-                "methods that keep the width, or head=isobn"
-            )
         return build_huggingface_head(loaded.config, loaded.pooler, classes)
     classifier = nn.Linear(dim, classes)
     dropout = nn.Dropout(loaded.dropout if head.dropout is None else head.dropout)

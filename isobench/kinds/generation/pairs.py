@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import refuse
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
-from isobench.data.tables import handle_parquet_errors, read_columns, read_field, require_columns
+from isobench.data.tables import name_file_in_errors, read_columns, read_field, require_columns
 from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars
 
@@ -46,7 +45,6 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
         texts, where = _read_parquet_pairs(path, columns, limit, task.sample_seed), str(path)
     else:
         texts, where = _read_hub_pairs(task, split, columns, limit), f"{task.hub}/{task.subset} {split}"
-    refuse((not texts[0], f"{where} has no rows"))
     for name, column in zip(columns, texts, strict=True):
         check_texts(column, name, where)
     for side, language in enumerate(generation.languages or []):
@@ -58,7 +56,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
 
 def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
     table = read_columns(path, columns)
-    with handle_parquet_errors(path):
+    with name_file_in_errors(path):
         if limit is not None and limit < len(table):
             table = table.take(select_by_hash(len(table), limit, seed))
         return [read_field(table, name) for name in columns]
