@@ -185,9 +185,10 @@ def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> 
     table = make_table(title, ("measure",), headings, wrap_numbers=True)
     for name, group in split_by_study(correlations, labels).items():
         table.add_row(name, style="bold")
+        seeds = max(row["seeds"] for row in group)
         for measure, own in group_rows(group, "measure").items():
             found = {row["dial"] or row["kind"]: row for row in own}
-            cells = [format_correlation(found[name]) for name in (*dials, ACROSS) if name in found]
+            cells = [format_correlation(found[name], seeds=seeds) for name in (*dials, ACROSS) if name in found]
             if ACROSS in found:
                 given, dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
                 cells += [format_correlation(given, True), format_p(given["p"]), format_p(given["p_holm"])]
@@ -213,9 +214,9 @@ def build_left_out_table(rows: Iterable[TidyRow], labels: Labels) -> Table:
             "encoder": encoder,
             "task": task,
             "slope or correlation": ", ".join(names),
-            "all cells": f"{whole['estimate']:+z.2f}",
+            "all cells": f"{whole['estimate']:+.2f}",
             "p after Holm": format_p(whole["p_holm"]),
-            "without one": f"{min(estimates):+z.2f} to {max(estimates):+z.2f}",
+            "without one": f"{min(estimates):+.2f} to {max(estimates):+.2f}",
             "changed most without": far["left_out"],
             "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
         })  # fmt: skip
@@ -229,7 +230,7 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
     judged: Columns = {name: itemgetter(name) for name in ("statement", "verdict", "because")}
     columns: Columns = {
         "dose": lambda row: mark_incomplete(DIAL[row["dial"]].name_cell(row["dose"]), row),
-        "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+z.2f"),
+        "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+.2f"),
         "p": lambda row: format_p(row["p"]),
         name_holm(contrasts): lambda row: format_p(row["p_holm"]),
         f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
@@ -250,7 +251,7 @@ def name_dial(row: TidyRow) -> str:
 
 def write_change(row: TidyRow) -> str:
     """Write the change of the score, or of isotropy, from the lowest to the highest dose, with its interval."""
-    form = "+z.2f" if row["quantity"] == "score" else "+z.3g"
+    form = "+.2f" if row["quantity"] == "score" else "+.3g"
     return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
 
 
@@ -273,11 +274,12 @@ def name_holm(rows: Sequence[TidyRow]) -> str:
     return "p after Holm" if any(row["complete"] for row in rows) else "p after Holm, provisional"
 
 
-def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
-    """Write a correlation, with its interval, or with a star where p, not corrected, is small."""
+def format_correlation(row: TidyRow, with_interval: bool = False, seeds: int = 0) -> str:
+    """Write a correlation, with its interval, or with a star where p is small; say if it rests on fewer ``seeds``."""
     if with_interval:
-        return format_estimate(row["correlation"], row["low"], row["high"], "+z.2f")
-    return format_number(row["correlation"], "+z.2f") + "*" * (row["p"] < ALPHA)
+        return format_estimate(row["correlation"], row["low"], row["high"], "+.2f")
+    few = f" ({row['seeds']} of {seeds} seeds)" if row["seeds"] < seeds else ""
+    return format_number(row["correlation"], "+.2f") + "*" * (row["p"] < ALPHA) + few
 
 
 def format_estimate(value: float, low: float, high: float, form: str) -> str:
