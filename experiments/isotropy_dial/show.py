@@ -101,8 +101,8 @@ def describe_outcome(
         for (verdict,), own in group_rows(verdicts, "verdict").items()
     ]
     sentences = [
-        f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. Its changes "
-        f"in points, from the lowest dose to the highest: {list_by_study(follows)}."
+        f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. The slopes of "
+        f"straight lines, in points over the whole dial: {list_by_study(follows)}."
     ]
     if ranks:
         sentences.append(
@@ -154,7 +154,11 @@ def build_table(title: str, rows: Iterable[TidyRow], labels: Labels, columns: Co
 def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow], labels: Labels) -> list[Table]:
     """Build the tables of slopes of the score, and the registered check: slopes of isotropy."""
     names = {**MEASURES, **VOCABULARY_MEASURES}
-    score: Columns = {"dial": name_dial, "lowest to highest dose": write_change, "p": lambda row: format_p(row["p"])}
+    score: Columns = {
+        "dial": name_dial,
+        "straight line, over the dial": write_change,
+        "p": lambda row: format_p(row["p"]),
+    }
     check: Columns = {"dial": name_dial, "measure": lambda row: names[row["quantity"]], **score}
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
     examples: Columns = {"examples": lambda row: str(row["examples"])}
@@ -250,7 +254,7 @@ def name_dial(row: TidyRow) -> str:
 
 
 def write_change(row: TidyRow) -> str:
-    """Write the change of the score, or of isotropy, from the lowest to the highest dose, with its interval."""
+    """Write how much a straight line changes from the lowest to the highest dose, with its interval."""
     form = "+.2f" if row["quantity"] == "score" else "+.3g"
     return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
 

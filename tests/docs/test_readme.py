@@ -3,6 +3,7 @@
 import importlib
 import re
 import shlex
+import textwrap
 
 import pandas as pd
 import pyarrow.parquet
@@ -13,7 +14,7 @@ TEXT = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"`((?:python -m )?isobench [^`]+)`|^    ((?:python -m )?isobench .+)$", TEXT, re.MULTILINE)
 COMMANDS = sorted({one or other for one, other in COMMANDS})
 MAP = (ROOT / "experiments" / "README.md").read_text()
-FOUND = TEXT.partition("## What we found")[2].partition("\n[Results]")[0]
+FOUND = TEXT.partition("## What we found")[2].partition("\nAll experiments")[0]
 
 
 def read_table(place):
@@ -28,6 +29,13 @@ def test_the_picture_is_drawn_by_its_script(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "site")
     clouds = importlib.import_module("clouds")
     assert clouds.draw() == clouds.FILE.read_bytes()
+
+
+def test_isobn_in_pytorch_lowers_ev1(capsys):
+    block = TEXT.partition("## IsoBN in PyTorch")[2].partition("## ")[0]
+    exec(textwrap.dedent(block), {})
+    before, after = map(float, capsys.readouterr().out.split())
+    assert after < before
 
 
 @pytest.fixture
