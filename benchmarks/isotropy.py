@@ -34,7 +34,7 @@ def partition_isotropy_by_loop(w: np.ndarray) -> float:
 
 
 def explained_variance_by_svd(w: np.ndarray, vectors: bool) -> float:
-    """Compute EV_3 by numpy's SVD of the centred matrix, with the singular vectors (its default) or without."""
+    """Compute EV3 by numpy's SVD of the centred matrix, with the singular vectors (its default) or without."""
     result = np.linalg.svd(w - w.mean(0), full_matrices=False, compute_uv=vectors)
     variances = (result[1] if vectors else result) ** 2
     return variances[:3].sum() / variances.sum()

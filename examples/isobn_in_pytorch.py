@@ -68,7 +68,7 @@ def main() -> None:
     for name, calibration in (("plain", Calibration(WIDTH)), ("IsoBN", IsoBN(WIDTH, beta=1.0))):
         accuracy, vectors = train(calibration)
         first = explained_variance(vectors, k=1)
-        print(f"{name}: accuracy {accuracy:.3f}, EV_1 {first:.3f}, IsoScore {isoscore(vectors):.3f}")
+        print(f"{name}: accuracy {accuracy:.3f}, EV1 {first:.3f}, IsoScore {isoscore(vectors):.3f}")
 
 
 if __name__ == "__main__":

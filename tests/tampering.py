@@ -85,7 +85,7 @@ def add_split(rng, folder, repair):
 
 
 def bend_curve(rng, folder, repair):
-    """Lower EV_1 and its curve, so that the second component would explain more than the first."""
+    """Lower EV1 and its curve, so that the second component would explain more than the first."""
 
     def change(epoch):
         epoch["isotropy"]["embedding/ev1"] = epoch["explained_variance"]["embedding"][0] = 0.01

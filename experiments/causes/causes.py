@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
@@ -48,6 +49,7 @@ CAUSES = (  # of the registration: Holm's correction is over all of them, also t
     "coupled Adam", "Muon", "SGD", "Adafactor", "untied", "norms after", "attention averages", "attention off by one",
     "untrained blocks", "fewer frequent tokens", "NormFormer's norms",
 )  # fmt: skip
+OTHER_TEXT = "fewer frequent tokens"  # whose loss is of another text than the base's
 OPTIMIZERS = {"coupled_adam": "coupled Adam", "sgd": "SGD", "adafactor": "Adafactor", "muon": "Muon"}
 
 
@@ -193,7 +195,31 @@ def show(rows: Rows) -> Shown:
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
     ]
     notes += [*describe_lacking(rows["models"]), describe_registration(REGISTRATION)]
-    return Shown([primary, verdicts, more, others], {"causes": draw_effects(effects)} if effects else {}, notes)
+    matched = build_matched(rows["models"], rows["rates"])
+    return Shown(
+        [primary, verdicts, matched, more, others], {"causes": draw_effects(effects)} if effects else {}, notes
+    )
+
+
+def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
+    """Build a table: each cause's cosine, the base's at the nearest loss, and the change at the base's own rate."""
+    levels: dict[str, dict[float, tuple[float, float]]] = {}  # cause -> learning rate -> loss and cosine, means
+    for (cause, lr), own in group_rows(runs, "cause", "lr").items():
+        levels.setdefault(cause, {})[lr] = tuple(np.mean([[row["loss"], row[PRIMARY[0]]] for row in own], axis=0))
+    rates = {rate["cause"]: rate["lr"] for rate in chosen}
+    title = f"Not registered: {MEASURES[PRIMARY[0]]} at nearly the same loss, and at the base's learning rate"
+    names = ("learning rate", "loss", "cosine", "base's rate", "base's loss", "base's cosine", "change at its rate")
+    table = make_table(title, ("cause",), names, True)
+    for cause in [cause for cause in CAUSES if cause in rates and cause != OTHER_TEXT]:
+        loss, cosine = levels[cause][rates[cause]]
+        nearest = min(levels[BASE], key=lambda lr: abs(levels[BASE][lr][0] - loss))
+        base_loss, base_cosine = levels[BASE][nearest]
+        same = levels[cause].get(rates[BASE], (math.nan, math.nan))[1] - levels[BASE][rates[BASE]][1]
+        table.add_row(
+            cause, f"{rates[cause]:g}", f"{loss:.2f}", f"{cosine:.3f}", f"{nearest:g}", f"{base_loss:.2f}",
+            f"{base_cosine:.3f}", format_number(same, "+.3f"),
+        )  # fmt: skip
+    return table
 
 
 def describe_lacking(runs: Sequence[TidyRow]) -> list[str]:

@@ -37,8 +37,8 @@ BOTH = "isobn_paper and isobn_released (it is not known which gave the printed n
 VERSIONS = f"{SEEDS} task={','.join(TASKS)} calibration=none,{','.join(ISOBN)}"
 TABLE1 = partial(build_printed_report, "isobn", ["table1"], seeds=5)
 GAINS_ON_SMALL, GAINS_ON_LARGE = (1.3, 1.6), (0.15, 0.25)  # of RoBERTa and BERT, of BERT and RoBERTa, in the text
-PRINTED_FALLS = {"bert-base-cased": 0.123, "roberta-large": 0.425}  # of EV_3; other encoders: as BERT's
-PRINTED_EV = 0.86  # EV_3 of both, before normalisation
+PRINTED_FALLS = {"bert-base-cased": 0.123, "roberta-large": 0.425}  # of EV3; other encoders: as BERT's
+PRINTED_EV = 0.86  # EV3 of both, before normalisation
 PRINTED_TURN = 1 - 0.9997  # one less the cosine
 SMALL_MARGIN = 0.25  # of EV_k; our choice (print: up to .208)
 LACKING = "a method lacks a task, or its embeddings do not vary"
@@ -103,7 +103,7 @@ def small_sets_gain_more(report: Report) -> Outcome:
 
 
 def average_ev(rows: Rows) -> dict[tuple[str, int], dict[str, float]]:
-    """Average EV_1 to EV_3 over tasks: encoder, k -> method -> mean, NaN if the method lacks one of the tasks."""
+    """Average EV1 to EV3 over tasks: encoder, k -> method -> mean, NaN if the method lacks one of the tasks."""
     values = {(r["encoder"], r["task"], r["method"], r["k"]): r["ev"] for r in rows if r["k"] <= 3}
     found = {}
     for encoder, k in sorted({(key[0], key[3]) for key in values}):
@@ -116,9 +116,9 @@ def average_ev(rows: Rows) -> dict[tuple[str, int], dict[str, float]]:
 
 
 def isobn_lowers_ev(rows: Rows) -> Outcome:
-    """Check that both versions lower EV_1 to EV_3, mean over tasks, below BN's and plain's.
+    """Check that both versions lower EV1 to EV3, mean over tasks, below BN's and plain's.
 
-    EV_3 falls by half of the printed fall or more.
+    EV3 falls by half of the printed fall or more.
     """
     cases, numbers = [], []
     for (encoder, k), means in average_ev(rows).items():
@@ -126,12 +126,12 @@ def isobn_lowers_ev(rows: Rows) -> Outcome:
             return Outcome(UNDECIDED, f"{encoder}: {LACKING}")
         least = PRINTED_FALLS.get(encoder, PRINTED_FALLS["bert-base-cased"]) / 2 if k == 3 else 0
         cases += [means[m] < means["batch_norm"] and means["none"] - means[m] >= least for m in ISOBN]
-        numbers.append(f"EV_{k} {encoder} {', '.join(f'{method} {mean:.3f}' for method, mean in means.items())}")
+        numbers.append(f"EV{k} {encoder} {', '.join(f'{method} {mean:.3f}' for method, mean in means.items())}")
     return judge_cases(cases, f"means over tasks: {'; '.join(numbers)}")
 
 
 def batch_norm_lowers_ev_little(rows: Rows) -> Outcome:
-    """Check that batch normalisation lowers EV_1 to EV_3, mean over tasks, by half of each version's fall at most.
+    """Check that batch normalisation lowers EV1 to EV3, mean over tasks, by half of each version's fall at most.
 
     And by no more than ``SMALL_MARGIN``.
     """
@@ -141,17 +141,17 @@ def batch_norm_lowers_ev_little(rows: Rows) -> Outcome:
         if any(map(math.isnan, falls.values())):
             return Outcome(UNDECIDED, f"{encoder}: {LACKING}")
         cases.append(0 < falls["batch_norm"] <= min(SMALL_MARGIN, *(falls[method] / 2 for method in ISOBN)))
-        numbers.append(f"EV_{k} {encoder} {', '.join(f'{m} {fall:.3f}' for m, fall in falls.items())}")
+        numbers.append(f"EV{k} {encoder} {', '.join(f'{m} {fall:.3f}' for m, fall in falls.items())}")
     return judge_cases(cases, f"falls: {'; '.join(numbers)}")
 
 
 def ev_is_as_high(rows: Rows) -> Outcome:
-    """Check that EV_3 before normalisation, mean over tasks, is within .05 of the printed mean of both encoders."""
+    """Check that EV3 before normalisation, mean over tasks, is within .05 of the printed mean of both encoders."""
     found = {encoder: means["none"] for (encoder, k), means in average_ev(rows).items() if k == 3}
     if any(map(math.isnan, found.values())):
         return Outcome(UNDECIDED, LACKING)
     numbers = "; ".join(f"{encoder} {mean:.3f}" for encoder, mean in found.items())
-    return judge_cases((abs(mean - PRINTED_EV) <= 0.05 for mean in found.values()), f"EV_3: {numbers}")
+    return judge_cases((abs(mean - PRINTED_EV) <= 0.05 for mean in found.values()), f"EV3: {numbers}")
 
 
 def list_printed_ev(
@@ -405,7 +405,7 @@ CLAIMS = [
     ),
     Claim(
         "Our proposed IsoBN greatly reduces the EVk value", "Experiments of EVk Metric, Table 2",
-        f"averaged over tasks, EV_1 to EV_3 of {BOTH} end below batch normalisation's and plain's, and EV_3 falls by "
+        f"averaged over tasks, EV1 to EV3 of {BOTH} end below batch normalisation's and plain's, and EV3 falls by "
         "half of the printed fall or more (our choice; .425 for RoBERTa-large, .123 for BERT and, here, any other "
         "encoder)",
         "isobn_ev", isobn_lowers_ev, list_printed_ev,
@@ -416,7 +416,7 @@ CLAIMS = [
                 list_printed_ev, lambda row, ev: ev["batch_norm"] if row["encoder"] == "roberta-large" else row["ev"]
             ),
             "a third of the fall": partial(list_printed_ev, lambda row, ev: (2 * ev["none"] + row["ev"]) / 3),
-            "EV_1 does not fall": partial(
+            "EV1 does not fall": partial(
                 list_printed_ev, lambda row, ev: ev["none"] if row["k"] == 1 else row["ev"]
             ),
             "one version's fall": partial(
@@ -427,8 +427,8 @@ CLAIMS = [
     ),
     Claim(
         "Batch normalization can only reduce the EVk value by a small margin", "Experiments of EVk Metric, Table 2",
-        "averaged over tasks, EV_1 to EV_3 fall, by .25 and half of the fall by each version of IsoBN at most (our "
-        "choices; print of EV_3: .025 of .123 with BERT, .148 of .425 with RoBERTa)",
+        "averaged over tasks, EV1 to EV3 fall, by .25 and half of the fall by each version of IsoBN at most (our "
+        "choices; print of EV3: .025 of .123 with BERT, .148 of .425 with RoBERTa)",
         "isobn_ev", batch_norm_lowers_ev_little, list_printed_ev,
         {
             "no fall": partial(list_printed_ev, lambda row, ev: ev["none"], ["batch_norm"]),
@@ -441,7 +441,7 @@ CLAIMS = [
                 ["batch_norm"],
             ),
             "IsoBN's fall is half as large": partial(list_printed_ev, lambda row, ev: (ev["none"] + row["ev"]) / 2),
-            "three quarters of IsoBN's fall of EV_1": partial(
+            "three quarters of IsoBN's fall of EV1": partial(
                 list_printed_ev,
                 lambda row, ev: 0.75 * ev["isobn_paper"] + 0.25 * ev["none"] if row["k"] == 1 else row["ev"],
                 ["batch_norm"],
@@ -457,7 +457,7 @@ CLAIMS = [
     Claim(
         "The average EV3 value is around 0.86 for both BERT-base and RoBERTa-large",
         "Experiments of EVk Metric, Table 2",
-        "EV_3 before normalisation, averaged over tasks, is within .05 of it with both (our choice)",
+        "EV3 before normalisation, averaged over tasks, is within .05 of it with both (our choice)",
         "isobn_ev", ev_is_as_high, list_printed_ev,
         {
             "a tenth less": partial(list_printed_ev, lambda row, ev: row["ev"] - 0.1, ["none"]),

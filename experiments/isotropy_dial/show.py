@@ -101,8 +101,8 @@ def describe_outcome(
         for (verdict,), own in group_rows(verdicts, "verdict").items()
     ]
     sentences = [
-        f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. Its changes "
-        f"in points, from the lowest dose to the highest: {list_by_study(follows)}."
+        f"The score follows the dose in {len(follows)} of {len(lines)} tests, after Holm's correction. The slopes of "
+        f"straight lines, in points over the whole dial: {list_by_study(follows)}."
     ]
     if ranks:
         sentences.append(
@@ -154,7 +154,11 @@ def build_table(title: str, rows: Iterable[TidyRow], labels: Labels, columns: Co
 def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow], labels: Labels) -> list[Table]:
     """Build the tables of slopes of the score, and the registered check: slopes of isotropy."""
     names = {**MEASURES, **VOCABULARY_MEASURES}
-    score: Columns = {"dial": name_dial, "lowest to highest dose": write_change, "p": lambda row: format_p(row["p"])}
+    score: Columns = {
+        "dial": name_dial,
+        "straight line, over the dial": write_change,
+        "p": lambda row: format_p(row["p"]),
+    }
     check: Columns = {"dial": name_dial, "measure": lambda row: names[row["quantity"]], **score}
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
     examples: Columns = {"examples": lambda row: str(row["examples"])}
@@ -185,9 +189,10 @@ def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> 
     table = make_table(title, ("measure",), headings, wrap_numbers=True)
     for name, group in split_by_study(correlations, labels).items():
         table.add_row(name, style="bold")
+        seeds = max(row["seeds"] for row in group)
         for measure, own in group_rows(group, "measure").items():
             found = {row["dial"] or row["kind"]: row for row in own}
-            cells = [format_correlation(found[name]) for name in (*dials, ACROSS) if name in found]
+            cells = [format_correlation(found[name], seeds=seeds) for name in (*dials, ACROSS) if name in found]
             if ACROSS in found:
                 given, dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
                 cells += [format_correlation(given, True), format_p(given["p"]), format_p(given["p_holm"])]
@@ -213,9 +218,9 @@ def build_left_out_table(rows: Iterable[TidyRow], labels: Labels) -> Table:
             "encoder": encoder,
             "task": task,
             "slope or correlation": ", ".join(names),
-            "all cells": f"{whole['estimate']:+z.2f}",
+            "all cells": f"{whole['estimate']:+.2f}",
             "p after Holm": format_p(whole["p_holm"]),
-            "without one": f"{min(estimates):+z.2f} to {max(estimates):+z.2f}",
+            "without one": f"{min(estimates):+.2f} to {max(estimates):+.2f}",
             "changed most without": far["left_out"],
             "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
         })  # fmt: skip
@@ -229,7 +234,7 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
     judged: Columns = {name: itemgetter(name) for name in ("statement", "verdict", "because")}
     columns: Columns = {
         "dose": lambda row: mark_incomplete(DIAL[row["dial"]].name_cell(row["dose"]), row),
-        "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+z.2f"),
+        "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+.2f"),
         "p": lambda row: format_p(row["p"]),
         name_holm(contrasts): lambda row: format_p(row["p_holm"]),
         f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
@@ -249,8 +254,8 @@ def name_dial(row: TidyRow) -> str:
 
 
 def write_change(row: TidyRow) -> str:
-    """Write the change of the score, or of isotropy, from the lowest to the highest dose, with its interval."""
-    form = "+z.2f" if row["quantity"] == "score" else "+z.3g"
+    """Write how much a straight line changes from the lowest to the highest dose, with its interval."""
+    form = "+.2f" if row["quantity"] == "score" else "+.3g"
     return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
 
 
@@ -273,11 +278,12 @@ def name_holm(rows: Sequence[TidyRow]) -> str:
     return "p after Holm" if any(row["complete"] for row in rows) else "p after Holm, provisional"
 
 
-def format_correlation(row: TidyRow, with_interval: bool = False) -> str:
-    """Write a correlation, with its interval, or with a star where p, not corrected, is small."""
+def format_correlation(row: TidyRow, with_interval: bool = False, seeds: int = 0) -> str:
+    """Write a correlation, with its interval, or with a star where p is small; say if it rests on fewer ``seeds``."""
     if with_interval:
-        return format_estimate(row["correlation"], row["low"], row["high"], "+z.2f")
-    return format_number(row["correlation"], "+z.2f") + "*" * (row["p"] < ALPHA)
+        return format_estimate(row["correlation"], row["low"], row["high"], "+.2f")
+    few = f" ({row['seeds']} of {seeds} seeds)" if row["seeds"] < seeds else ""
+    return format_number(row["correlation"], "+.2f") + "*" * (row["p"] < ALPHA) + few
 
 
 def format_estimate(value: float, low: float, high: float, form: str) -> str:

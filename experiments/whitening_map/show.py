@@ -14,6 +14,7 @@ from isobench.analyses.shown import Rows, Shown, describe_registration, format_e
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
+    BOUNDED,
     ENCODING,
     REFUTED,
     REGISTERED,
@@ -94,10 +95,21 @@ def build_verdicts(verdicts: Sequence[TidyRow]) -> list[Table]:
         own = [row for row in verdicts if (row["scope"] == REGISTERED) is is_registered]
         words = ("statement", "case", "verdict") if is_registered else ("scope", "statement", "case", "verdict")
         table = make_table(title, words, ("mean [95%] (sets)", "p, Holm's"), True)
-        for row in map(choose_row, group_rows(own, "scope", "statement", "group").values()):
-            table.add_row(*(row[word] for word in words), format_interval(row), format_number(row["p_holm"], ".4f"))
+        for group in group_rows(own, "scope", "statement", "group").values():
+            row = choose_row(group)
+            table.add_row(*(row[word] for word in words), format_interval(row), write_p(row, group))
         tables.append(table)
     return [table for table in tables if table.rows]
+
+
+def write_p(row: TidyRow, group: Sequence[TidyRow]) -> str:
+    """Write Holm's p; for a bound that nothing refutes, the group's largest p of "the mean is below the bound".
+
+    The stored p of a bound is of the opposite: small where the mean is below it.
+    """
+    if row["statement"] in BOUNDED and row["verdict"] != REFUTED:
+        return f"{1 - min(own['p'] for own in group):.4f} (no worse)"
+    return format_number(row["p_holm"], ".4f")
 
 
 def choose_row(group: Sequence[TidyRow]) -> TidyRow:

@@ -16,6 +16,7 @@ SMALL_CORRELATION = 0.3
 RESAMPLES = 10_000
 REGISTERED, ALL_SETS, FEW_LABELS = "registered", "all sets", "without all labels"  # scopes; others are encodings
 ENCODING = ("encoder", "pooling", "layer")
+SOFT, HARMLESS = BOUNDED = ("soft whitening is no worse than full whitening", "costs at most half a point")
 PRIMARY = {"classifier": "logistic", "unit_length": "none"}
 
 
@@ -180,7 +181,7 @@ def judge_softness(whitening: Sequence[TidyRow]) -> list[TidyRow]:
         ]
         for place, values in group_places(differences).items():
             cases[f"shrinkage {strength:g}, {place}"] = average_over_seeds(np.array(values))
-    return judge_lower_bound("soft whitening is no worse than full whitening", cases, -SMALL)
+    return judge_lower_bound(SOFT, cases, -SMALL)
 
 
 def judge_harmless(held_out: Sequence[TidyRow]) -> list[TidyRow]:
@@ -192,7 +193,7 @@ def judge_harmless(held_out: Sequence[TidyRow]) -> list[TidyRow]:
     }.items():
         places = group_places(average_encodings(select_rows(held_out, selection)).values())
         cases |= {f"{name}, {place}": average_over_seeds(np.array(own)) for place, own in places.items()}
-    return judge_lower_bound("costs at most half a point", cases, -SMALL)
+    return judge_lower_bound(HARMLESS, cases, -SMALL)
 
 
 def judge_isoscore(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:

@@ -19,7 +19,7 @@ from isobench.sweep.find_runs import find_runs
 from isobench.training import tracking
 
 MATRIX_TITLES = {"embedding": "Embeddings after calibration", "head": "Head", "vocabulary": "Vocabulary"}
-MEASURE_TITLES = {"ev1": "EV_1", "ev3": "EV_3", "ev10": "EV_10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
+MEASURE_TITLES = {"ev1": "EV1", "ev3": "EV3", "ev10": "EV10", "i1": "I1", "i2": "I2", "isoscore": "IsoScore"}
 STEP_CURVES = {"loss": "Loss", "lr": "Learning rate", "gradient_norm": "Gradient norm"}  # by optimiser step
 EPOCH_CURVES = {"examples_per_second": "Examples a second", "tokens_per_second": "Tokens a second"}
 PINNED_COLUMNS = ["summary:best/score", "summary:best/epoch", "summary:status", "summary:failure"]
@@ -122,7 +122,7 @@ def _build_score_panels(configs: Sequence[Config]) -> list[Any]:
         for name in ("score", *metrics)
     ]
     x, y = wr.SummaryMetric("best/isotropy/embedding/ev1"), wr.SummaryMetric("best/score")
-    scatter = wr.ScatterPlot(title="Score and EV_1 of the embeddings", x=x, y=y)
+    scatter = wr.ScatterPlot(title="Score and EV1 of the embeddings", x=x, y=y)
     return [*bars, scatter, *(_build_line_plot(f"dev/{name}", name) for name in metrics)]
 
 

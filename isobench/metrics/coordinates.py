@@ -13,7 +13,7 @@ COLUMNS_AT_A_TIME = 64  # that are sorted at once, so that memory stays small
 def coordinate_share(h: Array) -> float:
     """Compute the largest share of the variance of vectors [N, d] that one coordinate holds: between 1/d and 1.
 
-    Unlike EV_1 it depends on the basis: it is large where an outlier dimension dominates (Rudman et al. 2023). NaN
+    Unlike EV1 it depends on the basis: it is large where an outlier dimension dominates (Rudman et al. 2023). NaN
     without any variance.
     """
     h = as_vectors(h)

@@ -204,7 +204,7 @@ def count_seeds(pair: Arms) -> int:
 
 
 def _measure_isotropy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Average EV_1 and IsoScore over a method's selected runs: a row for each task, the mean over its seeds."""
+    """Average EV1 and IsoScore over a method's selected runs: a row for each task, the mean over its seeds."""
     usable = runs[runs["failure"].isna()]
     values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
     return values[np.isfinite(values)].groupby(usable["task"].to_numpy(), sort=False).mean().dropna(how="all")

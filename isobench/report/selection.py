@@ -48,7 +48,7 @@ CONFIGURATIONS = {
     "troubles": "list of what went wrong, an entry for each run in which something did",
     "trouble_seeds": "list of the seeds of these runs",
     "base": "list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant",
-    "ev1": "EV_1 of the calibrated embeddings, mean over seeds",
+    "ev1": "EV1 of the calibrated embeddings, mean over seeds",
     "isoscore": "IsoScore of the calibrated embeddings, mean over seeds",
     "seconds": "training seconds of an epoch, of the fastest seed",
     "base_seconds": "the same of plain fine-tuning with the same settings",

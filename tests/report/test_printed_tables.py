@@ -98,7 +98,7 @@ def test_the_table_fits_the_terminal_and_cuts_no_number(case, width, monkeypatch
     assert max(map(len, text.splitlines())) <= width
     numbers = re.findall(r"[-+]?\d+\.\d+x?", text)
     for line in summarize(rows):
-        shown = [line[name] for name in ("mean", "SD", "change", "EV_1", "IsoScore", "time")]
+        shown = [line[name] for name in ("mean", "SD", "change", "EV1", "IsoScore", "time")]
         assert {text.split()[0] for text in shown if re.search(r"\d\.\d", text)} <= set(numbers), line["name"]
 
 
@@ -110,7 +110,7 @@ def test_the_figures_are_means_of_the_runs_with_a_score():
     assert [line["mean"] for line in lines] == [f"{statistics.fmean(own):.2f}" for own in scores]
     assert [line["SD"] for line in lines] == [f"{statistics.stdev(own):.2f}" for own in scores]
     assert [line["change"] for line in lines] == ["-", "0.00", "-0.12"]  # ours less plain's
-    assert [line["EV_1"] for line in lines] == ["0.400", "0.200", "0.400"]
+    assert [line["EV1"] for line in lines] == ["0.400", "0.200", "0.400"]
     assert {line["n"] for line in lines} == {"5"}
     assert lines[0]["scores"] == {seed: f"{score:.2f}" for seed, score in enumerate(scores[0], 1)}
 

@@ -86,9 +86,9 @@ def test_the_layers_in_which_little_changes_are_counted():
     )
 
 
-def test_the_readme_has_the_bundles_numbers():
+def test_the_appendix_has_the_bundles_numbers():
     study = Path(__file__).parents[1]
-    text = " ".join((study / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((study / "appendix.md").read_text(encoding="utf-8").split())
     rows = read_stored_rows(study / "results/decoder_tokens/analysis", ["layers"])["layers"]
     cells = {(int(row["layer"]), row["left_out"]): row for row in rows}
     assert len(cells) == 31 * 5
@@ -100,6 +100,9 @@ def test_the_readme_has_the_bundles_numbers():
     ev1, without = (list_values(late, left_out, "ev1") for left_out in ("nothing", "first tokens"))
     assert f"EV1 is between {min(ev1):.2f} and {max(ev1):.2f} and IsoScore at most" in text
     assert f"EV1 is between {min(without):.2f} and {max(without):.2f} and IsoScore between" in text
+    page = " ".join((study / "README.md").read_text(encoding="utf-8").split())
+    assert f"to between {min(ev1):.2f} and {max(ev1):.2f}; without them" in page
+    assert f"is between {min(without):.2f} and {max(without):.2f}." in page
     whole, without = (list_values(late, left_out, "isoscore") for left_out in ("nothing", "first tokens"))
     assert f"at most {max(whole):.4f}. Without the first token" in text
     assert f"IsoScore between {min(without):.3f} and {max(without):.3f}." in text

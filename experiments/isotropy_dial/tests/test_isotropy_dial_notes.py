@@ -1,4 +1,4 @@
-"""The notes of the dose-response study, and what its page and the README say of its results."""
+"""The notes of the dose-response study, and what its page and appendix say of its results."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 from dial_study import DOSES
 from helpers import ROOT, assert_contains
 
+from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.rows import (
@@ -157,8 +158,53 @@ def list_table_rows(slopes, correlations, left_out_cells, gains, **_):
             yield name, ENCODERS[encoder], *all_cells, "; ".join(other.left_out), *then
 
 
-def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
-    page, readme = (" ".join(file.read_text().split()) for file in (STUDY / "README.md", ROOT / "README.md"))
+def list_ends(slopes, doses, **_):
+    """Write the cells of the page's table: the IsoScores and the score's change from the first dose to the last."""
+    holm = slopes[(slopes.doses == "all doses") & (slopes.quantity == "score")].set_index(["dial", "encoder"]).p_holm
+    for dial, encoder in ((dial, encoder) for dial in LABELS for encoder in ENCODERS):
+        own = doses[(doses.dial == dial) & (doses.encoder == encoder)].set_index(["dose", "seed"]).sort_index()
+        first, last = (own.loc[dose] for dose in (own.index.min()[0], own.index.max()[0]))
+        change = average_over_seeds((last.score - first.score).to_numpy())
+        isoscores = ", ".join(f"{end['embedding/isoscore'].mean():.3f}" for end in (first, last))
+        interval = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
+        yield ENCODERS[encoder], isoscores, interval, write_p(holm[dial, encoder])
+
+
+def test_the_studys_page_has_the_numbers_of_the_bundle(shipped, part_b):
+    page = " ".join((STUDY / "README.md").read_text().split())
+    rows = [f"| {' | '.join(cells)} |" for cells in list_ends(**shipped)]
+    assert [row for row in rows if row not in page] == []
+    gains = shipped["contrasts"].query("against == 'none'").set_index(["dial", "dose", "encoder"]).sort_index()
+    cost = -gains.difference["whitening", 0]
+    mild = gains.loc["whitening", 5].drop("minilm, stsb")
+    intervals = [f"{one.difference:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild.itertuples()]
+    others = gains.drop("whitening")
+    (found,) = others[others.p_holm < 0.05].itertuples()
+    assert found.Index == ("istar", 5, "minilm")
+    kept = -part_b["contrasts"].set_index(["dial", "dose", "encoder"]).sort_index().difference["whitening_norm", 0]
+    doses = shipped["doses"].set_index("encoder")
+    weak = doses[(doses.dial == "whitening") & (doses.dose == 6)].score["minilm, stsb"].mean()
+    assert doses["embedding/i1"]["distilbert-quire"].min() < 1e-100
+    correlations = shipped["correlations"].set_index(["encoder", "measure", "kind"])
+    given, dose = correlations.xs(GIVEN_DIAL, level=2), correlations.xs(GIVEN_DOSE, level=2)
+    found = given[given.p_holm < 0.05].index
+    assert_contains(
+        page,
+        f"{cost['minilm']:.2f} points with MiniLM and {cost['distilbert-quire']:.2f} with DistilBERT",
+        f"{cost['minilm, stsb']:.2f} with MiniLM on STS-B",
+        *intervals,
+        f"Of the {len(others)} doses",
+        f"MiniLM {-others.difference['istar', 5, 'minilm']:.2f} points",
+        f"their score is {weak:.1f}",
+        f"{kept['minilm']:.2f} points with MiniLM and {kept['distilbert-quire']:.2f} with DistilBERT",
+        *(f"{given.correlation[place]:+.2f}" for place in found),
+        *(f"{dose.correlation[place]:+.2f}" for place in found),
+        f"with p = {dose.p['distilbert-quire', 'embedding/i1']:.3f}",
+    )
+
+
+def test_the_appendix_has_the_numbers_of_the_bundle(shipped):
+    page = " ".join((STUDY / "appendix.md").read_text().split())
     rows = [f"| {' | '.join(cells)} |" for cells in list_table_rows(**shipped)]
     assert [row for row in rows if row not in page] == []
     shown = re.findall(r"\| (?:MiniLM|DistilBERT|MiniLM, STS-B) \|", page.partition("**Part B")[0])
@@ -171,7 +217,6 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
     assert (found.correlation * found.measure.map(MORE_ISOTROPIC) > 0).all()
     equivalent = gains[gains.encoder.str.endswith("stsb") & (gains.p_margin_holm < 0.05)]
     assert (len(equivalent), set(equivalent.dial)) == (16, {"isobn", "istar", "cosine"})
-    stsb = gains[gains.encoder.str.endswith("stsb") & (gains.dial == "whitening")].difference
     gains = gains[gains.task == "rotten_tomatoes"]
     assert (len(gains), set(gains.seeds)) == (57, {10})
     losses = gains[gains.p_holm < 0.05]
@@ -208,28 +253,6 @@ def test_the_studys_page_and_the_readme_have_the_numbers_of_the_bundle(shipped):
         f"from {vocabulary['distilbert-quire', 0]:.2f} to {vocabulary['distilbert-quire', 6]:.2f} (DistilBERT)",
         f"lose {-change[2]:.1f} to {-change[0]:.1f} points and one gains {change[-1]:.1f}",
     )
-    for row in found.itertuples():
-        assert f"{MEASURES[row.measure]} {row.correlation:+.2f}" in readme
-    of = gains.set_index(["setting", "encoder"])
-    most = gains.groupby("encoder").difference.min()
-    over = slopes[slopes.p_holm < 0.05].set_index(["dial", "encoder"]).over_dial
-    mild = [of.loc["whitening epsilon=1", encoder] for encoder in ("minilm", "distilbert-quire")]
-    lost, gained = of.loc["whitening epsilon=0.1", "minilm"], of.loc["I-STAR strength=1", "distilbert-quire"]
-    intervals = [f"{one.difference:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild]
-    assert_contains(
-        readme,
-        f"by {over['whitening', 'minilm']:.0f} points with MiniLM and by "
-        f"{over['whitening', 'distilbert-quire']:.0f} with DistilBERT",
-        f"with DistilBERT (by {over['istar', 'distilbert-quire']:.1f} points) and lowers it with MiniLM "
-        f"(by {-over['istar', 'minilm']:.1f})",
-        f"costs between {-stsb.max():.0f} and {-stsb.min():.0f} points",
-        f"{intervals[0]} (MiniLM) and {intervals[1]} points (DistilBERT)",
-        f"loses {-lost.difference:.2f} [{-lost.high:.2f}, {-lost.low:.2f}] points (p = {lost.p:.3f} alone, "
-        f"{lost.p_holm:.2f} after it)",
-        f"up to {-most['minilm']:.0f} (MiniLM) and {-most['distilbert-quire']:.0f} points (DistilBERT)",
-        f"gain of {gained.difference:.2f} points (p = {gained.p:.4f} alone, {gained.p_holm:.2f} after it)",
-        f"over {len(gains)} settings",
-    )
 
 
 @pytest.fixture(scope="module")
@@ -265,11 +288,12 @@ def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, left_out_cell
         change = f"{effect.correlation:+.2f} [{effect.low:+.2f}, {effect.high:+.2f}]"
         low, high = ends.loc[measure, encoder, "whitening_norm"]
         cells = f"{kept.correlation:+.2f}", f"{low:+.2f} to {high:+.2f}", change
-        yield MEASURES[measure], ENCODERS[encoder], *cells, f"{given.correlation:+.2f}", write_p(given.p)
+        seeds = f" ({given.seeds} of {kept.seeds} seeds)" if given.seeds < kept.seeds else ""
+        yield MEASURES[measure], ENCODERS[encoder], *cells, f"{given.correlation:+.2f}{seeds}", write_p(given.p)
 
 
-def test_the_studys_page_has_the_numbers_of_part_b(part_b):
-    page = " ".join((STUDY / "README.md").read_text().partition("**Part B")[2].split())
+def test_the_appendix_has_the_numbers_of_part_b(part_b):
+    page = " ".join((STUDY / "appendix.md").read_text().partition("**Part B")[2].split())
     rows = [f"| {' | '.join(cells)} |" for cells in list_rows_of_part_b(**part_b)]
     assert [row for row in rows if row not in page] == []
     assert len(re.findall(r"\| (?:MiniLM|DistilBERT) \|", page)) == len(rows) == 6 + 4 + 14 + 12
@@ -277,13 +301,6 @@ def test_the_studys_page_has_the_numbers_of_part_b(part_b):
     contrasts = part_b["contrasts"]
     above = contrasts[(contrasts.against == PLAIN) & (contrasts.p_holm < 0.05) & (contrasts.difference > 0)]
     assert list(zip(above.encoder, above.dose, strict=True)) == [("distilbert-quire", 5), ("distilbert-quire", 6)]
-    full = contrasts.set_index(["dial", "dose"]).loc[("whitening_norm", 0)]
-    assert_contains(
-        " ".join((ROOT / "README.md").read_text().split()),
-        *(f"{-row.difference:.2f} [{-row.high:.2f}, {-row.low:.2f}]" for row in full.itertuples()),
-        *(f"{row.difference:.2f} [{row.low:.2f}, {row.high:.2f}]" for row in above.itertuples()),
-        *(f"(p = {write_p(p)})" for p in above.p_holm),
-    )
     estimates = part_b["left_out_cells"].query("left_out != ''").groupby(["dial", "encoder"]).over_dial
     for dial, own in estimates.agg(["min", "max"]).groupby("dial"):
         one, other = (

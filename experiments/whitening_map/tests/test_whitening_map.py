@@ -12,6 +12,7 @@ from helpers import WORDS, check_refused, make_config, read_analysis_rows, write
 from scipy import stats
 
 from isobench.analyses.rows import group_rows, read_stored_rows
+from isobench.analyses.shown import format_estimate
 from isobench.frozen.diagnose import WHITENED
 from isobench.frozen.posthoc import fit_method
 from isobench.frozen.probe import predict_draws
@@ -366,10 +367,10 @@ def test_the_papers_encoders_are_one_command(root, cli, tmp_path):
     assert out.count("bert-base-uncased") == out.count("roberta-base") == 3 * 9  # layers, methods
 
 
-def test_the_readme_has_the_bundles_numbers():
+def test_the_appendix_has_the_bundles_numbers():
     """The ranges of its advice, and the changes that it names, with their intervals."""
     paper = Path(__file__).parents[1]
-    text = " ".join((paper / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((paper / "appendix.md").read_text(encoding="utf-8").split())
     rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes"])["changes"]
     rows = [row for row in rows if row["unit_length"] == "none"]
     parts = {
@@ -429,9 +430,9 @@ def test_the_secondary_table_has_each_classifier_and_encoding():
     assert cells["neighbours", "distilbert-quire cls", "0.9"] == expected
 
 
-def test_the_readme_has_fine_tunings_changes():
+def test_the_appendix_has_fine_tunings_changes():
     paper = Path(__file__).parents[1]
-    text = (paper / "README.md").read_text(encoding="utf-8")
+    text = (paper / "appendix.md").read_text(encoding="utf-8")
     rows = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "verdicts"])
     cells = group_rows(rows["changes"], "task", "examples")
     assert len(cells) == 6
@@ -442,3 +443,53 @@ def test_the_readme_has_fine_tunings_changes():
         assert f" | {interval} |" in text
     for row in rows["verdicts"]:
         assert f": {row['verdict']}**, {row['value']:+.2f}" in text
+
+
+def test_the_appendix_has_the_registered_tests():
+    paper = Path(__file__).parents[1]
+    text = (paper / "appendix.md").read_text(encoding="utf-8")
+    rows = read_stored_rows(paper / "results/whitening_map/analysis", ["verdicts"])["verdicts"]
+    table, _ = show.build_verdicts(rows)
+    for *words, mean, p in zip(*(column.cells for column in table.columns), strict=True):
+        cells = [*words, str(mean).partition(" (")[0], "< 0.0001" if p == "0.0000" else p]
+        assert f"| {' | '.join(cells)} |" in text
+
+
+def test_the_page_has_the_bundles_numbers():
+    paper = Path(__file__).parents[1]
+    text = " ".join((paper / "README.md").read_text(encoding="utf-8").split())
+    rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes", "verdicts"])
+    changes = [row for row in rows["changes"] if row["unit_length"] == "none"]
+    cells = {(cell["shrinkage"], cell["place"]): cell for cell in show.list_cells(verdicts.select_whitening(changes))}
+    for strength in (0, 0.5, 0.9):
+        own = [format_estimate(cells[strength, place]) for place in ("4 a class", "32 a class", "all labels")]
+        assert f"| {strength:g} | {' | '.join(own)} |" in text
+    names = {"minilm": "MiniLM", "mpnet": "MPNet", "glove": "GloVe", "distilbert-quire": "DistilBERT, last layer"}
+    near = [row for row in changes if (row["classifier"], row["budget"]) == ("neighbours", 4)]
+    for encoder, name in names.items():
+        own = [row for row in near if (row["encoder"], row["pooling"], row["layer"]) == (encoder, "mean", None)]
+        shown = []
+        for method in ("center", "whitening_zca shrinkage=0.9"):
+            values = np.array([row["change"] for row in own if row["method"] == method])
+            shown.append(format_estimate(verdicts.list_values(verdicts.average_over_seeds(values))))
+        assert f"| {name} | {' | '.join(shown)} |" in text
+    (first,) = (
+        row["p"] for row in rows["verdicts"] if (row["scope"], row["statement"], row["case"])
+        == (verdicts.REGISTERED, "loses with the fewest labels", "shrinkage 0")
+    )  # fmt: skip
+    assert f"own p of {first:.3f}" in text
+    tuned = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "scores", "verdicts"])
+    found = {row["case"]: row["value"] for row in tuned["verdicts"]}
+    assert f"grows by {found['rotten_tomatoes']:.2f} points a doubling" in text
+    assert f"falls by {-found['stsb']:.2f}, so" in text
+    plain = [
+        row["score"]
+        for row in tuned["scores"]
+        if (row["task"], row["method"], row["examples"]) == ("stsb", "none", 32)
+    ]
+    assert f"plain fine-tuning has {np.mean(plain):.2f}" in text
+    by_size = {row["examples"]: [] for row in tuned["changes"]}
+    for row in sorted(tuned["changes"], key=lambda row: row["seed"]):
+        by_size[row["examples"]] += [row["change"]] * (row["task"] == "stsb")
+    slopes = verdicts.average_over_seeds((np.array(by_size[128]) - by_size[512]) / 2)
+    assert f"by {slopes.value:.2f} [{slopes.low:.2f}, {slopes.high:.2f}] a doubling" in text

@@ -28,7 +28,7 @@ MARKERS = "os^DvPX"
 LIMITS = {"groups": 6, "open": 2, "runs": 10, "points": 600}
 # Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
 ISOTROPY_COLUMNS = {
-    "embedding/ev1": ("EV₁", "embeddings"),
+    "embedding/ev1": ("EV1", "embeddings"),
     "embedding/ev2": ("EV₂", "embeddings"),
     "embedding/ev3": ("EV₃", "embeddings"),
     "embedding/i1": ("I₁", "embeddings"),

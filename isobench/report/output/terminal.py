@@ -22,7 +22,7 @@ from isobench.runs.folder import RECORD_FILE
 from isobench.runs.run import Run
 
 NOTHING = "-"  # in place of a number that a line does not have
-ISOTROPY = {"EV_1": ("ev1", 3), "IsoScore": ("isoscore", 4)}  # heading -> column of ``configurations``, decimals
+ISOTROPY = {"EV1": ("ev1", 3), "IsoScore": ("isoscore", 4)}  # heading -> column of ``configurations``, decimals
 MAX_SEED_LINES = 20  # lines up to which every seed's score is printed
 MAX_LINES = 60  # lines up to which configurations that were not chosen are printed too
 MAX_NAMED_LINES = 8  # how many lines a sentence on one kind of trouble names
