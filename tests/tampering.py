@@ -1,6 +1,7 @@
-"""Ways to tamper with an output folder or a bundle, each seeded; most can also repair the checksums that tell of it.
+"""Ways to tamper with the runs of an output folder or of a bundle, each seeded, and to repair what tells of it.
 
-A way takes a generator of random numbers, the folder and whether to repair; it changes one thing.
+A way takes a generator of random numbers, the folder and whether to repair; it changes one thing. The checksums of a
+bundle are always repaired: any other change of it is a file with another sha256.
 """
 
 import json
@@ -9,8 +10,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from bundle_tools import edit_rows, list_best_epochs, write_signed_json
-from bundle_tools import repair as repair_manifest
+from bundle_tools import edit_rows, editable, list_best_epochs, write_signed_json
 
 from isobench.bundles.manifest import PLAN_FILE
 from isobench.common.files import sha256_file
@@ -264,18 +264,16 @@ WAYS: dict[str, Way] = {
 OF_BUNDLES = {"change_plan", "delete_run", "drop_predictions"}
 NOT_IN_PREDICTIONS = {"change_isotropy", "delete_run"}  # of these only training again tells
 CASES = [
-    *((name, "bundle", False) for name in WAYS),
-    *((name, "bundle", True) for name in WAYS if name not in NOT_IN_PREDICTIONS),
+    *((name, "bundle", True) for name in WAYS if name not in NOT_IN_PREDICTIONS | {"replace_by_link"}),
     *((name, "outputs", False) for name in WAYS if name not in OF_BUNDLES),
     *((name, "outputs", True) for name in WAYS if name not in OF_BUNDLES | NOT_IN_PREDICTIONS),
 ]
 
 
 def tamper(name: str, seed: int, folder: Path, repair: bool) -> None:
-    """Change one thing in a folder; with ``repair`` also every checksum that tells of it, the manifest's too."""
-    WAYS[name](random.Random(f"{name} {seed}"), folder, repair)
-    if repair and (folder / "bundle.json").exists():
-        repair_manifest(folder)
+    """Change one thing in a folder; with ``repair`` also every checksum that tells of it."""
+    with editable(folder) as place:
+        WAYS[name](random.Random(f"{name} {seed}"), place, repair)
 
 
 def change_data_row(rng: random.Random, root: Path) -> None:

@@ -1,7 +1,6 @@
-"""Check runs by their files alone: record, config, key, predictions and scores agree with each other.
+"""Check runs by what a folder holds of them: record, config, key, predictions and scores agree with each other.
 
-Predictions, and other Parquet that somebody else may have written, are read within limits. A file of predictions has
-the columns that isobench.runs.folder writes: ``split`` and ``index``, then those of the task's kind.
+Predictions have the columns that isobench.runs.folder writes: ``split`` and ``index``, then those of the task's kind.
 """
 
 import hashlib
@@ -15,11 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.compute as pc
-import pyarrow.parquet
 
-from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.errors import extract_first_line
-from isobench.common.files import MEBIBYTE, sha256_json
+from isobench.common.files import sha256_json
 from isobench.config.bounds import check_value
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Task, config_from_plain
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
@@ -27,17 +24,13 @@ from isobench.kinds.base import is_known, kind_of, load_kind, name_kind
 from isobench.kinds.predictions import PredictedSplit
 from isobench.metrics.accumulator import is_possible
 from isobench.metrics.task import is_constant
-from isobench.runs.folder import CLOCK_TOLERANCE, PREDICTIONS_FILE, RECORD_FILE, run_folder_name
+from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, is_intact, run_folder_name
 from isobench.runs.identity import STREAMS, compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import Epoch, RunRecord, parse_record
 from isobench.runs.trust import find_other_classes
-from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes, VerifiedFolder
+from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes
 
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction
-MAX_ROWS = 5_000_000
-MAX_VALUES = 50_000_000  # of all columns; a few bytes of Parquet can stand for very many values
-UNCOMPRESSED_LIMIT = 512 * MEBIBYTE  # of all columns, before dictionaries are looked up
-TEXT_LIMIT = 256 * MEBIBYTE  # of a table's texts; each is stored once, and may stand in many rows
 KEY_COLUMNS = {"split": pyarrow.string(), "index": pyarrow.int64()}
 TYPES = {"number": pyarrow.float64(), "numbers": pyarrow.list_(pyarrow.float64()), "text": pyarrow.string()}
 
@@ -54,28 +47,25 @@ class CheckedRun:
     traces: dict[str, str] = field(default_factory=dict)  # what no two seeds give alike -> its hash
 
 
-def check_run(folder: VerifiedFolder, name: str, outcomes: Outcomes, trust: bool = False) -> CheckedRun:
+def check_run(folder: RunFolder, outcomes: Outcomes, trust: bool = False) -> CheckedRun:
     """Check a run's record, config, key and scores; nothing that its files name is opened.
 
     With ``trust``, a kind of task from outside is imported, because only its code can compute the scores again.
-
-    A run without a record has not ended; in a bundle that is a failure, because every run of a bundle has one.
     """
-    run, path = CheckedRun(name), f"runs/{name}"
+    run = CheckedRun(name := folder.path.name)
     try:
-        record = parse_record(folder.read(f"{path}/{RECORD_FILE}"), folder.root / path / RECORD_FILE)
+        text = folder.read_text()
+        if text is None:
+            outcomes.note(name, "record", UNCHECKED, "it has not ended")
+            return run
+        record = parse_record(text, folder.result_file)
         run.cfg = _read_config(name, record, outcomes)
         if run.cfg is not None:
             if trust:
                 load_kind(run.cfg.task)
-            _check_contents(name, run.cfg, record, outcomes)
+            _check_contents(folder, run.cfg, record, outcomes)
             run.record = record
             _check_predictions(folder, run, outcomes)
-    except FileNotFoundError as error:
-        if folder.is_bundle or f"{path}/{RECORD_FILE}" in folder.refused:
-            outcomes.note(name, "record", FAILS, extract_first_line(error))
-        else:
-            outcomes.note(name, "record", UNCHECKED, "it has not ended")
     except Exception as error:  # a stranger's record may be wrong in any way
         outcomes.note(name, "record", FAILS, extract_first_line(error))
         run.record = None
@@ -92,9 +82,10 @@ def _read_config(name: str, record: RunRecord, outcomes: Outcomes) -> Config | N
         return None
 
 
-def _check_contents(name: str, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
+def _check_contents(folder: RunFolder, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
+    name = folder.path.name
     outcomes.judge(name, "config", list(find_other_classes(cfg)))
-    problems = [] if run_folder_name(record.key) == name else [f"its record is that of {run_folder_name(record.key)}"]
+    problems = [] if record.key.startswith(folder.key) else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
         problems.append("its seeds are not those of its config")
     if record.scale.name != cfg.scale:
@@ -199,9 +190,9 @@ def _find_impossible(isotropy: Mapping[str, float | None], where: str) -> Iterat
             yield f"{name} {where} is {value}, which no vectors have"
 
 
-def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcomes) -> None:
+def _check_predictions(folder: RunFolder, run: CheckedRun, outcomes: Outcomes) -> None:
     """Compare a run's predictions with their checksum, and compute the reported epoch's scores again from them."""
-    record, cfg, file = run.record, run.cfg, f"runs/{run.name}/{PREDICTIONS_FILE}"
+    record, cfg = run.record, run.cfg
     assert record is not None
     assert cfg is not None
     if record.best is not None and record.best.isotropy and None not in record.best.isotropy.values():
@@ -210,16 +201,16 @@ def _check_predictions(folder: VerifiedFolder, run: CheckedRun, outcomes: Outcom
         target = name_kind(cfg.task)
         outcomes.note(run.name, "scores", UNCHECKED, f"its task is of the kind {target}, which needs --trust")
         return
-    if file not in folder.sizes and file not in folder.refused and (record.predictions or record.best is None):
-        run.lacks_predictions = record.best is not None
-        return
     try:
+        table = folder.read_predictions()
+        if table is None and (record.predictions or record.best is None):
+            run.lacks_predictions = record.best is not None
+            return
         if record.best is None or record.predictions is None:
             raise ValueError("its record names none")
-        content = folder.read(file, TABLE_LIMIT)
-        if folder.digest(file) != record.predictions.sha256:
+        if not folder.bundle and not is_intact(folder.predictions_file, record.predictions.sha256):
             raise ValueError("their sha256 is not the record's")
-        splits = parse_predictions(content, cfg.task, record.data.examples)
+        splits = parse_predictions(table, cfg.task, record.data.examples)
     except Exception as error:  # a damaged Parquet file may raise anything
         outcomes.note(run.name, "scores", FAILS, f"its predictions can't be used: {extract_first_line(error)}")
         return
@@ -321,7 +312,7 @@ def _compare_labels(runs: Iterable[CheckedRun], outcomes: Outcomes) -> None:
                 outcomes.judge(name, "labels", [] if usual == [labels] else [problem])
 
 
-def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
+def parse_predictions(table: pyarrow.Table, task: Task, examples: Mapping[str, int]) -> dict[str, PredictedSplit]:
     """Read the predictions of every split that a task evaluates, and of its test split.
 
     ``examples``: split -> number of examples, as recorded; empty if they are not to be compared. ValueError if the
@@ -329,11 +320,10 @@ def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -
     """
     kind = kind_of(task)
     columns = KEY_COLUMNS | {name: TYPES[holds] for name, holds in kind.columns().items()}
-    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
-    found = list(zip(schema.names, schema.types, strict=True))
+    types = [own.value_type if pyarrow.types.is_dictionary(own) else own for own in table.schema.types]
+    found = list(zip(table.column_names, types, strict=True))
     if found != list(columns.items()):
         raise ValueError(f"the columns are {found}, and should be {columns}")
-    table = parse_table(content)
     names = [*task.evaluated, *([task.test_split] if task.test_split else [])]
     stored_splits = table["split"].unify_dictionaries().combine_chunks()
     if stored_splits.unique().to_pylist() != names:
@@ -349,30 +339,3 @@ def parse_predictions(content: bytes, task: Task, examples: Mapping[str, int]) -
         splits[name] = kind.parse(rows, task, name)
         start += count
     return splits
-
-
-def parse_table(content: bytes) -> pyarrow.Table:
-    """Read a Parquet file with its texts as dictionaries; ValueError if it stands for too many values."""
-    schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
-    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
-    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
-    groups = [file.metadata.row_group(i) for i in range(min(file.metadata.num_row_groups, 1000))]
-    chunks = [group.column(i) for group in groups for i in range(min(group.num_columns, 1000))]
-    values = sum(chunk.num_values for chunk in chunks)
-    size = sum(chunk.total_uncompressed_size for chunk in chunks)
-    is_small = file.metadata.num_row_groups <= 1000 and len(schema) <= 1000 and size <= UNCOMPRESSED_LIMIT
-    if not is_small or file.metadata.num_rows > MAX_ROWS or values > MAX_VALUES:
-        raise ValueError(f"it has {file.metadata.num_rows:,} rows, {values:,} values and {size:,} bytes: too many")
-    table = file.read(use_threads=False)
-    if sum(_measure_texts(name, table) for name in texts) > TEXT_LIMIT:
-        raise ValueError(f"its texts have more than {TEXT_LIMIT // MEBIBYTE} MiB")
-    return table
-
-
-def _measure_texts(name: str, table: pyarrow.Table) -> int:
-    """Return how many bytes a column of texts has when each row's text is written out."""
-    size = 0
-    for chunk in table[name].chunks:
-        lengths = pc.cast(pc.binary_length(chunk.dictionary), pyarrow.int64())
-        size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
-    return size
