@@ -66,10 +66,14 @@ def find_changes(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
                 yield path, f"it is not the file that {MANIFEST_FILE} lists"
         except OSError as error:
             yield path, extract_first_line(error)
-    found = (path for path in bundle.rglob("*") if path.is_symlink() or not path.is_dir())
-    known = {*manifest.files, MANIFEST_FILE}
-    others = {path.relative_to(bundle).as_posix() for path in found} - known
+    others = list_files(bundle) - manifest.files.keys() - {MANIFEST_FILE}
     yield from ((path, "the manifest does not name it") for path in sorted(others))
+
+
+def list_files(bundle: Path) -> set[str]:
+    """List what is in a bundle by its path there, links too, but no folders."""
+    found = (path for path in bundle.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(bundle).as_posix() for path in found}
 
 
 def format_manifest(manifest: Manifest) -> bytes:

@@ -16,6 +16,7 @@ from isobench.common.errors import UserError
 from isobench.config.command_line import PATHS
 from isobench.config.schema import Config, Tracking, config_from_plain
 from isobench.data.scale import READ_FROM, drop_paper_remarks, find_scale_differences
+from isobench.papers.folders import find_config_folders, read_config_file
 from isobench.runs.identity import compute_key
 from isobench.runs.record import Provenance, RunRecord, format_record
 
@@ -70,7 +71,15 @@ def _shorten_paths(value: Any, setting: str = "") -> Any:
     if isinstance(value, list):
         return [_shorten_paths(item, setting) for item in value]
     is_path = isinstance(value, str) and (setting.startswith(PATH_SETTINGS) or PATH.match(value))
+    if setting == "task.folder" and value in _list_task_folders():
+        return value  # whoever trains the run again has the data there
     return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else value
+
+
+def _list_task_folders() -> set[str | None]:
+    """List the folders below data.root that the configs of isobench and of papers give their tasks."""
+    files = (file for folder in find_config_folders() for file in folder.glob("task/*.yaml"))
+    return {read_config_file(file).get("folder") for file in files}
 
 
 def anonymise_record(record: RunRecord) -> bytes:

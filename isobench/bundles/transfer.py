@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +19,15 @@ from isobench.bundles.manifest import (
     PLAN_FILE,
     Manifest,
     format_manifest,
+    list_files,
     read_manifest,
 )
 from isobench.common.environment import read_package_version
-from isobench.common.errors import StorageError, UserError
+from isobench.common.errors import UserError
 from isobench.common.files import (
     add_json_checksum,
     explain_output_errors,
     make_temporary_folder,
-    name_system_error,
     read_file_time,
     refuse_bundle,
     require_writable,
@@ -84,84 +83,39 @@ def export_bundle(
         licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
-    try:
-        _put_back(target)
-        _require_replaceable(target, plan.experiment)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with make_temporary_folder(target) as temporary:
-            manifest = _fill_bundle(temporary, plan, ended, analysis, anonymous, licence)
-            _replace_folder(temporary, target)
-    except OSError as error:
-        reason = f"{error.filename or target}: {name_system_error(error)}"
-        raise StorageError(
-            f"no bundle is written: {reason}; make room, or name another folder: --to FOLDER"
-        ) from error
+    stale = _list_replaced(target, plan.experiment)
+    files, manifest = _make_files(plan, ended, analysis, anonymous, licence)
+    with explain_output_errors(target):
+        target.mkdir(parents=True, exist_ok=True)
+        with make_temporary_folder(target) as new:  # a full disk leaves the earlier bundle
+            for path, content in files.items():
+                with write_whole(new / path) as file:
+                    file.write_bytes(content)
+            for path in stale:
+                (target / path).unlink(missing_ok=True)
+            for path in files:  # the manifest last
+                (target / path).parent.mkdir(exist_ok=True)
+                (new / path).replace(target / path)
     return manifest
 
 
-def _require_replaceable(target: Path, experiment: str | None) -> None:
-    """Raise UserError unless a path is free, an empty folder, or a bundle of this experiment and nothing else."""
+def _list_replaced(target: Path, experiment: str | None) -> list[str]:
+    """List the files of an earlier bundle; UserError unless the folder has this experiment's, or nothing."""
     refuse_bundle(target.parent)
-    if target == Path.cwd():
-        raise UserError(f"{target} is the folder that you are in: name another folder, such as --to bundle")
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{target} is a file: name a folder")
-    if not target.exists() or not any(target.iterdir()):
-        return
-    try:
-        manifest = read_manifest(target)
-    except UserError as error:
-        raise UserError(f"{target} is not empty and no intact bundle: name another folder ({error})") from error
+    if not target.is_dir() or not any(target.iterdir()):
+        return []
+    manifest = read_manifest(target)
     if manifest.experiment != experiment:
         raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
-    found = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_symlink() or path.is_file()}
-    if others := found - manifest.files.keys() - {MANIFEST_FILE}:
+    if others := list_files(target) - manifest.files.keys() - {MANIFEST_FILE}:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
+    return list(manifest.files)
 
 
-def _name_aside(target: Path) -> Path:
-    return target.with_name(f".{target.name}.old")
-
-
-def _put_back(target: Path) -> None:
-    """Undo what an export left that was killed between its renamings: the earlier bundle is then beside its place."""
-    aside = _name_aside(target)
-    if not aside.is_dir():
-        return
-    if target.exists():  # the new one had taken its place
-        shutil.rmtree(aside)
-    else:
-        aside.rename(target)
-
-
-def _replace_folder(new: Path, old: Path) -> None:
-    """Rename the folder ``new`` to ``old``, after its files are on the disk; ``new`` then has what was in ``old``."""
-    _flush_files(new)
-    aside = _name_aside(old)
-    if not old.exists() or not any(old.iterdir()):
-        new.replace(old)
-        return
-    old.rename(aside)
-    try:
-        new.rename(old)
-    except OSError:
-        aside.rename(old)
-        raise
-    aside.rename(new)
-
-
-def _flush_files(folder: Path) -> None:
-    """Wait until every file in a folder is on the disk, so that a power cut after a renaming loses nothing."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-
-
-def _fill_bundle(
-    folder: Path, plan: Plan, ended: Sequence[Run], analysis: Path | None, anonymous: bool, licence: str | None
-) -> Manifest:
-    """Write every file of a bundle into an empty folder; the manifest comes last."""
+def _make_files(
+    plan: Plan, ended: Sequence[Run], analysis: Path | None, anonymous: bool, licence: str | None
+) -> tuple[dict[str, bytes], Manifest]:
+    """Make the content of a bundle's files by their paths; the manifest comes last."""
     records = {run.folder.key: _read_record(run, anonymous) for run in ended}
     rows = {run.folder.key: run.folder.read_predictions() for run in ended if run.record and run.record.predictions}
     files = {f"{ANALYSIS_FOLDER}/{name}": content for name, content in _read_analysis(analysis, anonymous).items()}
@@ -183,10 +137,7 @@ def _fill_bundle(
         runs=runs,
         files={path: hashlib.sha256(content).hexdigest() for path, content in files.items()},
     )
-    for path, content in (files | {MANIFEST_FILE: format_manifest(manifest)}).items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_bytes(content)
-    return manifest
+    return files | {MANIFEST_FILE: format_manifest(manifest)}, manifest
 
 
 def _read_end(run: Run) -> float:
@@ -257,13 +208,14 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
     manifest = verify(bundle)
     plan = parse_plan(read_member(bundle, PLAN_FILE), output_dir)
     records, predictions, root = read_records(bundle), read_predictions(bundle), Path(output_dir)
-    with require_writable(root), explain_output_errors(root), make_temporary_folder(root / "import") as copy:
+    with require_writable(root), explain_output_errors(root):
         if manifest.runs:
             missing = _list_missing(output_dir, records, predictions)
             for folder, names in missing.items():
-                _write_run(copy / folder.key, names, records[folder.key], predictions.get(folder.key))
-            _flush_files(copy)
-            new_runs, new_files = _move_runs(missing, copy, manifest.runs), list[Path]()
+                key = folder.key
+                _write_run(folder, names, records[key], predictions.get(key), manifest.runs[key])
+            new_runs = [folder.key for folder, names in missing.items() if RECORD_FILE in names]
+            new_files = list[Path]()
             write_plan(output_dir, plan, is_imported=True)
         else:  # the rows of an analysis of trained runs are computed again for the report
             new_runs, new_files = [], _write_analysis(bundle, manifest, report_folder(root, manifest.experiment))
@@ -302,30 +254,20 @@ def _make_conflict(output_dir: str | Path, conflicts: list[str]) -> UserError:
     )
 
 
-def _write_run(folder: Path, names: list[str], text: bytes, rows: Any) -> None:
-    folder.mkdir()
-    if RECORD_FILE in names:
-        (folder / RECORD_FILE).write_bytes(text)
-    if PREDICTIONS_FILE in names:
-        copy_predictions(folder / PREDICTIONS_FILE, rows, orjson.loads(text)["predictions"]["sha256"])
+def _write_run(folder: RunFolder, names: list[str], text: bytes, rows: Any, ended: float) -> None:
+    """Write the files that a run lacks; the record, which makes it ended, comes last.
 
-
-def _move_runs(missing: Mapping[RunFolder, list[str]], copy: Path, ended: Mapping[str, float]) -> list[str]:
-    """Move the files of runs into their folders, and return the keys of new runs; the record makes a run ended.
-
-    If another process has begun to carry out one of the runs, this stops; the same command goes on later.
+    If another process has begun to carry the run out, this stops; the same command goes on later.
     """
-    new_runs = []
-    for folder, names in missing.items():
-        with folder.lock() as is_locked:
-            if not is_locked or (RECORD_FILE in names and folder.result_file.exists()):
-                raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")
-            for name in sorted(names):  # predictions first
-                (copy / folder.key / name).replace(folder.path / name)
-            if RECORD_FILE in names:
-                os.utime(folder.result_file, (min(ended[folder.key], time.time()),) * 2)
-                new_runs.append(folder.key)
-    return new_runs
+    with folder.lock() as is_locked:
+        if not is_locked or (RECORD_FILE in names and folder.result_file.exists()):
+            raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")
+        if PREDICTIONS_FILE in names:
+            copy_predictions(folder.predictions_file, rows, orjson.loads(text)["predictions"]["sha256"])
+        if RECORD_FILE in names:
+            with write_whole(folder.result_file) as temporary:
+                temporary.write_bytes(text)
+                os.utime(temporary, (min(ended, time.time()),) * 2)
 
 
 def _write_analysis(bundle: Path, manifest: Manifest, folder: Path) -> list[Path]:

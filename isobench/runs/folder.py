@@ -286,9 +286,11 @@ def copy_predictions(file: Path, rows: Any, sha256: str) -> None:
     import pyarrow.parquet
 
     rows = bundled.simplify(rows)
-    pyarrow.parquet.write_table(rows, file)
-    if sha256_file(file) != sha256:
-        pyarrow.parquet.write_table(rows.replace_schema_metadata({COPY_OF: sha256}), file, write_page_checksum=True)
+    with write_whole(file) as temporary:
+        pyarrow.parquet.write_table(rows, temporary)
+        if sha256_file(temporary) != sha256:
+            rows = rows.replace_schema_metadata({COPY_OF: sha256})
+            pyarrow.parquet.write_table(rows, temporary, write_page_checksum=True)
 
 
 def is_intact(file: Path, sha256: str) -> bool:

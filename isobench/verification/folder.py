@@ -21,7 +21,6 @@ CHECKS = {
     "key": "each key follows from its settings and fingerprints",
     "scores": "scores follow from predictions and labels",
     "labels": "runs on the same data have the same labels",
-    "copies": "no run has the outputs of another seed or setting",
     "analysis": "rows of analyses, computed again, are those stored",
     "data": "data and labels are those of the record",
     "weights": "weights are those of the record",

@@ -16,13 +16,11 @@ import pyarrow
 from isobench.analyses.rows import make_tables, needs_training
 from isobench.analyses.runner import find_analysis, load_analysis, make_subjects
 from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, find_changes, read_manifest
-from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.common.progress import track_progress
-from isobench.config.composing import compose_experiment
 from isobench.config.schema import Config
-from isobench.papers.folders import find_config, list_configs, read_config_file
+from isobench.papers.folders import find_config, read_config_file
 from isobench.runs.bundled import TABLE_LIMIT, parse_table
 from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity, compute_key
@@ -109,42 +107,12 @@ def _check_manifest(
     """Compare the runs of a manifest with those that the bundle has, and with the plan."""
     if others := set(map(run_folder_name, manifest.runs)) ^ runs.keys():
         outcomes.note(MANIFEST_FILE, "files", FAILS, f"its runs are not those of the records: {min(others)}")
-    if (former := _find_former_name(runs, planned or {})) is not None:
-        text = f"its records call the experiment {former}, which it calls {manifest.experiment}"
-        is_known = manifest.experiment in list_configs("experiment")
-        text += (
-            ", and isobench has other runs under this name"
-            if is_known
-            else ", and no experiment of this name is here"
-        )
-        outcomes.note(MANIFEST_FILE, "files", FAILS if is_known else UNCHECKED, text)
     for key in manifest.runs:
-        name = run_folder_name(key)
-        record = runs[name].record if name in runs else None
-        if record is not None and manifest.anonymous and {record.where.host, record.where.machine} != {UNKNOWN}:
-            text = "the manifest says that no machine is named, and its record names one"
-            outcomes.note(name, "files", FAILS, text)
         if planned is not None and key not in planned:
-            outcomes.note(name, "files", FAILS, "the plan does not ask for this run")
+            outcomes.note(run_folder_name(key), "files", FAILS, "the plan does not ask for this run")
     if planned is not None and manifest.runs and (missing := len(planned.keys() - manifest.runs)):
         text = f"of the {len(planned)} runs of the plan, {missing} are not in the bundle"
         outcomes.note(PLAN_FILE, "files", UNCHECKED, text)
-
-
-def _find_former_name(runs: Mapping[str, CheckedRun], planned: Planned) -> str | None:
-    """Return the name under which records have the experiment of the plan, if none has it under the plan's name.
-
-    Runs that another experiment made first have the settings of that one. An experiment that has the grid of another,
-    as it says ``defaults: [other]``, is no renaming: it has an analysis of its own, or isobench has it too.
-    """
-    asked = next((cfg for cfg, _ in planned.values()), None)
-    recorded = [run.cfg for run in runs.values() if run.cfg]
-    if asked is None or not asked.experiment.grid or asked.experiment in [cfg.experiment for cfg in recorded]:
-        return None
-    same = [cfg.experiment for cfg in recorded if cfg.analysis == asked.analysis]
-    former = next((own.name for own in same if replace(own, name=asked.experiment.name) == asked.experiment), None)
-    ours = compose_experiment(asked.experiment.name) if former else None
-    return None if ours and ours.experiment.grid == asked.experiment.grid else former
 
 
 def _check_analysis(

@@ -45,7 +45,7 @@ def change_manifest(**parts):
         change_manifest(format=4), change_manifest(format="2"), change_manifest(format=True),
         change_manifest(runs=[]), change_manifest(files=None), change_manifest(experiment="../evil"),
         change_manifest(experiment="a/b"), change_manifest(runs={}), change_manifest(more=1),
-        change_manifest(anonymous=True), change_manifest(created="yesterday\x1b[31m"),
+        change_manifest(created="yesterday\x1b[31m"),
         change_manifest(isobench="1\x1b[31m"), change_manifest(license="x y"), change_manifest(experiment="other"),
         lambda m: m["runs"].pop(next(iter(m["runs"]))), lambda m: m["runs"].update({"x" * 64: 1.0}),
         lambda m: m["runs"].update({"0" * 64: 1.0}), lambda m: m["runs"].update({next(iter(m["runs"])): 1e300}),
