@@ -66,7 +66,7 @@ the code runs. Two runs at a time shared two processor cores, so training times,
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
 of one experiment. Check and see them with:
 
-    isobench verify experiments/*/results/*                # all of them, in 20 seconds
+    isobench verify experiments/*/results/*                # all of them, in 15 seconds
     isobench report experiments/isobn/results/glue_isobn   # its page, all tables and figures
     isobench verify experiments/isobn/results/glue_isobn --retrain 2 data.root=PATH/TO/data  # about a minute a run
 
