@@ -59,7 +59,7 @@ def _remember_last(read: Callable[[Path], T]) -> Callable[[Path], T]:
     @wraps(read)
     def call(bundle: Path) -> T:
         info = (bundle / BUNDLE_FILE).stat()
-        result: T = remember(bundle.resolve(), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        result: T = remember(bundle.absolute(), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         return result
 
     return call

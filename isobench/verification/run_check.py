@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import multimode
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.compute as pc
 
@@ -217,7 +218,8 @@ def parse_predictions(table: pyarrow.Table, task: Task, examples: Mapping[str, i
         rows = table.slice(start, count)
         if examples and examples.get(name) != count:
             raise ValueError(f"{name} has {count} rows, and its record says {examples.get(name)} examples")
-        if rows["index"].to_numpy().tolist() != list(range(count)) or rows["split"].unique().to_pylist() != [name]:
+        in_order = np.array_equal(rows["index"].to_numpy(), np.arange(count))
+        if not in_order or rows["split"].unique().to_pylist() != [name]:
             raise ValueError(f"the rows of {name} are not in the order of the data")
         splits[name] = kind.parse(rows, task, name)
         start += count

@@ -170,12 +170,13 @@ def _compute_again(
     ValueError if it is an analysis of other runs than the folder has, another error if it can't be computed here.
     """
     name = about["experiment"]["name"]
-    trains = _needs_training(name)
+    ours = _find_own_analysis(name)
+    trains = needs_training(ours)
     if trains != needs_training(about["analysis"]):
         raise ValueError(f"its settings are not those of the analysis {name}")
     if not trains and not options.recompute:
         raise NotAvailable("it needs data and weights: add --recompute")
-    settings = about["analysis"] | {"_target_": find_analysis(name)["_target_"]}  # a stored one is not imported
+    settings = about["analysis"] | {"_target_": ours["_target_"]}  # what a stored file names is not imported
     with tempfile.TemporaryDirectory() as output_dir:
         if trains:
             analysed = list(_list_trained_runs(folder, about, runs, planned))
@@ -190,11 +191,13 @@ def _compute_again(
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
 
 
-def _needs_training(experiment: str) -> bool:
-    """Tell whether our analysis of an experiment reads trained runs, from its YAML: composing it takes longer."""
+def _find_own_analysis(experiment: str) -> dict[str, Any]:
+    """Find our analysis of an experiment: in its YAML, which is quick, unless it has the settings of another one."""
     file = find_config("experiment", experiment)
-    own = (read_config_file(file).get("analysis") if file else None) or {}
-    return needs_training(own if "_target_" in own else find_analysis(experiment))
+    own = read_config_file(file) if file else {}
+    others = [text for text in own.get("defaults", []) if isinstance(text, str) and text != "_self_"]
+    is_whole = not others and "_target_" in (own.get("analysis") or {})
+    return own["analysis"] if is_whole else find_analysis(experiment)
 
 
 def _list_trained_runs(
