@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 from bundle_tools import list_files, pick_run, read_content, read_predictions, read_texts
 from helpers import check_done, check_refused, read_records
-from tampering import edit_record
+from tampering import edit_record, list_failures
 
 from isobench import load_runs
 from isobench.bundles import transfer
@@ -149,6 +149,16 @@ def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_o
 def test_what_can_not_be_exported_is_said_in_one_line(command, tmp_path):
     for arguments, message in ((["--to", str(tmp_path / "x")], "+experiment=NAME"), (["+experiment=x"], "--to")):
         check_refused(command(export_command.main, *arguments), message)
+
+
+def test_an_anonymous_bundle_of_trained_runs_holds_and_can_be_imported(alice, run_export, run_import, tmp_path):
+    out, _ = check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
+    assert "name this machine" not in out
+    assert list_failures(tmp_path / "hidden") == []
+    content = b"".join([*read_texts(tmp_path / "hidden").values(), (tmp_path / "hidden" / "plan.json").read_bytes()])
+    assert str(tmp_path.parent.parent).encode() not in content
+    check_done(run_import(tmp_path / "hidden", tmp_path / "imported"))
+    assert len(load_runs(tmp_path / "imported")) == 4
 
 
 @pytest.mark.parametrize("secret", ["hf_" + "Ab1" * 12, "s3cr3t-of-mine-123"])
