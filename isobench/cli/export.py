@@ -77,7 +77,7 @@ def _select_ended(runs: list[Run]) -> list[Run]:
     if not ended:
         raise UserError(f"no run of this sweep has ended in {runs[0].cfg.output_dir}: run it first")
     of_epochs = [run.folder for run in ended if run.record and run.record.best]
-    lacking = [folder for folder in of_epochs if folder.read_predictions([]) is None]
+    lacking = [folder for folder in of_epochs if not folder.predictions_file.exists()]
     if lacking and len(lacking) < len(of_epochs):
         raise UserError(
             f"{name_some([str(folder.path) for folder in lacking])} has no {PREDICTIONS_FILE}, and other runs have "

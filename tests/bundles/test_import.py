@@ -128,31 +128,21 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["BUNDLE", "seed=1"], "which takes output_dir=FOLDER alone"),
-        (["BUNDLE", "a-b=c"], "which takes output_dir=FOLDER alone"),
-        (["./a-b=c"], "a-b=c is no folder"),
-        (["MISSING"], "is no folder"),
-        (["output_dir=OUTPUTS"], "name the bundle to import"),
-        (["EMPTY"], "is no bundle"),
-        ([], "required: FOLDER"),
-        (["BUNDLE", "output_dir=BUNDLE"], "is or lies in the bundle"),
-        (["BUNDLE", "output_dir=BUNDLE/x/y"], "is or lies in the bundle"),
-        (["BUNDLE", "EMPTY", "output_dir=OUTPUTS"], "is no bundle"),
-        (["BUNDLE", "--force"], "there is no flag --force"),
+        ["BUNDLE", "seed=1"], ["./a-b=c"], ["MISSING"], ["output_dir=OUTPUTS"], ["EMPTY"], [],
+        ["BUNDLE", "output_dir=BUNDLE"], ["BUNDLE", "output_dir=BUNDLE/x/y"], ["BUNDLE", "EMPTY"],
     ],
-)
-def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
+)  # fmt: skip
+def test_mistakes_are_one_line_and_change_nothing(command, bundle, tmp_path, arguments):
     (tmp_path / "EMPTY").mkdir()
-    places = {"BUNDLE": str(bundle), "MISSING": str(tmp_path / "x"), "EMPTY": str(tmp_path / "EMPTY")}
-    places["OUTPUTS"] = str(tmp_path / "outputs")
+    places = {"BUNDLE": bundle, **{name: tmp_path / name for name in ("MISSING", "EMPTY", "OUTPUTS")}}
     for word, place in places.items():
-        arguments = [text.replace(word, place) for text in arguments]
+        arguments = [text.replace(word, str(place)) for text in arguments]
     before = read_content(bundle)
-    check_refused(command(import_.main, *arguments), message)
+    check_refused(command(import_.main, *arguments))
     assert read_content(bundle) == before
-    assert not (tmp_path / "outputs").exists()
+    assert not (tmp_path / "OUTPUTS").exists()
 
 
 def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
