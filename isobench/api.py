@@ -134,7 +134,7 @@ def load_runs(
     out if no plan has it; a line on standard error names it.
 
     Args:
-        folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
+        folder: the output folder, as of ``output_dir``, or a bundle.
         experiment: load only the runs of this experiment: those that one of its sweeps asked for.
         paper: the folder of a paper of your own, as after ``--paper``; the process knows it from then on.
 
@@ -175,7 +175,7 @@ def report_table(
     there is one table with one part. ``values``, ``seeds``, ``base`` and ``troubles`` are lists.
 
     Args:
-        folder: the output folder, as of ``output_dir``, or any folder with its ``runs/``.
+        folder: the output folder, as of ``output_dir``, or a bundle.
         experiment: take the runs of this experiment, and its paper's tables. None takes all runs of the folder, and
             the tables of the experiment that they have.
         paper: as of ``load_runs``.

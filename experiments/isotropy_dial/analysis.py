@@ -15,7 +15,6 @@ from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.report.paired_tests import SCORE_TOLERANCE, NotPairedError, read_predictions
-from isobench.runs.folder import PREDICTIONS_FILE
 from isobench.statistics.dose_response import (
     SeedMean,
     average_over_seeds,
@@ -321,8 +320,7 @@ def slope_examples(series: Series, dial: Dial, subjects: Sequence["Subject"]) ->
         raise NotPairedError(f"the score is {task.primary}, of {len(series.seeds)} seeds")
     places = {(dial.read_dose(subject.cfg.calibration), subject.cfg.seed): subject for subject in subjects}
     runs = [places[dose, seed] for seed in series.seeds for dose in series.doses]
-    files = [run.folder.result_file.parent / PREDICTIONS_FILE for run in runs]
-    read = [read_predictions(file, task.dev_splits[0], run.cfg.seed) for file, run in zip(files, runs, strict=True)]
+    read = [read_predictions(run.folder, task.dev_splits[0], run.cfg.seed) for run in runs]
     first = read[0]
     if not all(np.array_equal(own.index, first.index) and np.array_equal(own.labels, first.labels) for own in read):
         raise NotPairedError("the runs have other dev examples")

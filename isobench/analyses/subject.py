@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,13 +15,11 @@ from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.data.scale import find_encoder_differences
 from isobench.kinds.base import kind_of
-from isobench.models import encoders, tokenization
-from isobench.models.encoders import NO_POOLER_WARNING
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
-from isobench.training.build import build_chain
-from isobench.training.preparation import load_pretrained_embeddings
-from isobench.training.train import configure_process
+
+if TYPE_CHECKING:  # importing models and training takes seconds, and analyses of trained runs load no vectors
+    from isobench.models.encoders import LoadedEncoder
 
 
 class Subject:
@@ -45,14 +43,19 @@ class Subject:
     @cached_property
     def tokenizer(self) -> Any:
         """The encoder's tokenizer."""
-        return tokenization.load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
+        from isobench.models.tokenization import load_tokenizer
+
+        return load_tokenizer(self.cfg.encoder, self.cfg.data.cache)
 
     @cached_property
-    def loaded(self) -> encoders.LoadedEncoder:
+    def loaded(self) -> "LoadedEncoder":
         """The encoder with its pooler, on the CPU, the encoder in evaluation mode."""
+        from isobench.models.encoders import load_encoder
+        from isobench.training.train import configure_process
+
         configure_process(self.cfg)
         seed, longest = resolve_seeds(self.cfg)["init"], self.cfg.task.max_length
-        loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, max_length=longest)
+        loaded = load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, max_length=longest)
         loaded.encoder.eval()
         return loaded
 
@@ -68,6 +71,8 @@ class Subject:
 
     def _add_warnings(self, with_pooler: bool) -> None:
         """Add the loaded encoder's warnings; that it has no pooler concerns only vectors that a pooler gave."""
+        from isobench.models.encoders import NO_POOLER_WARNING
+
         self.warnings = [
             text for text in self.loaded.warnings if with_pooler or text != NO_POOLER_WARNING or text in self.warnings
         ]
@@ -77,6 +82,8 @@ class Subject:
 
         ``encoder.layer`` and ``encoder.pooling`` say which vectors; they are computed once and kept in the cache.
         """
+        from isobench.training.preparation import load_pretrained_embeddings
+
         self._add_warnings(with_pooler=False)
         return load_pretrained_embeddings(self.cfg, identify(self.cfg), self.loaders, self.loaded)
 
@@ -94,6 +101,8 @@ class Subject:
         The whole set goes through the calibrations as one training batch. It updates moving statistics once;
         with ``calibration.momentum=1`` they are the statistics of the set.
         """
+        from isobench.training.build import build_chain
+
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
         chain = build_chain(self.cfg, self.loaded.dim)

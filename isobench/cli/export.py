@@ -1,9 +1,9 @@
 """Write an experiment's ended runs into a folder as a bundle, which can be published, checked and merged.
 
-The bundle has records, settings, predictions, the plan, the rows of the experiment's analysis, and a manifest with
-the sha256 of every file; no weights and no checkpoints. Give it the sweep's own arguments; +experiment=NAME alone
-takes every run of this experiment that was asked for in the output folder. A bundle of this experiment in FOLDER is
-replaced. isobench report FOLDER shows a bundle.
+The bundle has records, predictions, the plan, the rows of the experiment's analysis, and the sha256 of every file; no
+weights and no checkpoints. Give it the sweep's own arguments; +experiment=NAME alone takes every run of this
+experiment that was asked for in the output folder. A bundle of this experiment in FOLDER is replaced. isobench report
+FOLDER shows a bundle.
 
 Example: isobench export --to bundle +experiment=glue_isobn
 """
@@ -14,12 +14,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-
 from isobench.analyses.rows import needs_training, read_about
 from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
-from isobench.bundles.privacy import find_machines_and_paths, find_remains, hide_paths_in_arguments
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
@@ -36,7 +33,7 @@ from isobench.sweep.planning import convert_to_overrides
 def main() -> None:
     parser = CommandParser("isobench export", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="bundles")
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
-    text = "take names of machines, users and folders out of the records, which get new checksums"
+    text = "leave out what names machines, users and folders; records get new checksums"
     parser.add_argument("--anonymous", action="store_true", help=text)
     text = "of these results, as SPDX names it, such as CC-BY-4.0"
     parser.add_argument("--license", metavar="NAME", type=read_licence, help=text)
@@ -67,10 +64,8 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), planned)
     manifest = export_bundle(target, plan, ended, _find_analysis(runs, trains), anonymous, licence)
     _print_summary(target, manifest, len(planned) if trains else 0)
-    if anonymous:
-        _print_remains(target, manifest)
-    else:
-        _print_machines_and_paths(ended)
+    if not anonymous:
+        print("Its records name this machine and its folders; --anonymous leaves them out")
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:
@@ -82,7 +77,7 @@ def _select_ended(runs: list[Run]) -> list[Run]:
     if not ended:
         raise UserError(f"no run of this sweep has ended in {runs[0].cfg.output_dir}: run it first")
     of_epochs = [run.folder for run in ended if run.record and run.record.best]
-    lacking = [folder for folder in of_epochs if not (folder.path / PREDICTIONS_FILE).exists()]
+    lacking = [folder for folder in of_epochs if not folder.predictions_file.exists()]
     if lacking and len(lacking) < len(of_epochs):
         raise UserError(
             f"{name_some([str(folder.path) for folder in lacking])} has no {PREDICTIONS_FILE}, and other runs have "
@@ -116,14 +111,14 @@ def _find_analysis(runs: list[Run], trains: bool) -> Path | None:
 
 
 def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
-    """List the commands that made the runs, each once, without names of folders of this machine.
+    """List the commands that made the runs, each once.
 
     They stand in the output folder's plans if what was typed only names the experiment (``is_general``).
     """
     plans = read_plans(output_dir, experiment) if is_general else []
     lines = [command for plan in plans for command in plan.commands]
     lines = lines or [shlex.join(["python", "-m", "isobench", "-m", *drop_selection(arguments)])]
-    return list(dict.fromkeys(shlex.join(hide_paths_in_arguments(shlex.split(line))) for line in lines))
+    return list(dict.fromkeys(lines))
 
 
 def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
@@ -134,20 +129,3 @@ def _print_summary(target: Path, manifest: Manifest, planned: int) -> None:
         print(f"Exported all {format_count(planned, 'run')}")
     print(f"Bundle: {target}, {len(manifest.files) + 1} files, {size / 2**20:.1f} MiB")
     print(f"Check it: isobench verify {shlex.join([*format_paper_flags(), str(target)])}")
-
-
-def _print_remains(target: Path, manifest: Manifest) -> None:
-    """Say what an anonymous bundle still tells, for the user to judge."""
-    texts = ((target / path).read_bytes() for path in manifest.files if not path.endswith(".parquet"))
-    if remains := find_remains(texts):
-        text = f"These names stay, and so do texts of warnings and failures: {name_some(remains)}"
-        print(f"{text}; read them before you publish")
-
-
-def _print_machines_and_paths(runs: list[Run]) -> None:
-    machines, paths = find_machines_and_paths(orjson.loads(run.folder.result_file.read_bytes()) for run in runs)
-    named = [f"machines ({name_some(machines)})"] if machines else []
-    named += [f"folders ({name_some(paths)})"] if paths else []
-    if named:
-        text = f"The records are copied byte for byte and name {' and '.join(named)}; --anonymous takes these out"
-        print(text)

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from isobench.analyses.rows import needs_training, read_claimed_rows
 from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_stored_analysis
-from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, read_manifest
+from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, find_changes, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely
-from isobench.common.errors import NoGridError, StorageError, UserError, doing, extract_first_line, refuse
-from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
+from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
+from isobench.common.files import explain_output_errors, write_text
 from isobench.common.terminal import format_count, make_console, print_note
-from isobench.config.command_line import check_typed_settings, split_config_dirs
+from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
 from isobench.config.schema import Config
 from isobench.papers.folders import find_papers
 from isobench.papers.published import count_numbers
+from isobench.runs.bundled import read_member
 from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
 from isobench.runs.grouping import find_report_folder
 from isobench.runs.plan import parse_plan, read_plans
@@ -39,7 +40,6 @@ from isobench.sweep.find_runs import (
     take_own_experiment,
 )
 from isobench.sweep.planning import compose_sweep
-from isobench.verification.folder import VerifiedFolder
 
 if TYPE_CHECKING:
     from isobench.analyses.shown import Shown
@@ -74,7 +74,7 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
     )
     if bundles:
-        output_dir = read_output_dir(settings, "isobench report BUNDLE")
+        output_dir = read_output_dir(drop_launch_arguments(settings), "isobench report BUNDLE")
         _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return
     check_typed_settings(arguments)
@@ -112,10 +112,9 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
     Experiment and analysis are as the configs here have them, those in ``config_dirs`` too.
     """
     manifest = read_manifest(bundle)
-    for path, reason in VerifiedFolder(bundle).find_changes(manifest):
+    for path, reason in find_changes(bundle, manifest):
         raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
-    with doing(f"reading {bundle / PLAN_FILE}"):
-        plan = parse_plan(read_bounded(bundle / PLAN_FILE, RECORD_LIMIT), str(bundle))
+    plan = parse_plan(read_member(bundle, PLAN_FILE), str(bundle))
     runs = [Run.of(cfg, identity.key, identity) for cfg, identity in plan.runs]
     if manifest.experiment:
         flags = [f"--config-dir={place}" for place in config_dirs]

@@ -36,7 +36,7 @@ from isobench.common.errors import StorageError, refuse
 
 T = TypeVar("T")
 
-BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle; its folder runs/ is that of an output folder
+BUNDLE_FILE, BUNDLE_PLAN = "bundle.json", "plan.json"  # in a bundle
 MEBIBYTE = 2**20
 SETTINGS_LIMIT = MEBIBYTE  # bytes of a file of settings: a config, a remembered command, a heartbeat
 RECORD_LIMIT = 256 * MEBIBYTE  # bytes of a file with results: a record, an analysis's about.json

@@ -1,7 +1,5 @@
 """All isotropy measures of more vectors than fit into memory, in batches, mergeable over processes."""
 
-import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Self
@@ -24,20 +22,6 @@ from isobench.metrics.isotropy import (
     sum_unit_rows,
 )
 from isobench.metrics.partition import DirectionKind, partition_isotropy_of
-
-RANGES = {  # of the measures that summaries name, all EV_k together, and I1 and I2 for any kind of directions
-    "ev": (0.0, 1.0), "isoscore": (0.0, 1.0), "average_cosine": (-1.0, 1.0), "effective_rank": (1.0, math.inf),
-    "mean_ratio": (0.0, 1.0), "coordinate_share": (0.0, 1.0), "i1": (0.0, 1.0), "i2": (0.0, math.inf),
-    "silhouette": (-1.0, 1.0), "threshold_accuracy": (0.0, 1.0),
-}  # fmt: skip
-RANGE_ROUNDING = 1e-6  # how far a value may be outside of its range
-
-
-def is_possible(measure: str, value: float) -> bool:
-    """Return False if a summary can't hold this value under this name; any value is possible for unknown names."""
-    kind = re.sub(r"^(ev)\d+$|^(i[12])_\w+$", r"\1\2", measure)
-    low, high = RANGES.get(kind, (-math.inf, math.inf))
-    return low - RANGE_ROUNDING <= value <= high + RANGE_ROUNDING
 
 
 class IsotropyAccumulator:

@@ -217,7 +217,7 @@ def build_report(
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
-    pairs = ExamplePairs({run.folder.path.name: run.folder.path for run in runs}) if with_pairs else None
+    pairs = ExamplePairs({run.folder.path.name: run.folder for run in runs}) if with_pairs else None
     cells = build_cells(run_table, experiment, tasks, varying, pairs)
     return Report(
         experiment=experiment,

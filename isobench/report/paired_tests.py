@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from isobench.common.errors import extract_first_line, refuse
+from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.report.cells import Column
 from isobench.report.tables import is_scored
-from isobench.runs.folder import PREDICTIONS_FILE
+from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.statistics.paired_bootstrap import RESAMPLED_METRICS, PairedComparison, compare_predictions
 
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
@@ -47,7 +46,7 @@ class ExamplePairs:
         folders: key of a run, as in ``runs`` -> the run's folder.
     """
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
+    def __init__(self, folders: Mapping[str, RunFolder]) -> None:
         self.folders = folders
         self.predictions: dict[tuple[str, str], SplitPredictions] = {}
 
@@ -87,8 +86,7 @@ class ExamplePairs:
 
     def _read(self, run: Any, split: str) -> SplitPredictions:
         if (run.key, split) not in self.predictions:
-            file = self.folders[run.key] / PREDICTIONS_FILE
-            self.predictions[run.key, split] = read_predictions(file, split, run.seed)
+            self.predictions[run.key, split] = read_predictions(self.folders[run.key], split, run.seed)
         return self.predictions[run.key, split]
 
 
@@ -106,16 +104,19 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
     return ours, theirs
 
 
-def read_predictions(file: Path, split: str, seed: int) -> SplitPredictions:
+def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:
     """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
-    import pyarrow.parquet  # only reports of trained runs need it
+    import pyarrow  # only reports of trained runs need it
 
     try:
-        table = pyarrow.parquet.read_table(file, columns=["split", "index", "label", "prediction"], use_threads=False)
+        table = folder.read_predictions(["split", "index", "label", "prediction"])
+        if table is None:
+            raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} was removed")
         columns = [table[name].to_numpy() for name in table.column_names]
         chosen = columns[0] == split
         index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
-    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException) as error:
-        raise NotPairedError(f"{file.name} of seed {seed} can't be read ({extract_first_line(error)})") from error
-    require_pairs((not len(index), f"{file.name} of seed {seed} lacks the split {split}"))
+    except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException, UserError) as error:
+        reason = extract_first_line(error)
+        raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} can't be read ({reason})") from error
+    require_pairs((not len(index), f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
     return SplitPredictions(index, labels, predictions)

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from isobench.common.errors import UserError, refuse
 from isobench.common.files import (
     is_storage_error,
     make_storage_error,
+    read_bounded,
     read_file_time,
     replace_non_finite,
     require_writable,
@@ -33,7 +34,15 @@ from isobench.common.files import (
     write_text,
     write_whole,
 )
-from isobench.runs.record import Predictions, RunRecord, format_record, name_remedy, read_record_file
+from isobench.runs import bundled
+from isobench.runs.record import (
+    Predictions,
+    RunRecord,
+    format_record,
+    name_remedy,
+    parse_record,
+    read_record_text,
+)
 
 MARKER_FILE = "isobench-outputs"  # in an output folder
 RECORD_FILE = "result.json"  # in a run's folder, once the run has ended
@@ -120,23 +129,49 @@ def remove_empty_output_folder(output_dir: str | Path) -> None:
 
 
 class RunFolder:
-    """``<output_dir>/runs/<key>``: predictions.parquet, and result.json once the run has ended."""
+    """``<output_dir>/runs/<key>``: predictions.parquet, and result.json once the run has ended.
+
+    Of a bundle, which has no such folders, record and predictions are read from its tables.
+    """
 
     def __init__(self, output_dir: str, key: str) -> None:
         self.key = key
         self.path = runs_folder(output_dir) / run_folder_name(key)
+        self.bundle = Path(output_dir) if bundled.is_bundle(output_dir) else None
 
     @property
     def result_file(self) -> Path:
         """The record's file, which appears whole when the run has ended."""
-        return self.path / RECORD_FILE
+        return self.bundle / bundled.RECORDS_FILE if self.bundle else self.path / RECORD_FILE
+
+    @property
+    def predictions_file(self) -> Path:
+        return self.path / PREDICTIONS_FILE
+
+    def read_text(self) -> bytes | None:
+        """Read the record's text; None if the run has not ended, UserError if it can't be read."""
+        if self.bundle:
+            return bundled.read_records(self.bundle).get(self.key)
+        return read_record_text(self.result_file)
+
+    def read_predictions(self, columns: Sequence[str] | None = None) -> Any:
+        """Read the rows of predictions as a ``pyarrow.Table``, or some columns; None if there are none.
+
+        A damaged file may raise any error.
+        """
+        if self.bundle:
+            rows = bundled.read_predictions(self.bundle).get(self.key)
+            return rows if rows is None or columns is None else rows.select(columns)
+        if not self.predictions_file.exists():
+            return None
+        return bundled.parse_table(read_bounded(self.predictions_file, bundled.TABLE_LIMIT), columns)
 
     def read_record(self) -> RunRecord | None:
         """Read the record; None if the run has not ended, UserError if it is damaged or another run's."""
-        try:
-            record = read_record_file(self.result_file)
-        except (FileNotFoundError, NotADirectoryError):
+        text = self.read_text()
+        if text is None:
             return None
+        record = parse_record(text, self.result_file)
         is_other = record.key != self.key
         refuse((is_other, f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}"))
         return record
@@ -238,3 +273,35 @@ def write_predictions(file: Path, outputs: dict[str, dict[str, Any]]) -> Predict
     with write_whole(file) as temporary:
         pyarrow.parquet.write_table(pyarrow.table(columns), temporary)
     return Predictions(file=file.name, sha256=sha256_file(file))
+
+
+COPY_OF = b"isobench.copy_of"  # in the metadata of a Parquet file: the sha256 of the file that has the same rows
+
+
+def copy_predictions(file: Path, rows: Any, sha256: str) -> None:
+    """Write a bundle's predictions of a run: the bytes of its own file, whose ``sha256`` the record has.
+
+    Another version of pyarrow writes other bytes; the file then says of which it is a copy.
+    """
+    import pyarrow.parquet
+
+    rows = bundled.simplify(rows)
+    with write_whole(file) as temporary:
+        pyarrow.parquet.write_table(rows, temporary)
+        if sha256_file(temporary) != sha256:
+            rows = rows.replace_schema_metadata({COPY_OF: sha256})
+            pyarrow.parquet.write_table(rows, temporary, write_page_checksum=True)
+
+
+def is_intact(file: Path, sha256: str) -> bool:
+    """Return True if a file of predictions is the one whose sha256 a record has, or a copy."""
+    import pyarrow
+    import pyarrow.parquet
+
+    if sha256_file(file) == sha256:
+        return True
+    try:
+        table = pyarrow.parquet.read_table(file, page_checksum_verification=True)
+        return bool((table.schema.metadata or {}).get(COPY_OF) == sha256.encode())
+    except (OSError, pyarrow.ArrowException):
+        return False

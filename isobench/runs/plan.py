@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from isobench.common.errors import UserError, doing, extract_first_line, refuse
 from isobench.common.files import (
+    BUNDLE_PLAN,
     RECORD_LIMIT,
     add_json_checksum,
     drop_json_checksum,
@@ -37,6 +38,7 @@ from isobench.common.files import (
 )
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.schema import Config, read_section
+from isobench.runs.bundled import is_bundle
 from isobench.runs.folder import (
     RECORD_FILE,
     RunFolder,
@@ -48,7 +50,7 @@ from isobench.runs.folder import (
 )
 from isobench.runs.grouping import label_runs
 from isobench.runs.identity import Identity, to_plain
-from isobench.runs.record import name_remedy, read_record_file
+from isobench.runs.record import name_remedy, parse_record, read_record_text
 from isobench.runs.run import Run
 
 PLAN_FORMAT = 1  # raise it when the shape of the file changes
@@ -139,8 +141,9 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
     """Read the plans of an output folder as `read_plans` does, and return beside them why others can't be read."""
     plans, troubles, times = [], [], {}
     folder = plans_folder(output_dir)
-    try:
-        for file in (file for file in folder.iterdir() if file.suffix == ".json"):  # glob passes over some errors
+    bundles_own = [Path(output_dir) / BUNDLE_PLAN] if is_bundle(output_dir) else None
+    try:  # glob passes over some errors
+        for file in bundles_own or (file for file in folder.iterdir() if file.suffix == ".json"):
             with contextlib.suppress(FileNotFoundError):  # another process may have removed it meanwhile
                 times[file] = (file.lstat().st_mtime_ns, file.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -220,7 +223,7 @@ def parse_plan(text: bytes, output_dir: str | None = None) -> Plan:
 
 
 def read_runs(output_dir: str, experiment: str | None = None) -> list[Run]:
-    """Read the runs of an output folder; neither their data nor their weights need to be there.
+    """Read the runs of an output folder or a bundle; neither their data nor their weights need to be there.
 
     These are the runs of the folder's plans and, with ``experiment`` None, every other run in the folder. Where no
     plan can be read, runs are found by the experiment that their record names, and a line on standard error says so.
@@ -275,8 +278,10 @@ def list_run_folders(output_dir: str) -> list[Path]:
 def read_ended_run(output_dir: str, folder: Path) -> Run:
     """Read a run from its record alone; UserError if it has none, or none that can be used."""
     file = folder / RECORD_FILE
-    with doing(f"no plan has the run of {folder}"):
-        record = read_record_file(file)
+    text = read_record_text(file)
+    if text is None:
+        raise UserError(f"{folder} has no {RECORD_FILE}, and no plan has this run")
+    record = parse_record(text, file)
     refuse((run_folder_name(record.key) != folder.name, f"{file} is not this run's record; {name_remedy(file)}"))
     with doing(f"{file} is damaged; {name_remedy(file)}"):
         sections = {name: _read_section(name, orjson.dumps(value)) for name, value in record.config.items()}

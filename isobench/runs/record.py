@@ -260,17 +260,16 @@ class Beat(Where):
 CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text begins
 
 
-def read_record_file(file: Path) -> RunRecord:
-    """Read a ``result.json``, and check it as `parse_record` does; FileNotFoundError if there is none."""
+def read_record_text(file: Path) -> bytes | None:
+    """Read a ``result.json``; None if there is none, UserError if it can't be read."""
     try:
-        text = read_bounded(file, RECORD_LIMIT)
+        return read_bounded(file, RECORD_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
-        raise
+        return None
     except UnfitFileError as error:
         raise _make_damage_error(file, error) from error
     except OSError as error:
         raise UserError(f"{file} may be intact, but can't be read: {name_system_error(error)}") from error
-    return parse_record(text, file)
 
 
 def parse_record(text: bytes, file: Path) -> RunRecord:
@@ -301,7 +300,7 @@ def _make_damage_error(file: Path, error: Exception) -> UserError:
 
 def name_remedy(file: Path, remove: str = "it") -> str:
     """Say what to do about a run's damaged file: run again, unless it is in a bundle, whose runs are others'."""
-    is_in_bundle = (file.parent.parent.parent / BUNDLE_FILE).exists()
+    is_in_bundle = (file.parent / BUNDLE_FILE).exists()
     return "get the bundle again from where it came from" if is_in_bundle else f"remove {remove} to run again"
 
 

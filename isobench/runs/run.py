@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import sha256_file
 from isobench.common.terminal import print_note
 from isobench.config.command_line import Override
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
-from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.folder import RunFolder, is_intact
 from isobench.runs.identity import Identity
 from isobench.runs.record import RunRecord, name_remedy
 
@@ -56,11 +55,11 @@ def check_predictions(runs: Iterable[Run]) -> None:
     A file that was removed is no damage: the scores are in the record.
     """
     for run in runs:
-        if run.record is None or run.record.predictions is None:
+        if run.record is None or run.record.predictions is None or run.folder.bundle:  # whose manifest is compared
             continue
-        file = run.folder.path / PREDICTIONS_FILE
+        file = run.folder.predictions_file
         try:
-            if file.exists() and sha256_file(file) != run.record.predictions.sha256:
+            if file.exists() and not is_intact(file, run.record.predictions.sha256):
                 remedy = name_remedy(file, remove=str(run.folder.result_file))
                 run.trouble = f"{file} is damaged; {remedy} (its sha256 is not the record's)"
         except (OSError, UserError) as error:  # it may be intact

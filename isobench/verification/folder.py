@@ -1,44 +1,26 @@
 """A folder that somebody else may have made, and what came out of checking it."""
 
-import hashlib
-import os
-import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isobench.bundles.manifest import (
-    ANALYSIS_FOLDER,
-    MANIFEST_FILE,
-    PLAN_FILE,
-    TABLE_LIMIT,
-    Manifest,
-)
-from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import RECORD_LIMIT, read_bounded
-from isobench.runs.folder import (
-    ABOUT_FILE,
-    CHECKPOINTS_FOLDER,
-    MARKER_FILE,
-    PREDICTIONS_FILE,
-    PROGRESS_FILE,
-    RECORD_FILE,
-    is_run_folder_name,
-    runs_folder,
-)
+from isobench.bundles.manifest import ANALYSIS_FOLDER, MANIFEST_FILE, Manifest
+from isobench.common.errors import UserError
+from isobench.runs.bundled import RECORDS_FILE, read_predictions, read_records
+from isobench.runs.folder import ABOUT_FILE, MARKER_FILE, RunFolder, reports_folder, run_folder_name, runs_folder
+from isobench.runs.plan import list_run_folders
 
 HOLDS, FAILS, DIFFERS, UNCHECKED = "holds", "fails", "differs", "not checked"
 OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
 # Every check, with what holds where it holds.
 CHECKS = {
-    "files": "the manifest's checksums; no file is missing, added, or a link",
+    "files": "the manifest's checksums; no file is missing or added",
     "record": "each record is whole, and its parts agree",
     "config": "the config of each record is valid, and its classes are those of isobench",
     "key": "each key follows from its settings and fingerprints",
     "scores": "scores follow from predictions and labels",
     "labels": "runs on the same data have the same labels",
-    "copies": "no run has the outputs of another seed or setting",
     "analysis": "rows of analyses, computed again, are those stored",
     "data": "data and labels are those of the record",
     "weights": "weights are those of the record",
@@ -47,89 +29,34 @@ CHECKS = {
 }
 
 
-FILE_NAMES = (ABOUT_FILE, PREDICTIONS_FILE, PROGRESS_FILE, RECORD_FILE, MARKER_FILE)
-MAX_DEPTH = 3  # folders below the folder; isobench makes two, and runs have checkpoints
-
-
 class VerifiedFolder:
-    """A bundle or an output folder, whose files are named by their paths relative to it, with slashes.
-
-    It reads nothing outside of the folder, no links and no pipes. ``sizes`` has the bytes of every regular file,
-    ``refused`` why each other entry is not read.
-    """
+    """A bundle or an output folder of runs, each under the first digits of its key."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.sizes: dict[str, int] = {}
-        self.refused: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
         if not root.is_dir():
             raise UserError(f"{root} is no folder: name a bundle or an output folder")
-        self.is_bundle = any(os.path.lexists(root / name) for name in (MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER))
+        self.root = root
+        self.is_bundle = any((root / name).exists() for name in (MANIFEST_FILE, RECORDS_FILE))
         if not (self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()):
             raise UserError(
                 f"{root} is neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
             )
-        for current, folders, files in os.walk(root, onerror=self._refuse):
-            path = Path(current).relative_to(root)
-            for name in [*files, *folders]:
-                self._note_entry(path / name)
-            folders[:] = sorted(name for name in folders if self._is_checked_folder(path / name))
+        self.runs: dict[str, RunFolder] = {}
 
-    def _refuse(self, error: OSError) -> None:
-        self.refused[Path(error.filename).relative_to(self.root).as_posix()] = extract_first_line(error)
+    def find_runs(self) -> None:
+        """Find all runs; UserError if a bundle's are damaged."""
+        keys = read_records(self.root) if self.is_bundle else [path.name for path in list_run_folders(str(self.root))]
+        self.runs = {run_folder_name(key): RunFolder(str(self.root), key) for key in sorted(keys)}
+        if self.is_bundle and (others := read_predictions(self.root).keys() - keys):
+            raise UserError(f"it has predictions of {run_folder_name(min(others))}, and no record")
 
-    def _note_entry(self, path: Path) -> None:
-        status = (self.root / path).lstat()
-        if stat.S_ISREG(status.st_mode):
-            self.sizes[path.as_posix()] = status.st_size
-        elif stat.S_ISLNK(status.st_mode):
-            self.refused[path.as_posix()] = "it is a link, and links are not followed"
-        elif not stat.S_ISDIR(status.st_mode):
-            self.refused[path.as_posix()] = "it is no regular file"
-        elif path.name in FILE_NAMES:
-            self.refused[path.as_posix()] = "it is a folder in the place of a file"
-        elif len(path.parts) > MAX_DEPTH:
-            self.refused[path.as_posix()] = "isobench writes no folders as deep: it is not read"
-
-    def _is_checked_folder(self, path: Path) -> bool:
-        if len(path.parts) > MAX_DEPTH:  # os.walk calls itself, as deep as a stranger's folders are
-            return False
-        return self.is_bundle or (path.parts[0] in ("runs", "reports") and path.name != CHECKPOINTS_FOLDER)
-
-    def list_runs(self) -> list[str]:
-        paths = (Path(name).parts for name in self.sizes)
-        return sorted(
-            {path[1] for path in paths if path[0] == "runs" and len(path) == 3 and is_run_folder_name(path[1])}
-        )
-
-    def list_analyses(self) -> list[str]:
-        return sorted(name.rpartition("/")[0] for name in self.sizes if name.endswith(f"/{ABOUT_FILE}"))
-
-    def read(self, name: str, limit: int = RECORD_LIMIT) -> bytes:
-        """Read a whole file of at most ``limit`` bytes; OSError if it is no regular file here, or larger."""
-        if name not in self.sizes:
-            raise FileNotFoundError(self.refused.get(name, f"{name} is missing"))
-        content = read_bounded(self.root / name, limit)
-        self._digests[name] = hashlib.sha256(content).hexdigest()
-        return content
-
-    def digest(self, name: str) -> str:
-        """Return the hex sha256 of a file, which is read unless it was before."""
-        if name not in self._digests:
-            self.read(name, TABLE_LIMIT)
-        return self._digests[name]
-
-    def find_changes(self, manifest: Manifest) -> Iterator[tuple[str, str]]:
-        """Yield the path of each file that a bundle lacks, has also, or has with other bytes, and what is wrong."""
-        for name, sha256 in manifest.files.items():
-            try:
-                if self.digest(name) != sha256:
-                    yield name, f"it is not the file that {MANIFEST_FILE} lists"
-            except OSError as error:
-                yield name, extract_first_line(error)
-        for name in sorted(((self.sizes.keys() - {MANIFEST_FILE}) | self.refused.keys()) - manifest.files.keys()):
-            yield name, self.refused.get(name, "the manifest does not name it")
+    def list_analyses(self) -> list[Path]:
+        """List the folders with the rows of an analysis."""
+        if self.is_bundle:
+            folders = [self.root / ANALYSIS_FOLDER]
+        else:
+            folders = sorted(path for path in reports_folder(self.root).glob("*") if not path.is_symlink())
+        return [path for path in folders if (path / ABOUT_FILE).is_file()]
 
 
 class _Entry(NamedTuple):

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from isobench.bundles.manifest import TABLE_LIMIT
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
@@ -23,20 +22,19 @@ from isobench.common.terminal import print_note
 from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
 from isobench.data.availability import require_hub_files, require_metric_packages
-from isobench.data.tables import FORMATS, find_format
+from isobench.data.tables import FORMATS, describe_format
 from isobench.kinds.base import kind_of, load_kind
 from isobench.kinds.predictions import PredictedSplit
-from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, run_folder_name
+from isobench.runs.folder import RunFolder, run_folder_name
 from isobench.runs.identity import Identity, identify
 from isobench.runs.record import Provenance, RunRecord
 from isobench.runs.run import Run
 from isobench.runs.trust import use_own_classes
 from isobench.runs.validate import validate_config
-from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes, VerifiedFolder
+from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.run_check import CheckedRun, parse_predictions
 
 PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
-MAX_EPOCHS = 1000  # of a run that is trained again; a stranger's config may ask for any number
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
 # order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
 TOLERANCE = {
@@ -109,19 +107,19 @@ def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> 
     files = {
         split: file
         if isinstance(file, float)
-        else options.call_once(_find_file, options.root, recorded.get(split), file)
+        else options.call_once(_find_file, options.root, recorded.get(split), file, cfg.data.encoding)
         for split, file in (cfg.data.files or {}).items()
         if split in cfg.task.read_splits
     }
     return replace(data, root=options.root, files=files)
 
 
-def _find_file(root: str, recorded: str | None, path: str) -> str:
+def _find_file(root: str, recorded: str | None, path: str, encoding: str | None) -> str:
     """Find the file below a folder whose format and sha256 are recorded; its name and place don't matter."""
     name = path.replace("\\", "/").rpartition("/")[2]
     files = [file for file in Path(root).rglob("*") if file.suffix.lower() in FORMATS and file.is_file()]
     for file in sorted(files, key=lambda file: (file.name != name, file)):  # of its name first: most need no reading
-        if recorded == f"{find_format(file)} {sha256_file(file)}":
+        if recorded == f"{describe_format(file, encoding)} {sha256_file(file)}":
             return str(file)
     raise NotAvailable(f"no file below {root} is {name} of its record, by its sha256")
 
@@ -221,7 +219,7 @@ def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
 
 
 def retrain_runs(
-    folder: VerifiedFolder, runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes
+    folders: Mapping[str, RunFolder], runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes
 ) -> None:
     """Train some of the finished runs again, drawn at random, and compare what they give with their records.
 
@@ -251,11 +249,10 @@ def retrain_runs(
         assert record is not None
         cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
         print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
-        file = f"runs/{name}/{PREDICTIONS_FILE}"
         try:
             with tempfile.TemporaryDirectory() as output_dir:
-                stored = folder.read(file, TABLE_LIMIT) if file in folder.sizes else None
                 again = _train_again(replace(cfg, output_dir=output_dir))
+                stored = folders[name].read_predictions()
                 outcomes.note(name, "retrained", *_compare_training(cfg, record, stored, *again))
         except Exception as error:  # what a stranger's config makes of training may raise anything
             outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
@@ -271,8 +268,6 @@ def _prepare_training(run: CheckedRun, options: Options) -> Config:
     cfg, record = run.cfg, run.record
     assert cfg is not None
     assert record is not None
-    if cfg.optimization.epochs > MAX_EPOCHS:
-        raise NotAvailable(f"runs of more than {MAX_EPOCHS} epochs are not trained again")
     if record.provenance.gpus and record.dropout == "torch" and not torch.cuda.is_available():
         raise NotAvailable(f"it was trained on {record.provenance.gpus[0]}, which draws other random numbers")
     identity = Identity(record.key, record.data.fingerprint, record.encoder.fingerprint)
@@ -293,8 +288,8 @@ def _prepare_training(run: CheckedRun, options: Options) -> Config:
     )
 
 
-def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
-    """Train a run; return its record as a file holds it, and the content of its file of predictions."""
+def _train_again(cfg: Config) -> tuple[RunRecord, Any]:
+    """Train a run; return its record as a file holds it, and the rows of its predictions, None without an epoch."""
     import torch
 
     from isobench.training.execute import train_if_needed
@@ -307,16 +302,13 @@ def _train_again(cfg: Config) -> tuple[RunRecord, bytes]:
     finally:
         torch.set_num_threads(threads)
     assert record is not None
-    file = run.folder.path / PREDICTIONS_FILE
-    return record, file.read_bytes() if file.exists() else b""
+    return record, run.folder.read_predictions()
 
 
-def _compare_training(
-    cfg: Config, old: RunRecord, stored: bytes | None, new: RunRecord, content: bytes
-) -> tuple[str, str]:
+def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, made: Any) -> tuple[str, str]:
     """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
 
-    ``stored`` and ``content`` are the files of predictions of both; a stored one that was removed is None.
+    ``stored`` and ``made`` are the rows of predictions of both; stored ones that were removed are None.
     Return the outcome, and what differs; empty if nothing does.
     """
     if new.key != old.key:
@@ -324,7 +316,7 @@ def _compare_training(
     if new.failure is not None or new.best is None or old.best is None:
         return FAILS, f"trained again it failed: {new.failure.message if new.failure else 'no epoch'}"
     before = parse_predictions(stored, cfg.task, {}) if stored is not None else {}
-    after = parse_predictions(content, cfg.task, {})
+    after = parse_predictions(made, cfg.task, {})
     pairs = [(predicted, after[split]) for split, predicted in before.items()]
     has_same_predictions = all(np.array_equal(one.predictions, other.predictions) for one, other in pairs)
     distances = [_measure_distance(one, other) for one, other in pairs if one.logits is not None]

@@ -3,6 +3,7 @@
 Data, weights and training are checked on request (isobench.verification.reproduction).
 """
 
+import hashlib
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,26 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow
 
 from isobench.analyses.rows import make_tables, needs_training
 from isobench.analyses.runner import find_analysis, load_analysis, make_subjects
-from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, TABLE_LIMIT, Manifest, read_manifest
-from isobench.bundles.privacy import UNKNOWN
+from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, find_changes, read_manifest
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import drop_json_checksum
+from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.common.progress import track_progress
-from isobench.config.composing import compose_experiment
 from isobench.config.schema import Config
-from isobench.papers.folders import list_configs
+from isobench.papers.folders import find_config, read_config_file
+from isobench.runs.bundled import TABLE_LIMIT, parse_table
 from isobench.runs.folder import ABOUT_FILE, RunFolder, run_folder_name
 from isobench.runs.identity import Identity, compute_key
-from isobench.runs.plan import parse_plan, read_intact_plans
+from isobench.runs.plan import read_intact_plans
 from isobench.runs.run import Run
 from isobench.verification.folder import FAILS, UNCHECKED, Outcomes, VerifiedFolder
 from isobench.verification.reproduction import Memo, NotAvailable, Options, adapt_config, check_sources, retrain_runs
-from isobench.verification.run_check import CheckedRun, check_run, compare_runs, find_other_classes, parse_table
+from isobench.verification.run_check import CheckedRun, check_run, compare_runs, find_other_classes
 
 # How far rows may be from those that are computed again, relative to the largest number of their column.
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
@@ -45,29 +44,34 @@ def verify(root: Path, options: Options) -> Outcomes:
     the user names.
     """
     folder, outcomes, options = VerifiedFolder(root), Outcomes(), replace(options, call_once=Memo())
-    for name, reason in folder.refused.items():
-        outcomes.note(name, "files", FAILS, reason)
-    if folder.is_bundle:
-        try:
-            outcomes.manifest = read_manifest(root)
-        except UserError as error:
-            outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
+    try:
+        outcomes.manifest = read_manifest(root) if folder.is_bundle else None
+        changes = dict(find_changes(root, outcomes.manifest)) if outcomes.manifest else {}
+        if not changes:
+            folder.find_runs()
+    except UserError as error:  # nothing more of a damaged bundle is read
+        outcomes.note(MANIFEST_FILE, "files", FAILS, extract_first_line(error))
+        return outcomes
     manifest = outcomes.manifest
-    names = track_progress(folder.list_runs(), root.name)
-    runs = {name: check_run(folder, name, outcomes, options.trust) for name in names}
+    for name in sorted((manifest.files.keys() if manifest else set()) | changes.keys()):
+        outcomes.judge(name, "files", [changes[name]] if name in changes else [])
+    if changes:
+        return outcomes
+    names = track_progress(folder.runs, root.name)
+    runs = {name: check_run(folder.runs[name], outcomes, options.trust) for name in names}
     if not runs and manifest is None and not outcomes.has_failed and not folder.list_analyses():
         raise UserError(f"{root} has no runs and no analyses: there is nothing to verify")
     compare_runs(runs.values(), folder.is_bundle, outcomes)
     planned = _check_plans(folder, manifest, outcomes)
     if manifest is not None:
-        _check_manifest(folder, manifest, runs, planned, outcomes)
+        _check_manifest(manifest, runs, planned, outcomes)
     for path in folder.list_analyses():
-        experiment = path.rpartition("/")[2] if manifest is None else manifest.experiment
+        experiment = path.name if manifest is None else manifest.experiment
         _check_analysis(folder, path, experiment, runs, planned or {}, options, outcomes)
     if options.level >= 2 or options.retrain:
         check_sources(runs, options, outcomes)
     if options.retrain:
-        retrain_runs(folder, runs, options, outcomes)
+        retrain_runs(folder.runs, runs, options, outcomes)
     return outcomes
 
 
@@ -75,13 +79,10 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
     """Read which runs were asked for, by their keys, each of which must follow from its settings; None if damaged."""
     subject = PLAN_FILE if folder.is_bundle else "plans"
     try:
-        if folder.is_bundle:
-            plans = [parse_plan(folder.read(PLAN_FILE), str(folder.root))]
-        else:
-            plans, troubles = read_intact_plans(folder.root)
-            if troubles:
-                raise UserError(troubles[0])
-    except (OSError, UserError, ValueError) as error:
+        plans, troubles = read_intact_plans(folder.root)
+        if troubles:
+            raise UserError(troubles[0])
+    except UserError as error:
         outcomes.note(subject, "files", FAILS, extract_first_line(error))
         return None
     problems = [
@@ -101,57 +102,22 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
 
 
 def _check_manifest(
-    folder: VerifiedFolder,
-    manifest: Manifest,
-    runs: Mapping[str, CheckedRun],
-    planned: Planned | None,
-    outcomes: Outcomes,
+    manifest: Manifest, runs: Mapping[str, CheckedRun], planned: Planned | None, outcomes: Outcomes
 ) -> None:
-    """Compare the files and runs of a manifest with what the bundle has."""
-    changes = dict(folder.find_changes(manifest))
-    for name in sorted((manifest.files.keys() | changes.keys()) - folder.refused.keys()):  # which fail already
-        outcomes.judge(name, "files", [changes[name]] if name in changes else [])
-    if (former := _find_former_name(runs, planned or {})) is not None:
-        text = f"its records call the experiment {former}, which it calls {manifest.experiment}"
-        is_known = manifest.experiment in list_configs("experiment")
-        text += (
-            ", and isobench has other runs under this name"
-            if is_known
-            else ", and no experiment of this name is here"
-        )
-        outcomes.note(MANIFEST_FILE, "files", FAILS if is_known else UNCHECKED, text)
+    """Compare the runs of a manifest with those that the bundle has, and with the plan."""
+    if others := set(map(run_folder_name, manifest.runs)) ^ runs.keys():
+        outcomes.note(MANIFEST_FILE, "files", FAILS, f"its runs are not those of the records: {min(others)}")
     for key in manifest.runs:
-        name = run_folder_name(key)
-        record = runs[name].record if name in runs else None
-        if record is not None and manifest.anonymous and {record.where.host, record.where.machine} != {UNKNOWN}:
-            text = "the manifest says that no machine is named, and its record names one"
-            outcomes.note(name, "files", FAILS, text)
         if planned is not None and key not in planned:
-            outcomes.note(name, "files", FAILS, "the plan does not ask for this run")
+            outcomes.note(run_folder_name(key), "files", FAILS, "the plan does not ask for this run")
     if planned is not None and manifest.runs and (missing := len(planned.keys() - manifest.runs)):
         text = f"of the {len(planned)} runs of the plan, {missing} are not in the bundle"
         outcomes.note(PLAN_FILE, "files", UNCHECKED, text)
 
 
-def _find_former_name(runs: Mapping[str, CheckedRun], planned: Planned) -> str | None:
-    """Return the name under which records have the experiment of the plan, if none has it under the plan's name.
-
-    Runs that another experiment made first have the settings of that one. An experiment that has the grid of another,
-    as it says ``defaults: [other]``, is no renaming: it has an analysis of its own, or isobench has it too.
-    """
-    asked = next((cfg for cfg, _ in planned.values()), None)
-    recorded = [run.cfg for run in runs.values() if run.cfg]
-    if asked is None or not asked.experiment.grid or asked.experiment in [cfg.experiment for cfg in recorded]:
-        return None
-    same = [cfg.experiment for cfg in recorded if cfg.analysis == asked.analysis]
-    former = next((own.name for own in same if replace(own, name=asked.experiment.name) == asked.experiment), None)
-    ours = compose_experiment(asked.experiment.name) if former else None
-    return None if ours and ours.experiment.grid == asked.experiment.grid else former
-
-
 def _check_analysis(
     folder: VerifiedFolder,
-    path: str,
+    path: Path,
     experiment: str | None,
     runs: Mapping[str, CheckedRun],
     planned: Planned,
@@ -159,26 +125,28 @@ def _check_analysis(
     outcomes: Outcomes,
 ) -> None:
     """Check the tables of an experiment's analysis by their checksums and by computing their rows again."""
+    subject = path.relative_to(folder.root).as_posix()
     try:
-        about = drop_json_checksum(orjson.loads(folder.read(f"{path}/{ABOUT_FILE}")))
+        about = read_json(path / ABOUT_FILE, RECORD_LIMIT)
         if about["experiment"]["name"] != experiment:
             raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
         digests = {file: sha256 for file, sha256 in about["sha256"].items() if file.endswith(".parquet")}
         about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
-        stored = {file: parse_table(folder.read(f"{path}/{file}", TABLE_LIMIT)) for file in digests}
+        contents = {file: read_bounded(path / file, TABLE_LIMIT) for file in digests}
+        stored = {file: parse_table(content) for file, content in contents.items()}
     except Exception as error:  # a stranger's file may be wrong in any way
-        outcomes.note(f"{path}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
+        outcomes.note(f"{subject}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
         return
     for file, sha256 in digests.items():
-        if folder.digest(f"{path}/{file}") != sha256:
-            outcomes.note(f"{path}/{file}", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
+        if hashlib.sha256(contents[file]).hexdigest() != sha256:
+            outcomes.note(f"{subject}/{file}", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
     try:
         expected, tolerance = _compute_again(folder, about, runs, planned, options)
     except ValueError as error:
-        outcomes.note(path, "analysis", FAILS, extract_first_line(error))
+        outcomes.note(subject, "analysis", FAILS, extract_first_line(error))
         return
     except Exception as error:  # what a stranger's settings make of an analysis may raise anything
-        outcomes.note(path, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
+        outcomes.note(subject, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
         return
     for file in stored.keys() | expected.keys():
         if file not in expected:
@@ -187,7 +155,7 @@ def _check_analysis(
             problems = ["its rows are missing"]
         else:
             problems = list(find_differences(stored[file], expected[file], tolerance))
-        outcomes.judge(f"{path}/{file}", "analysis", problems)
+        outcomes.judge(f"{subject}/{file}", "analysis", problems)
 
 
 def _compute_again(
@@ -201,14 +169,16 @@ def _compute_again(
 
     ValueError if it is an analysis of other runs than the folder has, another error if it can't be computed here.
     """
-    ours = find_analysis(about["experiment"]["name"])
-    if needs_training(ours) != needs_training(about["analysis"]):
-        raise ValueError(f"its settings are not those of the analysis {about['experiment']['name']}")
-    settings = about["analysis"] | {"_target_": ours["_target_"]}  # what a stored file names is not imported
-    if not needs_training(ours) and not options.recompute:
+    name = about["experiment"]["name"]
+    ours = _find_own_analysis(name)
+    trains = needs_training(ours)
+    if trains != needs_training(about["analysis"]):
+        raise ValueError(f"its settings are not those of the analysis {name}")
+    if not trains and not options.recompute:
         raise NotAvailable("it needs data and weights: add --recompute")
+    settings = about["analysis"] | {"_target_": ours["_target_"]}  # what a stored file names is not imported
     with tempfile.TemporaryDirectory() as output_dir:
-        if needs_training(ours):
+        if trains:
             analysed = list(_list_trained_runs(folder, about, runs, planned))
         else:
             analysed = []
@@ -217,8 +187,17 @@ def _compute_again(
                 cfg = adapt_config(cfg, identity, options, output_dir)
                 analysed.append(Run(cfg, RunFolder(output_dir, key), None, identity=identity))
         tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
-    tolerance = OF_RUNS if needs_training(ours) else OF_VECTORS
+    tolerance = OF_RUNS if trains else OF_VECTORS
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
+
+
+def _find_own_analysis(experiment: str) -> dict[str, Any]:
+    """Find our analysis of an experiment: in its YAML, which is quick, unless it has the settings of another one."""
+    file = find_config("experiment", experiment)
+    own = read_config_file(file) if file else {}
+    others = [text for text in own.get("defaults", []) if isinstance(text, str) and text != "_self_"]
+    is_whole = not others and "_target_" in (own.get("analysis") or {})
+    return own["analysis"] if is_whole else find_analysis(experiment)
 
 
 def _list_trained_runs(

@@ -1,17 +1,21 @@
 """Import: runs of a bundle are shown as one's own, merged with others', and never put over other results."""
 
+import hashlib
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pandas
+import pyarrow.parquet
 import pytest
-from bundle_tools import pick_run, read_content
+from bundle_tools import edit_rows, pick_run, read_content, read_texts, refuse, sign
 from helpers import check_done, check_refused
+from tampering import change_byte, list_failures
 
 from isobench import load_runs
 from isobench.bundles import transfer
-from isobench.cli import import_
+from isobench.cli import import_, report
 from isobench.cli.prune import find_orphans
 from isobench.runs.plan import parse_plan
 from isobench.runs.record import Beat, format_record
@@ -64,9 +68,9 @@ def test_bundles_of_two_people_merge_into_one_report_and_one_bundle(
 
 
 @pytest.mark.parametrize("name", ["result.json", "predictions.parquet"])
-def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, run_import, tmp_path, name):
+def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(alice, bundle, run_import, tmp_path, name):
     outputs = tmp_path / "outputs"
-    run = pick_run(bundle)
+    run = pick_run(alice)
     file = outputs / "runs" / run.name / name
     shutil.copytree(run, file.parent)
     if name == "result.json":
@@ -74,7 +78,7 @@ def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(bundle, r
         content["attempts"] += 1
         file.write_bytes(format_record(content))
     else:
-        file.write_bytes(file.read_bytes()[:-1])
+        edit_rows(file, lambda rows: rows[:-1])
     before = read_content(outputs)
     check_refused(run_import(bundle, outputs), f"{file} has other content", "nothing of this bundle is imported")
     assert read_content(outputs) == before
@@ -95,7 +99,7 @@ def test_missing_files_of_a_run_are_added_and_an_unfinished_run_is_completed(bun
 
 def test_a_run_that_is_being_carried_out_is_a_conflict(bundle, run_import, tmp_path, monkeypatch):
     outputs = tmp_path / "outputs"
-    (outputs / "runs" / pick_run(bundle).name).mkdir(parents=True)
+    (outputs / "runs" / min(read_texts(bundle))[:16]).mkdir(parents=True)
     monkeypatch.setattr(transfer, "read_live_heartbeat", lambda folder: Beat)
     code, _, err = run_import(bundle, outputs)
     assert code == 2
@@ -124,36 +128,26 @@ def test_imported_runs_are_kept_by_prune(bundle, run_import, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["BUNDLE", "seed=1"], "which takes output_dir=FOLDER alone"),
-        (["BUNDLE", "a-b=c"], "which takes output_dir=FOLDER alone"),
-        (["./a-b=c"], "a-b=c is no folder"),
-        (["MISSING"], "is no folder"),
-        (["output_dir=OUTPUTS"], "name the bundle to import"),
-        (["EMPTY"], "is no bundle: it has no bundle.json"),
-        ([], "required: FOLDER"),
-        (["BUNDLE", "output_dir=BUNDLE"], "is or lies in the bundle"),
-        (["BUNDLE", "output_dir=BUNDLE/runs/x"], "is or lies in the bundle"),
-        (["BUNDLE", "EMPTY", "output_dir=OUTPUTS"], "is no bundle: it has no bundle.json"),
-        (["BUNDLE", "--force"], "there is no flag --force"),
+        ["BUNDLE", "seed=1"], ["./a-b=c"], ["MISSING"], ["output_dir=OUTPUTS"], ["EMPTY"], [],
+        ["BUNDLE", "output_dir=BUNDLE"], ["BUNDLE", "output_dir=BUNDLE/x/y"], ["BUNDLE", "EMPTY"],
     ],
-)
-def test_mistakes_are_one_line(command, bundle, tmp_path, arguments, message):
+)  # fmt: skip
+def test_mistakes_are_one_line_and_change_nothing(command, bundle, tmp_path, arguments):
     (tmp_path / "EMPTY").mkdir()
-    places = {"BUNDLE": str(bundle), "MISSING": str(tmp_path / "x"), "EMPTY": str(tmp_path / "EMPTY")}
-    places["OUTPUTS"] = str(tmp_path / "outputs")
+    places = {"BUNDLE": bundle, **{name: tmp_path / name for name in ("MISSING", "EMPTY", "OUTPUTS")}}
     for word, place in places.items():
-        arguments = [text.replace(word, place) for text in arguments]
+        arguments = [text.replace(word, str(place)) for text in arguments]
     before = read_content(bundle)
-    check_refused(command(import_.main, *arguments), message)
+    check_refused(command(import_.main, *arguments))
     assert read_content(bundle) == before
-    assert not (tmp_path / "outputs").exists()
+    assert not (tmp_path / "OUTPUTS").exists()
 
 
 def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tmp_path):
     damaged = Path(shutil.copytree(bundle, tmp_path / "damaged"))
-    (pick_run(damaged) / "result.json").write_text("changed")
+    (damaged / "records.parquet").write_text("changed")
     code, out, err = run_import(bundle, damaged, tmp_path / "outputs")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "nothing of this bundle is imported" in err
@@ -163,20 +157,61 @@ def test_bundles_before_one_that_is_refused_stay_imported(bundle, run_import, tm
 
 @pytest.mark.parametrize("mistake", ["changed", "added", "removed"])
 def test_a_bundle_whose_files_are_not_those_of_its_manifest_is_not_reported(command, bundle, tmp_path, mistake):
-    """Also if the forged record's own checksum was repaired."""
-    from isobench.cli import report
-
-    copy = shutil.copytree(bundle, tmp_path / "copy")
-    record = min(copy.glob("runs/*/result.json"))
     if mistake == "changed":
-        content = json.loads(record.read_text())
-        content["provenance"]["cpu"] = "faster"
-        record.write_bytes(format_record(content))
+        change_byte(random.Random(0), bundle / "records.parquet")
     elif mistake == "added":
-        (copy / "notes.txt").write_text("read me")
+        (bundle / "notes.txt").write_text("read me")
     else:
-        min(copy.glob("runs/*/predictions.parquet")).unlink()
-    code, out, err = command(report.main, str(copy), f"output_dir={tmp_path}/outputs")
+        (bundle / "predictions.parquet").unlink()
+    code, out, err = command(report.main, str(bundle), f"output_dir={tmp_path}/outputs")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"isobench verify {copy}" in err
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_bundles_report_takes_the_choice_of_a_launcher(command, bundle, tmp_path):
+    """It says how runs are started, not which."""
+    check_done(command(report.main, str(bundle), "hydra/launcher=slurm", f"output_dir={tmp_path}/outputs"))
+
+
+def test_imported_files_are_those_of_the_run_or_say_of_which_they_are_copies(
+    alice, bundle, run_import, run_report, tmp_path, monkeypatch
+):
+    """Another version of pyarrow writes other bytes of the same rows."""
+    check_done(run_import(bundle, tmp_path / "same"))
+    assert {path: text for path, text in read_content(tmp_path / "same").items() if path.startswith("runs/")} == {
+        path: text for path, text in read_content(alice).items() if path.startswith("runs/")
+    }
+    write = pyarrow.parquet.write_table
+    monkeypatch.setattr(pyarrow.parquet, "write_table", lambda *_, **more: write(*_, **more, compression="zstd"))
+    check_done(run_import(bundle, tmp_path / "other"))
+    monkeypatch.undo()
+    assert list_failures(tmp_path / "other") == []
+    runs = load_runs(tmp_path / "other", experiment="glue_isobn")
+    assert set(runs["status"]) == {"finished"}
+    file = pick_run(tmp_path / "other") / "predictions.parquet"
+    content = bytearray(file.read_bytes())
+    content[200] ^= 1
+    file.write_bytes(content)
+    assert "damaged" in set(load_runs(tmp_path / "other", experiment="glue_isobn")["status"])
+    assert list_failures(tmp_path / "other")
+
+
+def write_in_the_old_form(alice: Path, bundle: Path, old: Path) -> None:
+    """Write the runs of a bundle as isobench did before: a folder for each run."""
+    shutil.copytree(alice / "runs", old / "runs", ignore=shutil.ignore_patterns("lock", "*.json.lock"))
+    shutil.copy(bundle / "plan.json", old)
+    digests = {path: hashlib.sha256(text).hexdigest() for path, text in read_content(old).items()}
+    shutil.copy(bundle / "bundle.json", old)
+    sign(old, lambda manifest: manifest.update(format=2, files=digests))
+
+
+def test_a_bundle_of_the_old_form_is_imported(alice, bundle, run_import, command, tmp_path):
+    old = tmp_path / "old"
+    write_in_the_old_form(alice, bundle, old)
+    check_done(run_import(bundle, tmp_path / "expected"))
+    check_done(run_import(old, tmp_path / "outputs"))
+    found, expected = (read_content(tmp_path / name / "runs") for name in ("outputs", "expected"))
+    assert found == expected
+    check_refused(command(report.main, str(old)), "isobench import")
+    change_byte(random.Random(0), next(old.glob("runs/*/result.json")))
+    refuse(run_import, old, tmp_path / "again", "a file was changed")

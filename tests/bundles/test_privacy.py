@@ -1,67 +1,29 @@
-"""Paths, tokens and names that a bundle must not or need not tell."""
+"""Tokens that no bundle may hold, and what an anonymous bundle leaves out."""
 
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet
 import pytest
+from bundle_tools import list_files
+from made_up_runs import write_runs
+from tampering import list_failures
 
-from isobench.bundles.privacy import (
-    Disguise,
-    find_remains,
-    hide_paths,
-    hide_paths_in_arguments,
-    list_names,
-    require_no_secret,
-)
+from isobench.bundles.privacy import PATH_SETTINGS, anonymise_about, anonymise_record, require_no_secret
+from isobench.bundles.transfer import export_bundle
 from isobench.common.errors import UserError
+from isobench.config.schema import config_from_plain
+from isobench.runs.identity import compute_key
+from isobench.runs.plan import Plan, read_runs
+from isobench.runs.record import RunRecord, format_record
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("data.root=/home/alice/glue", "data.root=PATH/TO/glue"),
-        ("data.root=~/glue", "data.root=PATH/TO/glue"),
-        ("data.root=~alice/glue", "data.root=PATH/TO/glue"),
-        (
-            "data.files={train:/home/alice/a.csv,validation:b.csv}",
-            "data.files={train:PATH/TO/a.csv,validation:b.csv}",
-        ),
-        ("encoder.path=[/models/a,/models/b]", "encoder.path=[PATH/TO/a,PATH/TO/b]"),
-        ("hydra.searchpath=[file:///home/alice/conf]", "hydra.searchpath=[file://PATH/TO/conf]"),
-        ('File "/home/alice/isobench/x.py", line 3, in f', 'File "PATH/TO/x.py", line 3, in f'),
-        ("data.root=C:\\Users\\alice", "data.root=PATH/TO/home"),
-        ("data.root=C:\\Users\\alice\\glue", "data.root=PATH/TO/glue"),
-        ("data.root=\\\\server\\share\\glue", "data.root=PATH/TO/glue"),
-        ("data.root=//net/share", "data.root=PATH/TO/share"),
-        ("at /home/alice, 7//2 and a // b", "at PATH/TO/home, 7//2 and a // b"),
-        ("task.hub=nyu-mll/glue", "task.hub=nyu-mll/glue"),
-        ("https://example.org/a/b", "https://example.org/a/b"),
-        ("../data and a/b, 1/2, and/or </s> ~5 s", "../data and a/b, 1/2, and/or </s> ~5 s"),
-    ],
-)
-def test_absolute_paths_are_hidden_and_nothing_else(text, expected):
-    assert hide_paths(text) == expected
-
-
-def test_arguments_lose_what_concerns_this_machine_only():
-    arguments = [
-        "+experiment=glue_isobn", "output_dir=/home/alice/out", "data.cache=/scratch/x", "tracking=none",
-        "tracking.entity=alice", "checkpoint.export=/home/alice/models", "seed=1,2", "data.root=/home/al ice/glue",
-    ]  # fmt: skip
-    assert hide_paths_in_arguments(arguments) == ["+experiment=glue_isobn", "seed=1,2", "data.root=PATH/TO"]
-
-
-def test_settings_that_are_paths_lose_relative_folders_too():
-    arguments = ["encoder.path=../alice/models", "data.files={train:alice/a.csv,validation:b.csv}", "seed=1"]
-    arguments += ["+data.files.test=alice/c.csv", "--config-dir", "alice-configs", "--config-dir=alice-configs"]
-    assert hide_paths_in_arguments([*arguments, "-cd", "alice", "--paper=alice/mine", "data.root=al ice"]) == [
-        "encoder.path=PATH/TO/models", "data.files=PATH/TO", "seed=1", "+data.files.test=PATH/TO/c.csv",
-        "--config-dir", "PATH/TO", "--config-dir=PATH/TO", "-cd", "PATH/TO", "--paper=PATH/TO", "data.root=PATH/TO",
-    ]  # fmt: skip
-    config = {"encoder": {"path": "../alice/models", "hub": "a/b"}, "output_dir": "x"}
-    config["data"] = {"root": "C:\\Users\\alice", "files": {"train": "al ice/a.csv", "test": "b.csv"}, "cache": "x"}
-    assert Disguise([]).anonymise_config(config) == {
-        "encoder": {"path": "PATH/TO/models", "hub": "a/b"},
-        "output_dir": "outputs",
-        "data": {"root": "PATH/TO/home", "files": {"train": "PATH/TO/a.csv", "test": "b.csv"}, "cache": None},
-    }
+WORD = "zanzibar"  # of the user, the machine and the folders
+PLACES = [
+    f"/home/{WORD}/x", f"/home/{WORD} b/my x", f"/a,{WORD}/x", f"/it's {WORD}/x", f'/"{WORD}"/x', f"{WORD}/x",
+    f"../{WORD}/x", f"~/{WORD}/x", f"~{WORD}/x", f"s3://{WORD}/x", f"smb://{WORD}.lan/x", f"file:///{WORD}/x",
+    f"C:\\Users\\{WORD}\\x", f"\\\\{WORD}\\share\\x", f"/home/{WORD}/x/",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -73,62 +35,123 @@ def test_settings_that_are_paths_lose_relative_folders_too():
 )  # fmt: skip
 def test_tokens_are_found_by_their_form(text):
     with pytest.raises(UserError, match="holds what looks like") as refusal:
-        require_no_secret("runs/x/result.json", f"before {text} after".encode())
+        require_no_secret("a record", f"before {text} after".encode())
     assert text not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("alice-bert", "anonymous-bert"),
-        ("alice_bert of Alice", "anonymous_bert of anonymous"),
-        ("myALICE2.txt", "myanonymous2.txt"),
-        ("on node17.cluster:", "on anonymous:"),
-        ("jd-bert, jd_2 and ajdb", "anonymous-bert, anonymous_2 and ajdb"),
-        ("linear with max_length on root", "linear with max_length on root"),  # words of isobench's own
-        ("linbert and my-linear", "anonymousbert and my-anonymousear"),
-        ("3fa" * 13, "3fa" * 13),
-    ],
-)
-def test_a_name_is_replaced_whatever_touches_it(text, expected):
-    names = ["alice", "node17", "node17.cluster", "jd", "lin", "root", "max", "fa3"]
-    assert Disguise(names).hide_names(text) == expected
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made_up")
+    write_runs(root, root / "outputs", methods=["none"])
+    return root / "outputs"
 
 
-def test_a_name_in_a_key_or_in_rows_is_refused():
-    import io
-
-    import pyarrow.parquet
-
-    for content in ({"files": {"Alice.csv": 1}}, {"a": [{"my_alice": "x"}]}):
-        with pytest.raises(UserError, match="(?i)alice"):
-            Disguise(["alice"]).hide(content)
-    for column, value in (("encoder", "alice-bert"), ("by_alice", "x"), ("notes", ["of alice"])):
-        file = io.BytesIO()
-        pyarrow.parquet.write_table(
-            pyarrow.table(
-                {"n": [1, 2], column: ["x", value][:2]} if value == "alice-bert" else {"n": [1], column: [value]}
-            ),
-            file,
-        )
-        with pytest.raises(UserError, match="alice"):
-            Disguise(["alice"]).require_no_name_in_rows("rows.parquet", file.getvalue())
+# What says of a result what it is: numbers, names of isobench's own, and the kind of machine.
+OF_RESULTS = (
+    "key", "status", "failure.name", "scale.name", "data.fingerprint", "encoder.fingerprint", "provenance.git",
+    "provenance.python", "provenance.versions", "provenance.cpu", "provenance.instruction_set", "provenance.gpus",
+    "predictions", "dropout", "generation", "config", "checksum",
+)  # fmt: skip
 
 
-def test_the_names_of_users_machines_and_owners_of_home_folders_are_found(monkeypatch):
-    monkeypatch.setattr("getpass.getuser", lambda: "alice")
-    monkeypatch.setattr("platform.node", lambda: "laptop.lan")
-    monkeypatch.setenv("HOME", "/home/alicia")
-    record = {
-        "where": {"host": "gpu3.cluster", "machine": "m"},
-        "command": ["data.root=/Users/bob/x", "~carol/y", "~5 s"],
+def plant(value, place=""):
+    """Put the word into every text of a record but those that say what the result is."""
+    if isinstance(value, dict):
+        return {name: plant(item, f"{place}.{name}".lstrip(".")) for name, item in value.items()}
+    if isinstance(value, list):
+        return [*(plant(item, place) for item in value)]
+    return f"of {WORD}" if isinstance(value, str) and not place.startswith(OF_RESULTS) else value
+
+
+def plant_in_config(config: dict, path: str) -> None:
+    for setting in PATH_SETTINGS:
+        section, _, name = setting.rpartition(".")
+        is_folder = setting in ("output_dir", "checkpoint.export")  # which can't be an address
+        (config[section] if section else config)[name] = path.replace("://", "/") if is_folder else path
+    config["data"]["files"] = {"train": path, "validation": 0.5}
+    config["task"]["folder"] = f"{WORD}/x"
+    config["tracking"] |= {"group": WORD, "label": WORD}
+    config["analysis"] = {"_target_": "isobench_papers.isobn.drift", "trains": True, "vectors": [f"/{path}"]}
+    config["experiment"]["grid"] = {"paper": [{"encoder.path": [path], "calibration": ["none"]}]}
+
+
+def read_decompressed(file: Path) -> str:
+    if file.suffix != ".parquet":
+        return file.read_text()
+    table = pyarrow.parquet.read_table(file)
+    return f"{table.schema.metadata} {table.column_names} {table.to_pylist()}"
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_no_byte_of_an_anonymous_bundle_names_a_user_a_machine_or_a_folder(made_up, tmp_path, path):
+    outputs = Path(shutil.copytree(made_up, tmp_path / "outputs"))
+    for file in outputs.glob("runs/*/result.json"):
+        content = json.loads(file.read_text())
+        content |= {"warnings": ["w"], "note": "n", "failure": None}
+        content["where"] |= {"log": "l", "job": "j", "user": "u", "host": "h"}
+        content["provenance"] |= {"login": "u", "cwd": "c", "command": ["hydra.launcher.account=x", "--config-path"]}
+        content["scale"]["differs"].append("d")
+        for epoch in (content["best"], *content["history"]):
+            epoch["drift"] = {"l2": 0.5, "text": "t", "texts": ["t"]}
+        content = plant(content)
+        content["provenance"]["platform"] = f"Linux-6.1-{WORD}"
+        plant_in_config(content["config"], path)
+        file.write_bytes(format_record(content))
+    rows = read_runs(str(outputs))
+    assert [row.trouble for row in rows] == [None, None]
+    commands = [f"isobench --config-path {path} hydra.launcher.partition={WORD}"]
+    plan = Plan(None, commands, [(row.cfg, row.identity) for row in rows])
+    bundle = tmp_path / "bundle"
+    for anonymous in (False, True):
+        export_bundle(bundle, plan, rows, anonymous=anonymous)
+        found = [file.name for file in list_files(bundle) if WORD in read_decompressed(file)]
+        assert found == ([] if anonymous else ["plan.json", "records.parquet"])
+    files = [file for file in list_files(bundle) if WORD.encode() in file.read_bytes()]
+    assert files == []
+    failures = [text for text in list_failures(bundle) if "its config asks for no such entry" not in text]
+    assert failures == []  # the monitor's entries have no monitor
+    for text in pyarrow.parquet.read_table(bundle / "records.parquet")["record"].to_pylist():
+        record = json.loads(text)
+        assert record["where"]["host"] == record["where"]["machine"] == "anonymous"
+        assert record["config"]["encoder"]["path"] in ("x", "my x")
+        assert record["best"]["drift"] == {"l2": 0.5, "texts": []}
+        cfg = config_from_plain(record["config"])
+        assert compute_key(cfg, record["data"]["fingerprint"], record["encoder"]["fingerprint"]) == record["key"]
+
+
+def test_what_went_wrong_in_a_failed_run_is_left_out_but_for_its_name(made_up):
+    content = json.loads(next(made_up.glob("runs/*/result.json")).read_text())
+    failure = {"name": "crash", "message": f"no /{WORD}/x", "step": 3, "traceback": f"File /{WORD}/x.py"}
+    record = RunRecord.model_validate(content | {"status": "failed", "failure": failure})
+    text = anonymise_record(record)
+    assert WORD.encode() not in text
+    assert json.loads(text)["failure"] == {"name": "crash", "message": "anonymous", "step": 3}
+
+
+def test_a_path_that_the_key_is_made_of_is_refused(made_up, tmp_path):
+    (row, *_) = read_runs(str(made_up))
+    row.cfg.calibration["vectors"] = "/home/me/x"
+    with pytest.raises(UserError, match="without --anonymous"):
+        export_bundle(tmp_path / "bundle", Plan(None, [], [(row.cfg, row.identity)]), [row], anonymous=True)
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_an_analysis_says_of_its_settings_what_stays_of_them():
+    about = {
+        "experiment": {"name": "x", "grid": {"paper": [{"data.root": [f"{WORD}/glue"]}]}},
+        "analysis": {"_target_": "a.b", "vectors": f"s3://{WORD}/v.npy", "set": "org/model"},
+        "scale": {
+            "name": "paper",
+            "differs": ["at most 60 training examples", f"own: weights of /home/{WORD}/x lack y"],
+        },
+        "provenance": {"command": [WORD], "platform": f"Linux-{WORD}", "cpu": "a cpu"},
+        "keys": ["k"],
+        "mine": WORD,
     }
-    found = {"alice", "alicia", "laptop.lan", "laptop", "gpu3.cluster", "gpu3", "m", "bob", "carol"}
-    assert list_names([record]) == found
-
-
-def test_what_stays_of_paths_is_listed():
-    assert find_remains([b'"PATH/TO/glue of alice", "PATH/TO/home"', b"data.files={train:PATH/TO/a.csv}"]) == [
-        "a.csv",
-        "glue",
-    ]
+    assert anonymise_about(about) == {
+        "experiment": {"name": "x", "grid": {"paper": [{"data.root": ["glue"]}]}},
+        "analysis": {"_target_": "a.b", "vectors": "v.npy", "set": "org/model"},
+        "scale": {"name": "paper", "differs": ["at most 60 training examples"]},
+        "provenance": {"command": [], "platform": "Linux", "cpu": "a cpu"},
+        "keys": ["k"],
+    }

@@ -31,7 +31,7 @@ def test_every_experiment_has_a_bundle():
 def test_a_shipped_bundle_verifies(bundle):
     outcomes = verify(bundle, Options())
     assert outcomes.list_entries(FAILS) == []
-    runs = len(list(bundle.glob("runs/*/predictions.parquet")))
+    runs = len(outcomes.manifest.runs)
     assert outcomes.count().get("scores", Counter())[HOLDS] == runs
     tables = len(list(bundle.glob("analysis/*.parquet")))
     assert outcomes.count().get("analysis", Counter())[HOLDS if runs else UNCHECKED] == (tables if runs else 1)

@@ -1,6 +1,7 @@
 """Isotropy metrics against plain definitions in NumPy."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from isobench.metrics import (
     partition_isotropy,
     weighted_isotropy,
 )
-from isobench.metrics.accumulator import class_summary, is_possible
+from isobench.metrics.accumulator import class_summary
 from isobench.metrics.isotropy import isoscore_of
 
 
@@ -70,6 +71,21 @@ def test_a_number_of_components_is_whole(measure, k):
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])
 def test_explained_variance_without_variance_is_undefined(h):
     assert math.isnan(explained_variance(h, 1))
+
+
+RANGES = {  # of the measures that summaries name, all EV_k together, and I1 and I2 for any kind of directions
+    "ev": (0.0, 1.0), "isoscore": (0.0, 1.0), "average_cosine": (-1.0, 1.0), "effective_rank": (1.0, math.inf),
+    "mean_ratio": (0.0, 1.0), "coordinate_share": (0.0, 1.0), "i1": (0.0, 1.0), "i2": (0.0, math.inf),
+    "silhouette": (-1.0, 1.0), "threshold_accuracy": (0.0, 1.0),
+}  # fmt: skip
+RANGE_ROUNDING = 1e-6  # how far a value may be outside of its range
+
+
+def is_possible(measure: str, value: float) -> bool:
+    """Return False if a summary can't hold this value under this name; any value is possible for unknown names."""
+    kind = re.sub(r"^(ev)\d+$|^(i[12])_\w+$", r"\1\2", measure)
+    low, high = RANGES.get(kind, (-math.inf, math.inf))
+    return low - RANGE_ROUNDING <= value <= high + RANGE_ROUNDING
 
 
 @pytest.mark.parametrize("offset", [0, 3, 1e4])

@@ -12,6 +12,7 @@ from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows
 from isobench.analyses.shown import format_estimate
+from isobench.runs.bundled import read_records
 from isobench_papers.causes import finetuned
 
 STUDY = Path(__file__).parents[1]
@@ -104,8 +105,8 @@ def read_bundle():
 def measure_models():
     """The models' average cosine of the vocabulary and loss, before fine-tuning: name -> two means over ten seeds."""
     values = {}
-    for file in (STUDY / "results/causes_models/runs").glob("*/result.json"):
-        record = json.loads(file.read_text())
+    for text in read_records(STUDY / "results/causes_models").values():
+        record = json.loads(text)
         best = record["best"]
         own = (best["isotropy"]["head/average_cosine"], best["validation"]["loss"])
         values.setdefault(record["config"]["encoder"]["name"], []).append(own)

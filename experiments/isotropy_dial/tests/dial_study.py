@@ -7,6 +7,7 @@ import types
 import numpy as np
 from helpers import make_composer, make_record, read_experiment
 
+from isobench.runs.folder import RunFolder
 from isobench_papers.isotropy_dial.rows import DIALS, MEASURES
 
 SEEDS = range(1, 7)
@@ -36,8 +37,7 @@ class Study:
 
     def __init__(self, tmp_path, seeds=SEEDS, noise=0.2):
         configs = compose_configs()
-        self.file, self.noise, self.rng = tmp_path / "result.json", noise, np.random.default_rng(0)
-        self.file.write_text("")
+        self.folder, self.noise, self.rng = RunFolder(str(tmp_path), "key"), noise, np.random.default_rng(0)
         self.levels = {seed: self.rng.normal(70, 5) for seed in seeds}
         chosen = [c for c in configs if c.seed in seeds and c.encoder.name == configs[0].encoder.name]
         self.record = make_record(chosen[0])
@@ -57,8 +57,7 @@ class Study:
         record = types.SimpleNamespace(
             best=epoch, status="finished", provenance=self.record.provenance, cost=self.record.cost
         )
-        folder = types.SimpleNamespace(result_file=self.file)
-        return types.SimpleNamespace(encoder="E", task="T", cfg=cfg, record=record, folder=folder)
+        return types.SimpleNamespace(encoder="E", task="T", cfg=cfg, record=record, folder=self.folder)
 
     def find(self, dial, dose, seed):
         of_dial = next(one for one in DIALS if one.name == dial)

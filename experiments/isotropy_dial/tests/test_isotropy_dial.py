@@ -14,6 +14,7 @@ from isobench.analyses.rows import read_stored_rows, select_rows
 from isobench.analyses.shown import format_number
 from isobench.cli import report
 from isobench.common.plots import use_figure_style
+from isobench.runs.bundled import read_records
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.rows import (
@@ -168,8 +169,8 @@ def shown():
 
 def test_the_front_picture_has_the_numbers_of_the_records(shown):
     runs = {}  # encoder, method, value of its setting -> seed -> score and IsoScore
-    for file in BUNDLE.glob("runs/*/result.json"):
-        record = json.loads(file.read_text())
+    for text in read_records(BUNDLE).values():
+        record = json.loads(text)
         own, best = record["config"]["calibration"], record["best"]
         setting = {"isobn_paper": "beta", "whitening_zca": "epsilon"}.get(own["name"], "strength")
         task = record["config"]["task"]

@@ -8,6 +8,7 @@ from dial_study import Study
 from helpers import write_parquet
 from scipy import stats
 
+from isobench.runs.folder import RunFolder
 from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.rows import DIALS, build_rows
@@ -28,12 +29,11 @@ def study(tmp_path):
         dose = DIALS[0].read_dose(subject.cfg.calibration)
         subject.correct = easy + rises * dose + rng.normal(0, 0.7, EXAMPLES) > 0
         subject.record.best.score = subject.correct.mean()
-        subject.folder = SimpleNamespace(result_file=tmp_path / str(number) / "result.json")
-        subject.folder.result_file.parent.mkdir()
+        subject.folder = RunFolder(str(tmp_path), str(number))
         predictions = np.where(subject.correct, labels, 1 - labels)
         split = [subject.cfg.task.dev_splits[0]] * EXAMPLES
         columns = {"split": split, "index": list(range(EXAMPLES)), "label": labels, "prediction": predictions}
-        write_parquet(subject.folder.result_file.parent / "predictions.parquet", columns)
+        write_parquet(subject.folder.predictions_file, columns)
     return study
 
 
@@ -69,7 +69,7 @@ def test_no_interval_without_predictions_or_with_another_score(study):
     assert measure(study) == []
     study.subjects[3].record.best.score -= 0.01
     assert len(measure(study)) == 1
-    (study.subjects[3].folder.result_file.parent / "predictions.parquet").unlink()
+    study.subjects[3].folder.predictions_file.unlink()
     assert measure(study) == []
     for subject in study.subjects:
         subject.cfg = SimpleNamespace(**{**vars(subject.cfg), "task": SimpleNamespace(generation=None, primary="f1")})

@@ -18,7 +18,6 @@ from isobench.report.claims import describe_multiplicity
 from isobench.report.output.text import format_method, format_published
 from isobench.report.tables import BASE_METHOD, BASELINE, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import format_points
-from isobench.runs.folder import RECORD_FILE
 from isobench.runs.run import Run
 
 NOTHING = "-"  # in place of a number that a line does not have
@@ -43,7 +42,7 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
         *([report.described_settings] if report.settings else []),
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
-        f"Records: {runs[0].folder.path.parent}/<key>/{RECORD_FILE}",
+        f"Records: {str(runs[0].folder.result_file).replace(runs[0].folder.path.name, '<key>')}",
     ]:
         _print_words(out, sentence)
 
