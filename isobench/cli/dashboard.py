@@ -65,6 +65,12 @@ def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:
     api = tracking.load_wandb().Api()
     entity = os.environ.get("WANDB_ENTITY") or str(api.default_entity)
     project = tracking.read_project()
+    try:
+        has_runs = len(api.runs(f"{entity}/{project}", {"group": group}, per_page=1)) > 0
+    except ValueError:  # no such project
+        has_runs = False
+    upload = f"wandb sync {output_dir}/wandb/offline-run-*"
+    refuse((not has_runs, f"W&B has no runs of {group} in {entity}/{project}; of runs that were offline: {upload}"))
     return {"entity": entity, "project": project}
 
 

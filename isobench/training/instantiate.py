@@ -93,6 +93,7 @@ def instantiate_calibration(config: dict[str, Any], dim: int) -> Calibration:
         calibration: Calibration = hydra.utils.instantiate(settings, dim=dim, _convert_="all")
         refuse(
             (not isinstance(calibration, Calibration), f"{target} must subclass isobench.calibration.Calibration"),
+            (any(group.get("lr", 0) < 0 for group in calibration.parameter_groups()), f"{target}: an lr is below 0"),
             (
                 calibration.reparametrizes_head and config["target"] != "head",
                 f"calibration={config['name']}: reparametrize needs target=head, the classifier",

@@ -12,7 +12,7 @@ from pytorch_lightning.utilities import move_data_to_device
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor
 
-from isobench.common.errors import doing
+from isobench.common.errors import doing, refuse
 from isobench.common.linalg import PIECE_ROWS
 from isobench.config.classes import locate_class
 from isobench.config.schema import Config
@@ -179,5 +179,7 @@ def build_monitors(cfg: Config) -> list[Callback]:
     for name, settings in cfg.monitors.items():
         with doing(f"monitors.{name}"):
             monitor: Callback = hydra.utils.instantiate(settings, _convert_="all")
+        is_second = any(monitor.state_key == other.state_key for key, other in callbacks.items() if key != name)
+        refuse((is_second, f"monitors.{name}: another callback has the same state_key; give it one of its own"))
         callbacks[name] = monitor
     return list(callbacks.values())

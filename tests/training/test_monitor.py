@@ -129,6 +129,7 @@ def test_a_class_that_is_no_monitor_is_found_before_anything_starts(target):
     "monitor",
     [
         "{components:3}", "{_target_:builtins.dict}", "{_target_:isobench.nowhere.M}",
+        "{_target_:isobench.monitor.IsotropyMonitor,curve:5}",
     ],
 )  # fmt: skip
 def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor):
