@@ -112,7 +112,7 @@ MISTAKES = [
     [], ["gone.npy"], ["x.npy", "y.npy"], ["x.npy", "--labels", "t.txt"], ["x.npy", "--tokens"],
     ["x.npy", "--labels", "label"], ["x.npy", "--pairs", "p.csv"], ["x.npy", "calibration=flow"],
     ["x.npy", "calibration=istar"], ["x.npy", "--lables", "y.txt"], ["x.npy", "clibration=center"],
-    ["t.txt", "--key", "a"], ["t.txt", "--tokens", "--without", "frist"], ["t.txt", "encoder=minilm,mpnet"],
+    ["t.txt", "--tokens", "--without", "frist"], ["t.txt", "encoder=minilm,mpnet"],
     ["t.txt", "encoder.pooling=pooler"], ["x.npy", "--to=x.npy"],
 ]  # fmt: skip
 

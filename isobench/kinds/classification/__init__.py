@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.config.schema import Config, Data, Task
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import list_shares
@@ -55,6 +55,12 @@ class Classification(Kind):
 
     def fingerprint(self, task: Task) -> dict[str, str]:
         """Identify the packaged reviews by their sha256."""
+        bounds = movie_reviews.SPLIT_BOUNDS
+        unknown = [split for split in task.read_splits if split not in bounds]
+        refuse(
+            (unknown, f"task={task.name} has no split {', '.join(unknown)}: it has {', '.join(bounds)}"),
+            (list(task.text) != ["sentence"], f"task={task.name} has one column of text: set task.text=[sentence]"),
+        )
         movie_reviews.find_csv(f"task={task.name}")
         return {"embedded": movie_reviews.SHA256}
 
