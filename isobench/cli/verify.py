@@ -11,6 +11,7 @@ Example: isobench verify bundle
 import argparse
 import json
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from isobench.cli.command import CommandParser, run_guarded, split_folders
@@ -107,9 +108,24 @@ def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
         for (check, text), names in subjects.items():
             where = f"{len(names)} times" if len(names) > 1 else names[0]
             print(f"{outcome}: {check}: {text} ({where})".replace("\n", "?"))
+    _print_scores(outcomes)
     table = make_table(f"Verified: {folder}", ("check", "what was checked"), OUTCOMES)
     for check, counts in outcomes.count().items():
         table.add_row(check, CHECKS[check], *(str(counts[outcome] or "-") for outcome in OUTCOMES))
     make_console().print(table)
     failed = {entry.subject for entry in outcomes.list_entries(FAILS)}
     print(f"{len(failed)} of its runs and files fail." if failed else "Nothing that was checked fails.")
+
+
+def _print_scores(outcomes: Outcomes) -> None:
+    """Print a row for each task, encoder and method: the mean score that predictions give, and the recorded one."""
+    groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for *names, computed, recorded in outcomes.scores:
+        groups.setdefault(tuple(names), []).append((computed, recorded))
+    if not groups:
+        return
+    table = make_table("Mean scores", ("task", "encoder", "method"), ("runs", "from predictions", "recorded"))
+    for names, pairs in sorted(groups.items()):
+        means = [f"{100 * fmean(values):.2f}" for values in zip(*pairs, strict=True)]
+        table.add_row(*names, str(len(pairs)), *means)
+    make_console().print(table)

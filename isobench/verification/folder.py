@@ -69,11 +69,16 @@ class _Entry(NamedTuple):
 
 
 class Outcomes:
-    """The outcomes of all checks of one folder, in their order; ``manifest`` is a bundle's, as it was verified."""
+    """The outcomes of all checks of one folder, in their order.
+
+    ``manifest`` is a bundle's, as it was verified. ``scores`` has, of each run with predictions, task, encoder,
+    method, the score that they give and the recorded one.
+    """
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
         self.manifest: Manifest | None = None
+        self.scores: list[tuple[str, str, str, float, float]] = []
 
     def note(self, subject: str, check: str, outcome: str, text: str = "") -> None:
         self.entries.append(_Entry(subject, check, outcome, text))

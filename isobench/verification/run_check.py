@@ -23,6 +23,7 @@ from isobench.kinds.base import is_known, kind_of, load_kind, name_kind
 from isobench.kinds.predictions import PredictedSplit
 from isobench.metrics.task import is_constant
 from isobench.runs.folder import RunFolder, is_intact, run_folder_name
+from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import RunRecord, parse_record
 from isobench.runs.trust import find_other_classes
@@ -126,23 +127,25 @@ def _check_predictions(folder: RunFolder, run: CheckedRun, outcomes: Outcomes) -
     except Exception as error:  # a damaged Parquet file may raise anything
         outcomes.note(run.name, "scores", FAILS, f"its predictions can't be used: {extract_first_line(error)}")
         return
-    _check_scores(run.name, record, cfg.task, splits, outcomes)
+    computed = _check_scores(run.name, record, cfg.task, splits, outcomes)
+    outcomes.scores.append((*read_run_names(cfg), computed, record.best.score))
     run.labels = {split: predicted.hash_labels() for split, predicted in splits.items()}
 
 
 def _check_scores(
     name: str, record: RunRecord, task: Task, splits: Mapping[str, PredictedSplit], outcomes: Outcomes
-) -> None:
-    """Compare every metric of the reported epoch with the one that its predictions give.
+) -> float:
+    """Compare every metric of the reported epoch with the one that its predictions give, and return the score's.
 
     A difference in the last digits is no failure: a record can't tell all that decides them, because virtual machines
     hide the model of their processor.
     """
     assert record.best is not None
     problems, roundings = list[str](), list[str]()
-    for split in task.evaluated:
+    computed = {split: _compute_metrics(task, splits[split]) for split in task.evaluated}
+    for split, metrics in computed.items():
         recorded = record.best.metrics(split)
-        for metric, value in _compute_metrics(task, splits[split]).items():
+        for metric, value in metrics.items():
             text = f"{metric} on {split} is {recorded.get(metric)}, and its predictions give {value}"
             if not _is_close(recorded.get(metric), value):
                 problems.append(text)
@@ -153,6 +156,8 @@ def _check_scores(
     outcomes.judge(name, "scores", problems)
     for text in roundings:
         outcomes.note(name, "scores", DIFFERS, f"{text}: rounding of other versions or of another processor")
+    score = float(computed[task.dev_splits[0]][task.primary])
+    return 0.0 if math.isnan(score) else score  # as a record has it
 
 
 def _compute_metrics(task: Task, split: PredictedSplit) -> dict[str, Any]:

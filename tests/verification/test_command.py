@@ -1,6 +1,7 @@
 """The command isobench verify: what it prints, and its exit codes."""
 
 import json
+import re
 
 import pytest
 from helpers import check_refused
@@ -13,6 +14,8 @@ def test_the_command_prints_what_fails_and_exits_with_1(folder, command):
     code, out, err = command(verify.main, str(folder))
     assert (code, err) == (0, "")
     assert "Nothing that was checked fails." in out
+    computed, recorded = re.search(r"none .* ([\d.]+) .* ([\d.]+) ", out).groups()  # the mean scores' first row
+    assert computed == recorded != "0.00"
     tamper("change_score", 4, folder, repair=True)
     code, out, _ = command(verify.main, str(folder))
     assert code == 1
