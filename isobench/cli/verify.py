@@ -120,8 +120,8 @@ def _print_outcomes(outcomes: Outcomes, folder: Path) -> None:
 def _print_scores(outcomes: Outcomes) -> None:
     """Print a row for each task, encoder and method: the mean score that predictions give, and the recorded one."""
     groups: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for *names, computed, recorded in outcomes.scores:
-        groups.setdefault(tuple(names), []).append((computed, recorded))
+    for task, encoder, method, computed, recorded in outcomes.scores:
+        groups.setdefault((task, encoder, method), []).append((computed, recorded))
     if not groups:
         return
     table = make_table("Mean scores", ("task", "encoder", "method"), ("runs", "from predictions", "recorded"))
