@@ -94,6 +94,8 @@ def find_word_vectors(encoder: Encoder) -> Path:
         )
     if encoder.path:
         return Path(encoder.path).expanduser()
+    if encoder.embedded != "glove":
+        raise UserError(f"encoder={encoder.name}: set encoder.path=FILE, of word vectors")
     return encoders.find_packaged_weights(encoder)
 
 

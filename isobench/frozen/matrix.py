@@ -230,7 +230,8 @@ def read_labels(named: str, source: Any, encoding: str | None = None) -> list[An
         require_regular_file(file)
         if file.suffix.lower() == ".txt":
             return _read_lines(file, encoding)
-        return np.load(file, allow_pickle=False)
+        with doing(f"reading labels of {file}"):
+            return np.load(file, allow_pickle=False)
     refuse((source is None, f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table"))
     return read_column(source, named, encoding)
 
