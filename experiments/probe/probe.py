@@ -11,7 +11,7 @@ import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import sha256_json
 from isobench.common.terminal import format_count
 from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
@@ -287,6 +287,7 @@ def thin(texts: LabelledTexts, limit: int | None) -> LabelledTexts:
 def read_task(cfg: "Config") -> LabelledSet:
     """Read the training set and the first dev split of the config's task."""
     task = cfg.task
+    refuse((task.labels is None, f"task={task.name} has no classes, which a probe needs"))
     limits = {task.train_split: task.train_samples, task.dev_splits[0]: task.dev_samples}
     train, test = (kind_of(task).read(task, cfg.data, split, limit) for split, limit in limits.items())
     columns = [[*own, *other] for own, other in zip(train.texts, test.texts, strict=True)]

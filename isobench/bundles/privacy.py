@@ -34,6 +34,8 @@ MIN_SECRET = 12  # characters; shorter values of such variables may be words of 
 UNKNOWN = "anonymous"
 PATH_SETTINGS = (*PATHS, "task.folder")
 PATH = re.compile(r"[~/\\]|\.{1,2}[/\\]|[A-Za-z]:[/\\]|[A-Za-z][\w+.-]*://")  # how a path begins in any other setting
+# A path of two folders or more anywhere in a text, and no address of the web.
+FOLDERS = re.compile(r"(?<![\w.~:/\\])(?:~|/|[A-Za-z]:[/\\]|\\\\)[\w.-]*[/\\][\w.-]")
 
 
 def require_no_secret(what: str, content: bytes) -> None:
@@ -47,6 +49,16 @@ def require_no_secret(what: str, content: bytes) -> None:
             found.append(f"the value of {name}")
     if found:
         raise UserError(f"{what} holds what looks like {found[0]}, so nothing is exported: don't publish this run")
+
+
+def require_no_folder(what: str, content: bytes) -> None:
+    """Raise UserError if a text in the rows of a Parquet file names folders: no field of a table can be emptied."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(pyarrow.BufferReader(content))
+    columns = [field.name for field in table.schema if "string" in str(field.type)]
+    if any(FOLDERS.search(text) for name in columns for text in map(str, table[name].to_pylist())):
+        raise UserError(f"{what} names folders in its rows: name none there, or export without --anonymous")
 
 
 def anonymise_config(cfg: Config, key: str, fingerprints: tuple[dict[str, str], dict[str, str]]) -> Config:

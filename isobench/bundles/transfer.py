@@ -174,7 +174,10 @@ def _read_analysis(folder: Path | None, anonymous: bool) -> dict[str, bytes]:
     about |= {"files": sorted(digests), "sha256": digests}
     about = privacy.anonymise_about(about) if anonymous else about
     told = orjson.dumps(add_json_checksum(about), option=orjson.OPT_INDENT_2)
-    return {**{name: (folder / name).read_bytes() for name in digests}, ABOUT_FILE: told}
+    files = {name: (folder / name).read_bytes() for name in digests}
+    for name, content in files.items() if anonymous else ():
+        privacy.require_no_folder(str(folder / name), content)
+    return {**files, ABOUT_FILE: told}
 
 
 def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:

@@ -97,6 +97,9 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
         (options.without and not takes_tokens, "--without leaves out tokens: add --tokens"),
         ((takes_tokens or options.vocabulary) and of_texts, "labels and pairs are of texts, not of tokens or words"),
         (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
+        (options.key and not is_matrix, "--key is of a file of vectors with several arrays: leave it out"),
+        (options.text and (not path or path.suffix.lower() == ".txt"), "--text is of a table with columns"),
+        (options.labels and not path, "--labels needs X, whose rows they are of"),
     )
 
 

@@ -41,7 +41,10 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")
     with tempfile.TemporaryDirectory() as folder:
-        places = [_write_in_todays_form(bundle, Path(folder, str(place))) for place, bundle in enumerate(bundles)]
+        places = [
+            _write_in_todays_form(bundle, Path(folder, str(number), bundle.resolve().name))  # errors name the place
+            for number, bundle in enumerate(bundles)
+        ]
         for bundle in places:
             read_manifest(bundle)  # so that a wrong name is found before anything is imported
         for bundle in places:
@@ -53,7 +56,7 @@ def _write_in_todays_form(bundle: Path, place: Path) -> Path:
     """Return a bundle, or what it gives in the form of today if it is of an earlier version."""
     if read_format(bundle) != OLD_FORMAT:
         return bundle
-    place.mkdir()
+    place.mkdir(parents=True)
     write_anew(bundle, place)
     return place
 

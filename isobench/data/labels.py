@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, doing
 from isobench.common.terminal import format_count, name_some
 
 if TYPE_CHECKING:  # late: a command line is read without it
@@ -90,7 +90,8 @@ def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") ->
 
 def format_labels(values: Sequence[Any], where: str) -> list[str]:
     """Write labels as texts: 3 and 3.0 as "3", true as "true"; surrounding blanks are dropped."""
-    names = [_format_label(value) for value in values]
+    with doing(where):
+        names = [_format_label(value) for value in values]
     missing = [number for number, name in enumerate(names, 1) if name == ""]
     if missing:
         count = format_count(len(missing), "row")
@@ -99,6 +100,8 @@ def format_labels(values: Sequence[Any], where: str) -> list[str]:
 
 
 def _format_label(value: Any) -> str:
+    if isinstance(value, list | dict):  # several labels of one text would become the name of one class
+        raise TypeError(f"a label is a single text or number, not {value}")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):

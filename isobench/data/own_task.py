@@ -40,7 +40,7 @@ def _match_files(task: Task, data: Data) -> dict[str, Any]:
         split: file if split in shares else str(Path(file).expanduser().absolute())
         for split, file in (data.files or {}).items()
     }
-    if set(files) != set(task.read_splits):
+    if set(files) != set(task.read_splits) or task.train_split in shares:
         raise UserError(
             f"data.files has {', '.join(files)}, and the task reads {', '.join(task.read_splits)}: name a file for "
             "each, or a share of the training file such as 0.2, or set task.train_split, .dev_splits and .test_split"

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, doing
 from isobench.common.files import read_bounded
 from isobench.config.schema import POOLINGS, Encoder
 from isobench.data.weights import find_encoder_folder
@@ -50,7 +50,11 @@ def read_sentence_settings(encoder: Encoder) -> SentenceSettings:
     """Read what an encoder's folder declares; nothing is known of a hub's."""
     if not encoder.path or encoder.word_vectors or encoder.scratch:
         return SentenceSettings(longest=DECLARED_TOKENS.get(str(encoder.embedded)))
-    folder = find_encoder_folder(encoder)
+    with doing(f"encoder.path={encoder.path}"):
+        return _read_settings(find_encoder_folder(encoder))
+
+
+def _read_settings(folder: Path) -> SentenceSettings:
     root, paths = _find_modules(folder)
     pooling = _read(root / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
     chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]

@@ -214,6 +214,8 @@ def _read_json_lines(path: Path, _: str | None) -> Any:
         if line.strip():
             try:
                 rows.append(json.loads(line, object_pairs_hook=_make_mapping))
+                if not isinstance(rows[-1], dict):
+                    raise ValueError("it has no names of columns")
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}, line {number}, is no JSON object: {error}") from None
     names = dict.fromkeys(name for row in rows for name in row)
@@ -260,7 +262,7 @@ def name_file_in_errors(path: Path, kind: str = "Parquet") -> Iterator[None]:
 
     try:
         yield
-    except (pyarrow.ArrowException, UnicodeError, OSError) as error:
+    except (pyarrow.ArrowException, UnicodeError, OverflowError, OSError) as error:
         raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, doing
 from isobench.common.files import (
     cache_dir,
     explain_cache_errors,
@@ -94,6 +94,8 @@ def find_word_vectors(encoder: Encoder) -> Path:
         )
     if encoder.path:
         return Path(encoder.path).expanduser()
+    if encoder.embedded != "glove":
+        raise UserError(f"encoder={encoder.name}: set encoder.path=FILE, of word vectors")
     return encoders.find_packaged_weights(encoder)
 
 
@@ -152,7 +154,8 @@ def describe_unread_parts(encoder: Encoder) -> list[str]:
 def _read_export(folder: Path) -> dict[str, Any]:
     """Read ``isobench.json`` of an exported model's folder; empty if there is none."""
     file = folder / EXPORT_FILE
-    return read_json(file) if file.exists() else {}
+    with doing(f"encoder.path: {file}"):
+        return read_json(file) if file.exists() else {}
 
 
 def _require_encoder_folder(encoder: Encoder) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing, extract_first_line, refuse
 from isobench.common.files import MEBIBYTE, cache_dir, explain_cache_errors, shorten_digest
 from isobench.config.schema import Encoder
 from isobench.data import tables, weights
@@ -65,8 +65,8 @@ def _convert(file: Path, folder: Path) -> None:
             new = [words.setdefault(name, row) == row for row, name in enumerate(names, rows)]
             stream.write(np.ascontiguousarray(vectors[new], "<f4").tobytes())
             rows += len(names)
-    if promised not in (None, rows):
-        raise UserError(f"{file} has {rows:,} words, but its first line says {promised:,}: copy it again")
+    if not rows or promised not in (None, rows):
+        raise UserError(f"{file} has {rows:,} words, but its first line says {promised}: copy it again")
     (folder / FILES[0]).write_bytes(orjson.dumps(list(words)))
 
 
@@ -75,9 +75,12 @@ def _read_layout(file: Path) -> tuple[int | None, int, bool]:
     with file.open("rb") as stream:
         first, _, rest = stream.read(PEEK).removeprefix(codecs.BOM_UTF8).partition(b"\n")
     fields, second = first.split(), rest.partition(b"\n")[0]
+    promised: int | None = None
     if len(fields) != 2 or not all(field.isdigit() and len(field) < 10 for field in fields):
-        return None, len(fields) - 1, False
-    promised, dim, binary = int(fields[0]), int(fields[1]), not _holds_numbers(second)
+        dim, binary = len(fields) - 1, False
+    else:
+        promised, dim, binary = int(fields[0]), int(fields[1]), not _holds_numbers(second)
+    refuse((dim < 1, f"{file} is no file of word vectors: a line must be a word and numbers"))
     return promised, dim, binary
 
 
@@ -128,7 +131,8 @@ def _read_binary(file: Path, promised: int, dim: int) -> Iterator[Piece]:
             if end < 0 or stop > len(content):
                 where = f"cut short at word {number:,} of the {promised:,} that its first line says"
                 raise UserError(f"{file}, read as binary as its second line is no text of numbers, is {where}")
-            names.append(content[position:end].lstrip(b"\n").decode())
+            with doing(f"{file}, word {number:,}"):
+                names.append(content[position:end].lstrip(b"\n").decode())
             rows.append(content[end + 1 : stop])
             position = stop
             if len(rows) == ROWS or number == promised:

@@ -66,7 +66,8 @@ def _choose(arrays: dict[str, str], key: str | None, path: Path | str) -> str:
     return str(name)
 
 
-def _read_npy(path: Path, _key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+def _read_npy(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[str]]:
+    refuse((key, f"{path} has one array: leave out --key"))
     return np.load(path, mmap_mode="r", allow_pickle=False), []
 
 
@@ -90,6 +91,8 @@ def _read_pt(path: Path, key: str | None, _: Sequence[str]) -> tuple[Any, list[s
     if isinstance(loaded, dict):
         tensors = {str(name): value for name, value in loaded.items() if isinstance(value, torch.Tensor)}
         loaded = tensors[_choose({name: str(list(value.shape)) for name, value in tensors.items()}, key, path)]
+    else:
+        refuse((key, f"{path} has one array: leave out --key"))
     return loaded.detach(), []
 
 
@@ -188,7 +191,8 @@ READERS: dict[str, Callable[[Path, str | None, Sequence[str]], tuple[Any, list[s
 def read_column(source: Any, column: str, encoding: str | None = None) -> list[Any]:
     """Read a column of a CSV, TSV, JSON Lines or Parquet file, or of a ``pyarrow.Table``."""
     table = read_own_file(source, encoding) if isinstance(source, Path) else source
-    return table[column].to_pylist()
+    with doing(str(source) if isinstance(source, Path) else "X"):
+        return table[column].to_pylist()
 
 
 def read_texts(path: Path, column: str | None, encoding: str | None = None) -> list[str]:
@@ -206,6 +210,7 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
         refuse((column is None, f"{path}: name the column of the texts, --text COLUMN"))
         texts = read_column(path, str(column), encoding)
     empty = next((row for row, text in enumerate(texts) if not isinstance(text, str) or not text.strip()), None)
+    refuse((not texts, f"{path} has no texts"))
     refuse((empty is not None, f"{path}: row {empty} (from 0) has no text: remove it, and its label if it has one"))
     return texts
 
@@ -225,7 +230,8 @@ def read_labels(named: str, source: Any, encoding: str | None = None) -> list[An
         require_regular_file(file)
         if file.suffix.lower() == ".txt":
             return _read_lines(file, encoding)
-        return np.load(file, allow_pickle=False)
+        with doing(f"reading labels of {file}"):
+            return np.load(file, allow_pickle=False)
     refuse((source is None, f"--labels {named}: name a .npy or .txt file, or a column if the vectors are in a table"))
     return read_column(source, named, encoding)
 

@@ -117,7 +117,12 @@ def _assemble_encoder(
     is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
     sees_one = pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal
     advice = "use encoder.pooling=last or mean"
-    refuse((sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"))
+    layers = int(config.num_hidden_layers)
+    has_none = isinstance(cfg.layer, int) and cfg.layer > layers
+    refuse(
+        (has_none, f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}"),
+        (sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"),
+    )
     pooler: nn.Module = nn.Identity()
     if pooling == "pooler":
         pooler = Pooler(dim)
@@ -228,6 +233,7 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, f
                 dtype=torch.float32,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
+                use_safetensors=True if cfg.path else None,  # no key is made of the bytes of other weights
                 **options,
             )
             refuse_other_shapes(cfg, report["mismatched_keys"])

@@ -4,13 +4,20 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow
 import pyarrow.parquet
 import pytest
 from bundle_tools import list_files
 from made_up_runs import write_runs
 from tampering import list_failures
 
-from isobench.bundles.privacy import PATH_SETTINGS, anonymise_about, anonymise_record, require_no_secret
+from isobench.bundles.privacy import (
+    PATH_SETTINGS,
+    anonymise_about,
+    anonymise_record,
+    require_no_folder,
+    require_no_secret,
+)
 from isobench.bundles.transfer import export_bundle
 from isobench.common.errors import UserError
 from isobench.config.schema import config_from_plain
@@ -155,3 +162,27 @@ def test_an_analysis_says_of_its_settings_what_stays_of_them():
         "provenance": {"command": [], "platform": "Linux", "cpu": "a cpu"},
         "keys": ["k"],
     }
+
+
+@pytest.mark.parametrize("rows", [["local (/home/me/x)"], ["~/x"], ["C:\\Users\\me"], [["a", "in /data/me"]]])
+def test_rows_that_name_folders_are_refused(tmp_path, rows):
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows, "n": range(len(rows))}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="names folders"):
+        require_no_folder("x", (tmp_path / "x.parquet").read_bytes())
+
+
+def test_rows_of_texts_and_addresses_are_no_folders(tmp_path):
+    texts = [
+        "and/or",
+        "https://a.b/c/d",
+        "org/model",
+        "1/2",
+        "a / b",
+        "</s>",
+        "<br />",
+        "9/11/2001",
+        "s3://a/b",
+        None,
+    ]
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "x.parquet")
+    require_no_folder("x", (tmp_path / "x.parquet").read_bytes())

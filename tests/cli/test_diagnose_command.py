@@ -114,6 +114,8 @@ MISTAKES = [
     ["x.npy", "calibration=istar"], ["x.npy", "--lables", "y.txt"], ["x.npy", "clibration=center"],
     ["t.txt", "--tokens", "--without", "frist"], ["t.txt", "encoder=minilm,mpnet"],
     ["t.txt", "encoder.pooling=pooler"], ["x.npy", "--to=x.npy"],
+    ["x.npy", "--key", "a"], ["t.txt", "--key", "a"], ["t.txt", "--text", "a"], ["--pairs", "p.csv", "--text", "a"],
+    ["--pairs", "p.csv", "--labels", "y.txt"],
 ]  # fmt: skip
 
 

@@ -4,8 +4,11 @@ import hashlib
 import re
 
 import pytest
+from helpers import make_config
 
+from isobench.common.errors import UserError
 from isobench.kinds.generation import grammars as generated_pairs
+from isobench.runs.identity import identify
 
 SHA256 = {
     ("captions", "train"): "c37921cd24c5f4f0c365ca0e9e73341f76cb2b2226f8006610a66514fdaeffa1",
@@ -54,3 +57,8 @@ def test_summaries_follow_their_rule(texts, split):
     for source, target in zip(*texts["bulletins", split], strict=True):
         assert 4 <= source.count(".") <= 7
         assert target == summary(source)
+
+
+def test_a_split_that_no_grammar_has_is_refused_before_anything_runs():
+    with pytest.raises(UserError, match="has no dev"):
+        identify(make_config("task=bulletins", "encoder=bart-scratch", "task.dev_splits=[dev]"))

@@ -117,10 +117,13 @@ def test_a_faulty_file_is_one_line_and_leaves_nothing(fault, tmp_path):
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("setting", [{"pooling": "cls"}, {"pooling": "mean", "layer": 0}])
+@pytest.mark.parametrize(
+    "setting", [{"pooling": "cls"}, {"pooling": "mean", "layer": 0}, {"embedded": None}, {"embedded": "minilm"}]
+)
 def test_what_word_vectors_lack_is_an_error(setting):
+    glove = {"name": "glove", "embedded": "glove", "word_vectors": True, "pooling": "mean"}
     with pytest.raises(UserError):
-        weights.fingerprint_encoder(Encoder(name="glove", embedded="glove", word_vectors=True, **setting))
+        weights.find_word_vectors(Encoder(**glove | setting))
 
 
 def test_the_words_of_a_text():

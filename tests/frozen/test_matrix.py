@@ -208,6 +208,15 @@ def test_what_are_no_classes_is_refused(labels):
         matrix.make_classes(labels, 4)
 
 
+@pytest.mark.parametrize("ending", [".npy", ".pt"])
+def test_a_file_of_one_array_has_no_key(tmp_path, ending):
+    path = tmp_path / f"x{ending}"
+    np.save(path, X) if ending == ".npy" else torch.save(torch.from_numpy(X), path)
+    assert matrix.read_vectors(path)[0].shape == X.shape
+    with fails():
+        matrix.read_vectors(path, "layer_6")
+
+
 def test_labels_of_files_and_columns(tmp_path):
     (tmp_path / "y.txt").write_text("a\nb\n\n", encoding="utf-8")
     assert matrix.read_labels(str(tmp_path / "y.txt"), None) == ["a", "b", ""]
@@ -224,7 +233,7 @@ def test_labels_of_files_and_columns(tmp_path):
 def test_texts_are_never_dropped(tmp_path):
     (tmp_path / "x.txt").write_bytes("a\r\nb\u2028c\n".encode())
     assert matrix.read_texts(tmp_path / "x.txt", None) == ["a", "b\u2028c"]
-    for content in (b"a\n\nb\n", "a\nb\n".encode("utf-16-le")):
+    for content in (b"", b"a\n\nb\n", "a\nb\n".encode("utf-16-le")):
         (tmp_path / "x.txt").write_bytes(content)
         with fails():
             matrix.read_texts(tmp_path / "x.txt", None)

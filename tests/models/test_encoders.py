@@ -418,6 +418,25 @@ def test_a_generator_needs_its_decoders_weights(tmp_path):
         load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, ENCODER_DECODER)
 
 
+def test_weights_that_no_key_is_made_of_are_not_read(tmp_path):
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    model = T5ForConditionalGeneration(
+        T5Config(d_model=16, d_ff=24, d_kv=8, num_heads=2, num_layers=1, vocab_size=30)
+    )
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with fails():
+        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, ENCODER_DECODER)
+
+
+def test_a_layer_that_an_encoder_lacks_is_an_error_before_training(tiny):
+    with fails():
+        load_encoder(Encoder(name="local", path=str(tiny), pooling="cls", layer=99), None, seed=1)
+
+
 def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):
     folder = copy_with_pooling(tiny, tmp_path, MEAN)
     code, _, err = cli(*small, f"encoder.path={folder}", "encoder.pooling=pooler,cls,mean", "dry_run=true")

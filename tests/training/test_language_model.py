@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
@@ -14,6 +15,8 @@ from killed_runs import outcome, start
 from tampering import list_failures
 
 import isobench
+from isobench.common.errors import UserError
+from isobench.kinds.language import build
 from isobench.kinds.language.windows import subsample
 from isobench.metrics.isotropy import average_cosine
 from isobench.metrics.task import evaluate_predictions
@@ -255,6 +258,13 @@ def test_mistakes_are_one_line(language, cli, outputs, overrides, named):
     assert named in err.splitlines()[-1], err
     assert "Traceback" not in err
     assert not list(outputs.glob("runs/*/result.json"))
+
+
+def test_masked_tokens_need_a_tokenizer_with_a_mask(language, tmp_path, monkeypatch):
+    cfg = make_config(*as_bert(language, "masked"), f"encoder.path={tmp_path}")
+    monkeypatch.setattr(build, "load_with_end", lambda *_: SimpleNamespace(mask_token_id=None, unk_token_id=0))
+    with pytest.raises(UserError, match="no mask token"):
+        build.load_tokenizer(cfg, None)
 
 
 def test_an_encoder_decoder_is_no_language_model(language):

@@ -59,8 +59,8 @@ def _refuse_rare_classes(task: Task, data: Data) -> None:
         few = [name for name, count in zip(classes, counts, strict=True) if count <= is_train]
         if few:
             raise UserError(
-                f"{split} has {'a single' if is_train else 'no'} example of {name_some(few)}: correct or add labels, "
-                "or name the classes (task.labels=[NAME,...])"
+                f"data.files: {split} has {'a single' if is_train else 'no'} example of {name_some(few)}: correct or "
+                "add labels, or name the classes (task.labels=[NAME,...])"
             )
 
 

@@ -51,6 +51,8 @@ class Generation(Words):
     def fingerprint(self, task: Task) -> dict[str, str]:
         """Identify what a grammar generates by its version."""
         assert task.generation is not None
+        unknown = [split for split in task.read_splits if split not in grammars.SPLIT_SIZES]
+        refuse((unknown, f"task={task.name} has no {', '.join(unknown)}: it has {', '.join(grammars.SPLIT_SIZES)}"))
         return {"generated": f"{task.generation.grammar}, version {grammars.VERSION}"}
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:

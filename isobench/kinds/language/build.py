@@ -40,4 +40,6 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
         refuse((len(learned) < wanted, f"task={task.name}: {gives}"))
         return learned
     tokenizer = load_with_end(encoder, cfg.data.cache, "gpt-scratch")
+    lacks_mask = task.language and task.language.objective == "masked" and tokenizer.mask_token_id is None
+    refuse((lacks_mask, f"encoder={encoder.name}: the tokenizer has no mask token (task.language.objective=causal)"))
     return tokenizer
