@@ -33,6 +33,8 @@ TYPED = [
     (["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"], "optimization.optimizer.betas"),
     (["calibration=[none,[cosine,flow]]"], "calibration"), (["experiment.name=../up"], "experiment.name"),
     (["task.metrics=[accuracy,accuracy]"], "task.metrics"), (["encoder=local"], "encoder.path"),
+    (["output_dir=~nobody-there/x"], "~nobody-there"), (["seed=interval(0,1)", "-m"], "seed=interval(0,1)"),
+    (["report", "output_dir=/nowhere/at/all"], "/nowhere/at/all"),
 ]  # fmt: skip
 SLOW = [
     (["task=rte", "data.root=null"], "hub"), (["+experiment=glue_adaptation_large"], "scale=embedded"),
