@@ -79,6 +79,14 @@ def test_a_mistake_is_one_line(cli, tmp_path, monkeypatch, arguments, name):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_is_gone_and_bytes_that_are_no_text_are_one_line(cli, tmp_path, monkeypatch):
+    check_refused(cli("output_dir='\udcff'"), "command line")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    check_refused(cli("output_dir=x"), "current folder")
+
+
 def check_config(cfg):
     validate_config(cfg)
     identify(cfg)
