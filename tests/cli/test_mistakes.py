@@ -54,6 +54,7 @@ INVALID = [
     ["task.sample_seed=3"], ["encoder.vocabulary_size=500"], ["experiment.selection.seeds=[1]"],
     ["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"], ["experiment.selection.rule=held_out"],
     ["+experiment=glue_calibration", "experiment.tables=[table9]"], ["+calibration.then=foo"], ["+calibration.dim=5"],
+    ["calibration._target_=3"],
     ["evaluation.every=last", "optimization.report=best"], ["evaluation.every=last", "optimization.patience=1"],
     ["evaluation.every=99"], ["head=huggingface", "head.dropout=0.5"], ["head=huggingface", "encoder.pooling=mean"],
     ["encoder.layer=3"], ["encoder.missing_from=x"], ["encoder.attention=sigmoid", "checkpoint.export=/tmp/x"],
