@@ -21,7 +21,7 @@ from isobench import __version__
 from isobench.cli import choices
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
-from isobench.common.errors import UserError, refuse, suggest_nearest
+from isobench.common.errors import UserError, doing, refuse, suggest_nearest
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
 from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
@@ -48,6 +48,10 @@ def main() -> None:
     """
     open_closed_streams()
     try:
+        with doing("the current folder"):  # which may be gone
+            Path.cwd()
+        with doing("the command line"):  # which may have bytes that are no text
+            " ".join(sys.argv).encode()
         sys.argv[1:] = take_paper_flags(sys.argv[1:])
         environment.note_command([Path(sys.argv[0]).name, *sys.argv[1:]])
         for folder in environment.read_papers():

@@ -49,6 +49,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         UserError: a setting, file or package is wrong or missing, or another process is carrying out the run. Nothing
             is recorded then. Other errors are those of the library that found a mistake.
     """
+    overrides = list(overrides)  # which are read more than once
     check_typed_settings(overrides)
     with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
         first, *others = plan_runs(*composed)
@@ -102,6 +103,9 @@ def diagnose(
         X, notes = matrix.read_vectors(path, key, leave_out)
     elif table is not None:
         X, notes = matrix.read_table(table, "X", key, leave_out)
+    refuse(
+        (key and not path and table is None, f"key={key!r} chooses an array of a file or a column, and X has none")
+    )
     vectors = matrix.check_vectors(X, str(path or "X"))
     values = labels
     if isinstance(labels, str | Path):

@@ -11,6 +11,7 @@ import isobench
 from isobench.common.errors import UserError
 from isobench.common.packages import conf_dir
 from isobench.runs.record import RunRecord
+from isobench.sweep.planning import compose_methods
 
 
 def test_importing_isobench_imports_nothing_but_python_itself():
@@ -48,6 +49,18 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
 def test_a_mistake_is_an_error(overrides):
     with fails():
         isobench.run(overrides)
+
+
+def test_settings_that_can_be_read_once_alone_are_not_lost():
+    with pytest.raises(UserError, match="seed"):
+        isobench.run(text for text in ["seed=1", "seed=x"][1:])
+    cfg, methods = compose_methods(text for text in ["calibration=cosine", "encoder.pooling=cls"])
+    assert (cfg.encoder.pooling, list(methods)) == ("cls", ["cosine"])
+
+
+def test_a_key_of_vectors_that_have_none_is_an_error():
+    with fails():
+        isobench.diagnose(np.eye(4), key="layer3")
 
 
 def test_a_program_that_uses_hydra_itself_keeps_its_state():

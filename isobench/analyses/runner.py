@@ -128,6 +128,7 @@ def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
     with use_figure_style():
         shown = load_analysis(about["analysis"]).show(rows)
         for name, figure in shown.figures.items():
+            refuse((Path(name).name != name, f"show named a figure {name}, which may overwrite other files"))
             if name not in shown.independent_figures:
                 add_scale_note(figure, note)
     setting = note.replace("Not", "NOT", 1) or "Data and encoders are the paper's." * bool(paper)

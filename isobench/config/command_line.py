@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from isobench.common.errors import refuse
+from isobench.common.errors import doing, refuse
 from isobench.config.removed import explain_removed
+from isobench.papers.folders import list_config_groups
 
 MULTIRUN_FLAGS = ("-m", "--multirun")
 CONFIG_DIR_FLAGS = ("--config-dir", "-cd")  # followed by a folder, or by = and a folder
@@ -56,7 +57,18 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     has it.
     """
     folders, settings = split_config_dirs(arguments)
-    refuse(*((not Path(folder or "-").is_dir(), f"--config-dir: {folder} is no folder") for folder in folders))
+    groups = list_config_groups()
+    for folder in folders:
+        is_group = Path(folder).resolve().name in groups and not any(
+            (Path(folder) / group).is_dir() for group in groups
+        )
+        refuse(
+            (not Path(folder or "-").is_dir(), f"--config-dir: {folder} is no folder"),
+            (
+                is_group,
+                f"--config-dir={folder} is a group's own folder, which isn't read: name the one that holds it",
+            ),
+        )
     typed: dict[str, str] = {}
     for override in map(Override.parse, settings):
         name, value = override.name, override.value
@@ -108,7 +120,8 @@ def expand_home_folders(override: Override) -> Override:
 
 
 def _expand_home(match: re.Match[str]) -> str:
-    return quote_for_hydra(str(Path(match["path"].rstrip()).expanduser()))
+    with doing(match["path"]):
+        return quote_for_hydra(str(Path(match["path"].rstrip()).expanduser()))
 
 
 def quote_for_hydra(text: str) -> str:

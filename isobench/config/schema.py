@@ -419,7 +419,10 @@ def config_from_plain(resolved: Any) -> Config:
 
 def read_section(name: str, plain: Any) -> Any:
     """Return the typed value of one section of a config, such as ``task``, from the plain one that a file holds."""
-    return convert_value(name, drop_removed(name, plain), read_hints(Config)[name])
+    value = convert_value(name, drop_removed(name, plain), read_hints(Config)[name])
+    if name == "calibration":
+        split_chain(value)  # so that one wrong file is told from the others
+    return value
 
 
 def split_chain(calibration: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from isobench.common import environment
-from isobench.common.errors import UserError, doing, refuse
+from isobench.common.errors import doing, refuse
 from isobench.common.files import cache_until_changed
 from isobench.common.packages import conf_dir, experiments_dir
 
@@ -53,7 +53,7 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
     os.environ[environment.PAPERS] = os.pathsep.join(dict.fromkeys(folders))
     try:
         _check_configs()
-    except UserError:
+    except Exception:
         os.environ[environment.PAPERS] = os.pathsep.join(before)
         raise
     return others
@@ -134,8 +134,9 @@ def _find_installed() -> Iterator[tuple[str, Path]]:
     """Yield the name and the folder of each paper that an installed package brings."""
     for entry in entry_points(group=ENTRY_POINTS):
         spec = importlib.util.find_spec(entry.value)
-        if spec and spec.submodule_search_locations:
-            yield entry.name, Path(next(iter(spec.submodule_search_locations)))
+        folders = list((spec and spec.submodule_search_locations) or ())
+        refuse((not folders, f"the installed paper {entry.name} is no package: {entry.value}"))
+        yield entry.name, Path(folders[0])
 
 
 def _check_configs() -> None:

@@ -70,6 +70,7 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
         missing = [key for key in ("_target_", *hints) if key not in method]
         refuse(
             (missing, f"{prefix}.{missing[:1]} is missing: add it to the YAML, as in conf/calibration/none.yaml"),
+            (not isinstance(method.get("_target_"), str), f"{prefix}._target_ must name a class"),
             ("dim" in method, f"{prefix}.dim can't be set, because it is the encoder's width: leave it out"),
         )
         check_values(prefix, method, hints)

@@ -11,8 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
-from isobench.common.errors import NoGridError, UserError, refuse
+from isobench.common.errors import NoGridError, UserError, doing, refuse
 from isobench.common.files import explain_output_errors
+from isobench.common.terminal import print_note_once
 from isobench.config.bounds import Seed, check_value
 from isobench.config.command_line import (
     Override,
@@ -92,6 +93,7 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
 
     The encoder's pooling is mean unless the arguments set it.
     """
+    arguments = list(arguments)  # which are read more than once
     check_typed_settings(arguments)
     is_typed = any(Override.parse(text).name == "encoder.pooling" for text in arguments)
     added = [*([] if is_typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]  # as for an analysis
@@ -137,6 +139,8 @@ def find_places(order: list[str], runs: Sequence[Run]) -> dict[str, list[int]]:
     places: dict[str, list[int]] = {run.folder.key: [] for run in runs}
     for name in order:
         texts = [str(read_setting(run.cfg, name)) for run in runs]
+        if set(texts) == {"-"}:  # misspelt, or that of a method which was left out
+            print_note_once(f"experiment.order: no run has the setting {name}")
         ranks = {text: rank for rank, text in enumerate(dict.fromkeys(texts))}
         for run, text in zip(runs, texts, strict=True):
             places[run.folder.key].append(ranks[text])
@@ -181,7 +185,8 @@ def _parse_sweep_overrides(loader: ConfigLoader, arguments: Sequence[str]) -> di
         is_fixed = name.startswith("analysis.") or _holds_for_whole_sweep(name)
         if override.is_sweep_override():  # Hydra keeps even choice(true) out of the sweep's own config
             refuse((is_fixed, f"{name} can't be swept over: give each value a command of its own"))
-            values = list(override.sweep_string_iterator())
+            with doing(str(override.input_line)):
+                values = list(override.sweep_string_iterator())
         else:
             values = [override.get_value_element_as_str()]
         refuse((not values, f"{override.input_line} has no values"))

@@ -117,7 +117,7 @@ def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
     """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256."""
     hashes = {}
     for target in (part["_target_"] for part in split_chain(calibration)):
-        with contextlib.suppress(OSError, TypeError):  # no source is at hand, or it is no class
+        with contextlib.suppress(Exception, SystemExit):  # no source is at hand, it is being edited, or is no class
             if not target.startswith("isobench."):
                 hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
     return hashes

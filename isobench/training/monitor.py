@@ -179,6 +179,7 @@ def build_monitors(cfg: Config) -> list[Callback]:
     for name, settings in cfg.monitors.items():
         with doing(f"monitors.{name}"):
             monitor: Callback = hydra.utils.instantiate(settings, _convert_="all")
+            refuse((not isinstance(monitor, Callback), f"monitors.{name}: _target_ makes no Lightning Callback"))
         is_second = any(monitor.state_key == other.state_key for key, other in callbacks.items() if key != name)
         refuse((is_second, f"monitors.{name}: another callback has the same state_key; give it one of its own"))
         callbacks[name] = monitor

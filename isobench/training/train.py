@@ -94,6 +94,7 @@ def _build_and_fit(
     built: RunParts | None = None
     failure: Failure | None = None
     saving = 0.0
+    sources = hash_sources(cfg.calibration)  # before they may be edited
     try:
         configure_process(cfg)
         built = build_run_parts(cfg, identity)
@@ -127,7 +128,7 @@ def _build_and_fit(
     optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
     if built and built.effective_rows:
         optional["effective_rows"] = built.effective_rows
-    if sources := hash_sources(cfg.calibration):
+    if sources:
         optional["sources"] = sources
     if module:
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"

@@ -117,6 +117,12 @@ def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, m
     assert not (outputs / "reports" / "mine" / "about.json").exists()
 
 
+def test_a_figure_overwrites_no_file_of_another_folder(cli, mine, module, outputs):
+    module.write_text(MODULE.replace('"lengths"', '"../lengths"'))
+    code, _, err = cli(*mine)
+    assert (code, err.count("\n"), list(outputs.rglob("*.svg"))) == (2, 1, [])
+
+
 @pytest.mark.parametrize(
     "more",
     [

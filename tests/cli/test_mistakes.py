@@ -33,6 +33,8 @@ TYPED = [
     (["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"], "optimization.optimizer.betas"),
     (["calibration=[none,[cosine,flow]]"], "calibration"), (["experiment.name=../up"], "experiment.name"),
     (["task.metrics=[accuracy,accuracy]"], "task.metrics"), (["encoder=local"], "encoder.path"),
+    (["output_dir=~nobody-there/x"], "~nobody-there"), (["seed=interval(0,1)", "-m"], "seed=interval(0,1)"),
+    (["report", "output_dir=/nowhere/at/all"], "/nowhere/at/all"),
 ]  # fmt: skip
 SLOW = [
     (["task=rte", "data.root=null"], "hub"), (["+experiment=glue_adaptation_large"], "scale=embedded"),
@@ -52,6 +54,7 @@ INVALID = [
     ["task.sample_seed=3"], ["encoder.vocabulary_size=500"], ["experiment.selection.seeds=[1]"],
     ["task=captions", "encoder=bart-scratch", "encoder.pooling=mean"], ["experiment.selection.rule=held_out"],
     ["+experiment=glue_calibration", "experiment.tables=[table9]"], ["+calibration.then=foo"], ["+calibration.dim=5"],
+    ["calibration._target_=3"],
     ["evaluation.every=last", "optimization.report=best"], ["evaluation.every=last", "optimization.patience=1"],
     ["evaluation.every=99"], ["head=huggingface", "head.dropout=0.5"], ["head=huggingface", "encoder.pooling=mean"],
     ["encoder.layer=3"], ["encoder.missing_from=x"], ["encoder.attention=sigmoid", "checkpoint.export=/tmp/x"],
@@ -75,6 +78,14 @@ def test_a_mistake_is_one_line(cli, tmp_path, monkeypatch, arguments, name):
     assert line.startswith("isobench: ")
     assert name in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_and_bytes_that_are_no_text_are_one_line(cli, tmp_path, monkeypatch):
+    check_refused(cli("output_dir='\udcff'"), "command line")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    check_refused(cli("output_dir=x"), "current folder")
 
 
 def check_config(cfg):

@@ -20,6 +20,16 @@ def test_what_would_be_dropped_is_refused(arguments):
         check_typed_settings(arguments)
 
 
+def test_a_folder_whose_configs_would_not_be_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "task").mkdir()
+    check_typed_settings([f"--config-dir={tmp_path}"])
+    with pytest.raises(UserError):
+        check_typed_settings([f"--config-dir={tmp_path}/task"])
+    monkeypatch.chdir(tmp_path / "task")
+    with pytest.raises(UserError):
+        check_typed_settings(["--config-dir=."])
+
+
 def test_what_is_kept_is_not_refused():
     check_typed_settings(["seed=1", "seed=1", "-m", "~optimization.clip", "calibration=[isobn_paper,cosine]"])
     check_typed_settings(["task=rte", "task.name=mine", "task.dev_splits=[a]", "--config-dir=/", "--config-dir=/tmp"])

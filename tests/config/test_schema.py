@@ -25,6 +25,7 @@ from isobench.config.schema import (
     Task,
     Trainer,
     config_from_plain,
+    read_section,
 )
 from isobench.kinds.generation.grammars import EXAMPLE_GENERATORS
 
@@ -110,6 +111,11 @@ def test_a_stored_setting_that_is_gone_is_read_with_its_old_value_alone(setting)
     section[name] = "another value"
     with fails():
         config_from_plain(plain)
+
+
+def test_a_stored_chain_that_is_none_is_refused_where_its_file_is_read():
+    with fails():
+        read_section("calibration", {"name": "none", "then": "cosine"})
 
 
 def test_settings_that_are_gone_keep_their_place_in_the_key():

@@ -122,8 +122,7 @@ def test_a_new_paper_is_a_copy_of_the_example_that_works(cli, tiny, cache, tmp_p
     check_done(cli(*command, *settings, "seed=1", "optimization.epochs=1"))
     texts = [file.read_text() for file in folder.rglob("*") if file.suffix in (".yaml", ".md")]
     assert not any("examples/paper" in text for text in texts)
-    for name in (folder, tmp_path / "isobn", tmp_path / "not-a-name"):
-        check_refused(cli("papers", "--new", str(name)))
+    check_refused(cli("papers", "--new", str(folder)))
 
 
 def test_the_printed_numbers_are_those_of_the_folder_and_of_now(monkeypatch, tmp_path):
@@ -204,6 +203,10 @@ def test_an_installed_package_brings_a_paper(tmp_path, monkeypatch):
     monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
     with fails():
         _find_papers("", ("",))
+    (tmp_path / "nobodys.py").touch()
+    (tmp_path / "somebody-1.dist-info" / "entry_points.txt").write_text("[isobench.papers]\nseventh = nobodys\n")
+    with fails():
+        _find_papers("", ())
 
 
 CODE = """

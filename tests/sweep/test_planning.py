@@ -17,7 +17,7 @@ from isobench.runs.run import Run
 from isobench.runs.state import Submission, describe_process, find_run_state
 from isobench.sweep.compose import Composer
 from isobench.sweep.forecast import Forecast, format_duration
-from isobench.sweep.planning import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep, find_places, plan_runs
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],
@@ -106,6 +106,12 @@ def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path
 
 
 @pytest.mark.slow
+def test_an_order_that_orders_nothing_is_said(capfd):
+    run = Run.of(make_config(), "a" * 64)
+    assert find_places(["sed", "task"], [run]) == {run.folder.key: [0, 0]}
+    assert "sed" in capfd.readouterr().err
+
+
 def test_dry_run_prints_a_table_and_starts_nothing(cli, tmp_path):
     output = tmp_path / "outputs"
     arguments = ["+experiment=glue_isobn", "-m", "seed=1,2,3,5", f"output_dir={output}", "dry_run=true"]

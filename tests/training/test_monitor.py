@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from isobench import metrics
 from isobench.metrics import isotropy_summary, partition_isotropy
-from isobench.training.monitor import IsotropyMonitor, check_monitors
+from isobench.training.monitor import IsotropyMonitor, build_monitors, check_monitors
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
@@ -122,6 +122,13 @@ def test_curves_carry_the_numbers_of_their_epochs():
 def test_a_class_that_is_no_monitor_is_found_before_anything_starts(target):
     with fails():
         check_monitors(make_config(f"+monitors.x._target_={target}"))
+
+
+def test_a_function_that_makes_no_monitor_is_no_failed_run():
+    with fails():
+        build_monitors(make_config("+monitors.x._target_=types.SimpleNamespace", "+monitors.x.state_key=x"))
+    with fails():
+        build_monitors(make_config("+monitors.x._target_=json.dumps", "+monitors.x.obj=x"))
 
 
 @pytest.mark.slow
