@@ -1,7 +1,7 @@
 """isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol.
 
 ``isobench.run`` carries out a run. ``isobench.load_runs``, ``load_epochs`` and ``report_table`` read finished ones
-into pandas tables. ``isobench.diagnose`` diagnoses vectors; ``isobench.Calibrator`` fits a method on them and applies it.
+into pandas tables. ``isobench.diagnose`` diagnoses vectors. ``isobench.Calibrator`` fits a method on them.
 ``isobench.metrics`` and ``isobench.calibration`` are the measures and the methods.
 ``isobench.monitor.IsotropyMonitor`` is a callback that measures isotropy while any Lightning module trains. Each is
 imported when it is first used.

@@ -1,7 +1,7 @@
 """Apply a fitted method, which isobench fit wrote, to vectors: they go to a .npy file, rows in their order.
 
-Y is what `isobench diagnose` reads: vectors [N, d], or texts that an encoder embeds. It is read in batches. A row with
-NaN or infinity becomes NaN. Vectors of another width, or of another encoder where both are known, are refused.
+Y is what `isobench diagnose` reads: vectors [N, d], or texts that an encoder embeds. It is read in batches. A row
+with NaN or infinity becomes NaN. Vectors of another width, or of another encoder where both are known, are refused.
 
 Example: isobench apply cure.safetensors Y.npy --to Z.npy
 """
@@ -35,7 +35,11 @@ def _apply(options: Namespace, arguments: Sequence[str]) -> None:
     cure.check(vectors.shape[1], encoder)
     missing: list[int] = []
     kind, shape, done = read_rows(vectors, slice(0, 0)).dtype, (len(vectors), cure.out_width), 0
-    with explain_output_errors(options.to, "--to"), write_whole(options.to) as temporary, temporary.open("wb") as file:
+    with (
+        explain_output_errors(options.to, "--to"),
+        write_whole(options.to) as temporary,
+        temporary.open("wb") as file,
+    ):
         header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for batch in cure.apply(vectors):

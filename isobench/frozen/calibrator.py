@@ -38,7 +38,7 @@ class Calibrator(TransformerMixin, BaseEstimator):
 
     def __init__(self, method: str = "center", **settings: Any) -> None:
         self.method = method
-        vars(self).update(settings)
+        self.__dict__.update(settings)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the method's name and the settings that were given."""
@@ -46,7 +46,7 @@ class Calibrator(TransformerMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set the method or settings of it."""
-        vars(self).update(params)
+        self.__dict__.update(params)
         return self
 
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from scipy.linalg import get_blas_funcs
 from torch import Tensor, nn
 
 from isobench import calibration as methods
@@ -78,10 +79,15 @@ class Cure:
 
     def check(self, width: int, encoder: dict[str, str] | None = None) -> None:
         """Raise UserError for vectors of another width, or of another encoder where both are known."""
-        differs = [f"{key}={value}" for key, value in (encoder or {}).items() if self.encoder.get(key, value) != value]
+        differs = [
+            f"{key}={value}" for key, value in (encoder or {}).items() if self.encoder.get(key, value) != value
+        ]
         refuse(
             (width != self.width, f"the cure {self.name} is for vectors of width {self.width}, not {width}"),
-            (differs, f"the cure was fitted on vectors of {_list(self.encoder)}, not of encoder {', '.join(differs)}"),
+            (
+                differs,
+                f"the cure was fitted on vectors of {_list(self.encoder)}, not of encoder {', '.join(differs)}",
+            ),
         )
 
     @torch.no_grad()
@@ -165,8 +171,8 @@ def fit_cure(
         seed: of what a flow draws at random.
     """
     check_post_hoc(calibration, may_train=True)
-    name, total, width = format_method_name(calibration), *vectors.shape
-    sha256, missing = hashlib.sha256(), np.zeros(total, bool)
+    name, width = format_method_name(calibration), int(vectors.shape[1])
+    sha256, missing = hashlib.sha256(), np.zeros(len(vectors), bool)
     rows, mean, covariance = _take_moments(_read_finite(vectors, sha256, missing), width, _is_exact(vectors))
     refuse((rows < 2, f"{name} can't be fitted on {format_count(rows, 'row')} without NaN or infinity"))
     refuse((not covariance.isfinite().all(), "squares of the numbers overflow: divide all of them by a constant"))
@@ -175,8 +181,10 @@ def fit_cure(
         counted = format_count(left_out, "row")
         notes.append(f"{counted} with NaN or infinity left out, first row {int(missing.argmax())} (from 0).")
     if rows <= width:
-        notes.append(f"There are no more rows ({rows:,}) than coordinates ({width:,}): whitening would not fit others.")
-    variances = eigh(covariance)[0].flip(0).clamp_min(0)
+        notes.append(
+            f"There are no more rows ({rows:,}) than coordinates ({width:,}): whitening would not fit others."
+        )
+    variances = torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
     shares = (variances[:SHOWN] / variances.sum()).nan_to_num()
     notes.append(f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.")
     generator = np.random.default_rng(seed)
@@ -189,10 +197,10 @@ def fit_cure(
 
             def read(before: list[Calibration] = before) -> Iterator[Tensor]:
                 for batch in _read_finite(vectors):
-                    yield _run(before, torch.from_numpy(batch).double())
+                    yield _run(before, torch.tensor(batch, dtype=torch.float64))
 
             def draw(before: list[Calibration] = before) -> Tensor:
-                drawn = np.sort(generator.choice(np.flatnonzero(~missing), STEP_ROWS))
+                drawn = np.sort(generator.choice(np.flatnonzero(missing == 0), STEP_ROWS))
                 return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
 
             _fit_part(part, read, draw, None if before else (rows, mean, covariance))
@@ -213,14 +221,15 @@ def _is_exact(vectors: Array) -> bool:
 
 def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None = None) -> Iterator[np.ndarray]:
     """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out."""
-    with ThreadPoolExecutor(1) as pool:
+    is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
+    with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
         hashed: Future[None] | None = None
         for part in _split_rows(vectors, "reading vectors"):
-            batch = read_rows(vectors, part)
+            batch = np.asarray(vectors[part]) if is_plain else read_rows(vectors, part)
             if hashed:
                 hashed.result()
             hashed = pool.submit(sha256.update, batch) if sha256 else None
-            if np.isfinite(batch.sum(dtype=np.float64)):  # so is each number
+            if np.isfinite(np.ones(len(batch), batch.dtype) @ batch).all():  # so is each number
                 yield batch
                 continue
             finite = np.isfinite(batch).all(1)
@@ -238,21 +247,23 @@ def _split_rows(vectors: Array, label: str) -> Iterator[slice]:
 
 def _take_moments(batches: Iterable[np.ndarray], width: int, exact: bool) -> tuple[int, Tensor, Tensor]:
     """Return the count, the mean [d] and the covariance [d, d], divided by the count, of rows; float64."""
-    count, origin = 0, np.zeros(width)
-    total, scatter = np.zeros(width), np.zeros((width, width))
+    kind = np.float64 if exact else np.float32
+    multiply = get_blas_funcs("syrk", dtype=kind)  # the upper half alone
+    count, origin, buffer, ones = 0, np.zeros(width), np.empty((PIECE_ROWS, width), kind), np.ones(PIECE_ROWS, kind)
+    total, scatter = np.zeros(width), np.zeros((width, width), order="F")
     with np.errstate(over="ignore", invalid="ignore"):
         for batch in batches:
             for start in range(0, len(batch), PIECE_ROWS):
-                piece = batch[start : start + PIECE_ROWS]
-                piece = piece.astype(np.float64) if exact else piece
+                piece = batch[start : start + PIECE_ROWS].astype(kind, copy=False)
                 if not count:  # so that equal rows have no variance, and no sum of squares cancels
                     origin = piece[0] + (piece - piece[0]).mean(0)
-                piece = piece - origin
-                total += piece.sum(0, dtype=np.float64)
-                scatter += piece.T @ piece
+                piece = np.subtract(piece, origin, out=buffer[: len(piece)])
+                total += ones[: len(piece)] @ piece
+                scatter += multiply(1.0, piece.T)
                 count += len(piece)
-    shift = total / max(count, 1)
-    covariance = scatter / max(count, 1) - np.outer(shift, shift)
+        scatter = np.triu(scatter) + np.triu(scatter, 1).T
+        shift = total / max(count, 1)
+        covariance = scatter / max(count, 1) - np.outer(shift, shift)
     return count, torch.from_numpy(origin + shift), torch.from_numpy(covariance)
 
 
@@ -294,10 +305,16 @@ def _fit_part(
 
 
 def _refuse_components(part: Calibration, rows: int) -> None:
-    components = part.top.shape[1] if isinstance(part, methods.Centering) else 0
-    if isinstance(part, methods.Whitening) and part.out_dim < part.dim:
+    components, is_all = 0, False
+    if isinstance(part, methods.Centering):
+        components = part.top.shape[1]
+        is_all = components == part.dim
+    elif isinstance(part, methods.Whitening) and part.out_dim < part.dim:
         components = part.out_dim
-    refuse((rows <= components, f"{rows} rows vary in fewer than {components} directions: ask for fewer components"))
+    refuse(
+        (is_all, f"without {components} components nothing is left of {part.dim} coordinates: ask for fewer"),
+        (rows <= components, f"{rows} rows vary in fewer than {components} directions: ask for fewer components"),
+    )
 
 
 @torch.no_grad()
@@ -308,7 +325,7 @@ def _run(parts: Iterable[Calibration], h: Tensor) -> Tensor:
 
 
 def _imitate(mean: Tensor, covariance: Tensor) -> Tensor:
-    """Make 2d rows that have this mean and this covariance, divided by the count: a method sees no other statistic."""
+    """Make 2d rows of this mean and this covariance, divided by the count: methods see no other statistic."""
     values, vectors = eigh(covariance)
     steps = (vectors * (values.clamp_min(0) * len(mean)).sqrt()).T
     return torch.cat([mean + steps, mean - steps])
@@ -323,9 +340,9 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     found, middle = _run(parts, probes), _run(parts, mean[None])
     matrix = (_run(parts, mean + spread * torch.eye(width, dtype=torch.float64)) - middle) / spread
     largest = found.abs().max()
-    refuse((largest <= TOLERANCE * spread * matrix.abs().max().clamp_max(1), "it maps all vectors to 0"))
-    solved = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
-    for origin in (mean, torch.zeros_like(mean), solved):
+    solve = lambda: torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])  # noqa: E731
+    for make in (lambda: mean, lambda: torch.zeros_like(mean), solve):
+        origin = make()
         if (found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * largest:
             return origin, matrix
     return None
