@@ -1,7 +1,7 @@
 """isobench: isotropy calibration of transformer embeddings, reproduced and compared under one protocol.
 
 ``isobench.run`` carries out a run. ``isobench.load_runs``, ``load_epochs`` and ``report_table`` read finished ones
-into pandas tables. ``isobench.diagnose`` diagnoses vectors.
+into pandas tables. ``isobench.diagnose`` diagnoses vectors. ``isobench.Calibrator`` fits a method on them.
 ``isobench.metrics`` and ``isobench.calibration`` are the measures and the methods.
 ``isobench.monitor.IsotropyMonitor`` is a callback that measures isotropy while any Lightning module trains. Each is
 imported when it is first used.
@@ -11,8 +11,9 @@ from typing import Any
 
 __version__ = "0.1.0"
 FUNCTIONS = ("diagnose", "load_epochs", "load_runs", "report_table", "run")
+CLASSES = {"Calibrator": "isobench.frozen.calibrator"}
 MODULES = ("calibration", "metrics", "monitor")
-__all__ = ["__version__", *FUNCTIONS, *MODULES]
+__all__ = ["__version__", *FUNCTIONS, *CLASSES, *MODULES]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,8 @@ def __getattr__(name: str) -> Any:
 
     if name in FUNCTIONS:
         return getattr(import_module("isobench.api"), name)
+    if name in CLASSES:
+        return getattr(import_module(CLASSES[name]), name)
     if name in MODULES:
         return import_module(f"isobench.{name}")
     raise AttributeError(f"module 'isobench' has no attribute {name!r}")
@@ -28,4 +31,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the names of the public interface."""
-    return sorted([*globals(), *FUNCTIONS, *MODULES])
+    return sorted([*globals(), *FUNCTIONS, *CLASSES, *MODULES])

@@ -31,7 +31,9 @@ from isobench.papers.description import read_paper
 from isobench.papers.folders import take_paper_flags
 
 # Words of the command line: each is a module of isobench/cli, or a list that isobench/cli/choices.py prints.
-COMMANDS = ("status", "report", "diagnose", "export", "import", "verify", "dashboard", "prune", "work")
+COMMANDS = (
+    "status", "report", "diagnose", "fit", "apply", "export", "import", "verify", "dashboard", "prune", "work",
+)  # fmt: skip
 LISTS = (*choices.GROUPS, "papers")
 FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",

@@ -18,12 +18,12 @@ Transform = Callable[[Tensor], Tensor]  # [N, d] -> [N, out_dim], float64
 ROWS = 1024  # in a batch of what methods are prepared with
 
 
-def check_post_hoc(calibration: dict[str, Any]) -> None:
-    """Raise UserError for the settings of a method that changes no vector, or that has to be trained."""
+def check_post_hoc(calibration: dict[str, Any], may_train: bool = False) -> None:
+    """Raise UserError for the settings of a method that changes no vector, or has to be trained and may not be."""
     name = calibration["name"]
     check_method_settings([calibration])
     classes: list[Any] = [hydra.utils.get_class(part["_target_"]) for part in split_chain(calibration)]
-    is_trained = any(kind.objective is not Calibration.objective for kind in classes)
+    is_trained = not may_train and any(kind.objective is not Calibration.objective for kind in classes)
     changes = any(kind.forward is not Calibration.forward for kind in classes) or classes == [Calibration]
     refuse((is_trained or not changes, f"calibration={name} has to be trained, or changes no vector"))
 

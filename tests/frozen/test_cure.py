@@ -1,0 +1,284 @@
+"""`isobench fit` and `apply`, and the file between them: formulas, batches, what is refused."""
+
+import hashlib
+import json
+import re
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from helpers import ROOT, WORDS, check_done, check_refused, fails
+from safetensors.numpy import load_file, save_file
+
+from isobench.calibration import Chain, Flow, Link
+from isobench.common.errors import UserError
+from isobench.frozen import cure as cures
+from isobench.frozen.cure import Cure, fit_cure
+from isobench.frozen.posthoc import fit_method
+
+RNG = np.random.default_rng(0)
+ROWS, DIM = 3000, 16
+ROTATION = np.linalg.qr(RNG.normal(size=(DIM, DIM)))[0]
+X = (RNG.normal(size=(ROWS, DIM)) * np.linspace(0.5, 2, DIM) @ ROTATION + RNG.normal(size=DIM)).astype(np.float32)
+Y = (RNG.normal(size=(50, DIM)) * 2).astype(np.float32)
+AFFINE = (
+    "center all_but_the_top whitening_zca whitening_pca isobn_paper isobn_released isobn_original fixed_norm_z "
+    "fixed_norm_minmax fixed_norm_l2 batch_norm gradient_norm"
+).split()
+
+
+def settings(name, **changes):
+    return yaml.safe_load((ROOT / "conf" / "calibration" / f"{name}.yaml").read_text()) | changes
+
+
+def deviation(ours, derived):
+    return np.abs(ours - derived).max() / np.abs(derived).max()
+
+
+MEAN, COVARIANCE = X.mean(0, dtype=float), np.cov(X.T.astype(float), bias=True)
+VALUES, VECTORS = (part[..., ::-1] for part in np.linalg.eigh(COVARIANCE))
+SPREAD = np.sqrt(np.diag(COVARIANCE))
+RHO = COVARIANCE / np.outer(SPREAD, SPREAD)
+
+
+def remove(h, count):
+    return h @ VECTORS[:, :count] @ VECTORS[:, :count].T
+
+
+def whiten(h, shrinkage, epsilon, count=DIM):
+    scales = 1 / np.sqrt((1 - shrinkage) * VALUES + shrinkage * VALUES.mean() + epsilon)
+    white = ((h - MEAN) @ VECTORS * scales)[:, :count]
+    return white if count < DIM else white @ VECTORS.T
+
+
+def isobn(h, eps, beta, keep=True):
+    theta = (SPREAD * (RHO**2).sum(1) + eps) ** -beta
+    return h * theta * (np.sqrt((SPREAD**2).sum() / (SPREAD**2 * theta**2).sum()) if keep else 1)
+
+
+def keep_norm(white):
+    before = VALUES.sum() + MEAN @ MEAN
+    return white * np.sqrt(before / (white_of_fitted() ** 2).sum(1).mean())
+
+
+def white_of_fitted():
+    return whiten(X.astype(float), 0.01, 0)
+
+
+H = Y.astype(float)
+LOW, HIGH = X.min(0).astype(float), X.max(0).astype(float)
+LENGTHS = np.linalg.norm(X.astype(float), axis=1, keepdims=True)
+FORMULAS = {
+    "center": ({}, H - MEAN),
+    "all_but_the_top": ({"D": 3}, H - MEAN - remove(H - MEAN, 3)),
+    "all_but_the_top, uncentred": ({"D": 3, "centered_projection": False}, H - MEAN - remove(H, 3)),
+    "whitening_zca": ({"shrinkage": 0.0}, whiten(H, 0, 0)),
+    "whitening_zca, soft": ({"epsilon": 0.1}, whiten(H, 0.01, 0.1)),
+    "whitening_zca, norm": ({"keep_norm": True}, keep_norm(whiten(H, 0.01, 0))),
+    "whitening_pca": ({"k": 5}, whiten(H, 0.01, 0, 5)),
+    "isobn_paper": ({}, isobn(H, 0.1, 0.5)),
+    "isobn_original": ({}, isobn(H - MEAN, 0, 1, keep=False)),
+    "fixed_norm_z": ({}, (H - MEAN) / (SPREAD + 1e-5)),
+    "fixed_norm_minmax": ({}, (2 * H - LOW - HIGH) / (HIGH - LOW + 1e-5)),
+    "fixed_norm_l2": ({}, H / (np.sqrt(SPREAD**2 + MEAN**2) + 1e-5)),
+    "batch_norm": ({}, (H - MEAN) / np.sqrt(SPREAD**2 * ROWS / (ROWS - 1) + 1e-5)),
+    "center_scaled": ({}, H - np.linalg.norm(H, axis=1, keepdims=True) * (X / LENGTHS).mean(0)),
+    "gradient_norm": ({}, H),
+}
+
+
+@pytest.mark.parametrize("case", FORMULAS)
+def test_each_method_is_its_formula_and_stays_so_in_the_file(case, tmp_path):
+    changes, derived = FORMULAS[case]
+    cure, _ = fit_cure(settings(case.split(",")[0], **changes), X)
+    cure.save(tmp_path / "c.safetensors")
+    again = Cure.load(tmp_path / "c.safetensors")
+    ours = again.transform(H)
+    if case == "whitening_pca":  # whose signs are free
+        ours = ours * np.sign((ours * derived).sum(0))
+    assert deviation(ours, derived) < 1e-6
+    assert np.array_equal(again.transform(Y), cure.transform(Y))
+    assert (again.rows, again.width, again.sha256) == (ROWS, DIM, hashlib.sha256(X.tobytes()).hexdigest())
+    assert (cure.chain is None) == (case not in ("center_scaled", "all_but_the_top, uncentred"))
+
+
+def test_every_method_that_diagnose_can_fit_has_a_formula_above():
+    def can_be_fitted(name):
+        try:
+            cures.check_post_hoc(settings(name))
+        except UserError:
+            return False
+        return True
+
+    names = {file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml") if can_be_fitted(file.stem)}
+    assert names - {"none", "gradient_norm_half", "isobn_released"} == {case.split(",")[0] for case in FORMULAS}
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_batches_of_a_mapped_file_give_what_the_whole_array_gives(name, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", X)
+    monkeypatch.setattr(cures, "BATCH_NUMBERS", 700 * DIM)
+    monkeypatch.setattr(cures, "PIECE_ROWS", 256)
+    cure, _ = fit_cure(settings(name), np.load(tmp_path / "x.npy", mmap_mode="r"))
+    whole = fit_method(settings(name), torch.from_numpy(X))(torch.from_numpy(Y)).numpy()
+    assert deviation(np.concatenate(list(cure.apply(Y))), whole) < 1e-6
+    monkeypatch.setattr(cures, "EXACT_ROWS", 0)  # float32 products, as of many rows
+    coarse, _ = fit_cure(settings(name), X)
+    assert deviation(coarse.transform(Y), whole) < 1e-5
+
+
+def test_a_chain_is_fitted_method_by_method():
+    chain = settings("fixed_norm_minmax", then=settings("whitening_zca", then=settings("center_scaled")))
+    cure, _ = fit_cure(chain, X)
+    assert deviation(cure.transform(Y), fit_method(chain, torch.from_numpy(X))(torch.from_numpy(Y)).numpy()) < 1e-6
+    assert fit_cure(settings("fixed_norm_minmax", then=settings("whitening_zca")), X)[0].matrix is not None
+
+
+def test_rows_with_nan_are_left_out_and_stay_nan():
+    broken = X.copy()
+    broken[[7, 2900], [0, 3]] = np.nan, np.inf
+    cure, notes = fit_cure(settings("whitening_zca"), broken)
+    assert cure.rows == ROWS - 2
+    assert re.search(r"\b2 rows.*\b7\b", notes[0])
+    kept = np.delete(X, [7, 2900], 0)
+    assert np.array_equal(cure.transform(Y), fit_cure(settings("whitening_zca"), kept)[0].transform(Y))
+    assert np.flatnonzero(np.isnan(cure.transform(broken)).all(1)).tolist() == [7, 2900]
+    assert np.isfinite(cure.transform(kept)).all()
+
+
+def test_large_means_and_constant_coordinates_leave_no_noise():
+    x = X.astype(float) + 1e4
+    x[:, 3] = 0.1
+    found = fit_cure(settings("whitening_zca", shrinkage=0.0), x)[0].transform(x)
+    assert np.abs(np.delete(np.cov(found.T), 3, 0)[:, [0, 1, 2, *range(4, DIM)]] - np.eye(DIM - 1)).max() < 1e-3
+    assert np.abs(found[:, 3]).max() < 1e-3
+
+
+@pytest.mark.slow
+def test_a_flow_is_trained_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(cures, "STEPS", 60)
+    skewed = np.exp(X / 2)
+    cure, _ = fit_cure(settings("flow", levels=1, lr=0.01), skewed)
+    cure.save(tmp_path / "c.safetensors")
+    again = Cure.load(tmp_path / "c.safetensors")
+    assert np.array_equal(again.transform(skewed), cure.transform(skewed))
+
+    def bits(flow):
+        return flow.objective(torch.from_numpy(skewed)).item()
+
+    untrained = Chain([Link(Flow(DIM, levels=1))])
+    untrained.train()(torch.from_numpy(skewed), torch.nn.Identity())
+    assert bits(again.chain.calibrations[0]) < bits(untrained.calibrations[0])
+
+
+WRONG = {
+    "no cure": {"format": "pt"},
+    "another class": {"calibration": {"_target_": "os.system", "name": "x"}},
+    "a class of torch": {"calibration": {"_target_": "isobench.calibration.base.nn.Linear", "name": "x"}},
+    "a setting of another type": {"calibration": {"lr": {"_target_": "os.getcwd"}}},
+    "an unknown setting": {"calibration": {"command": "true"}},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_nothing_in_a_file_is_run(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(cures, "STEPS", 1)
+    file = tmp_path / "c.safetensors"
+    fit_cure(settings("flow", levels=1), X)[0].save(file)
+    tensors = load_file(file)
+    with cures.safe_open(file, "np") as opened:
+        about = opened.metadata()
+    save_file(tensors, file, about)
+    Cure.load(file)
+    change = dict(WRONG[case])
+    if "calibration" in change:
+        change["calibration"] = json.dumps(json.loads(about["calibration"]) | change["calibration"])
+    save_file(tensors, file, about | change)
+    with fails():
+        Cure.load(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "vectors"),
+    [
+        ("uniformity", {}, X), ("center", {}, X[:1]), ("center", {}, X[:0]),
+        ("center", {}, X * np.nan), ("all_but_the_top", {"D": DIM}, X), ("all_but_the_top", {}, X[:, :1]),
+        ("all_but_the_top", {"D": 4}, X[:4]), ("whitening_pca", {"k": 5}, X[:5]), ("whitening_pca", {"k": 17}, X),
+        ("flow", {}, X[:, :3]), ("center", {}, X.astype(float) * 1e200),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_fitted(name, changes, vectors):
+    with fails():
+        fit_cure(settings(name, **changes), vectors.astype(float))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", X)
+    broken = Y.copy()
+    broken[3, 1] = np.nan
+    np.save("Y.npy", broken)
+    (tmp_path / "t.txt").write_text("".join(f"{' '.join(RNG.choice(WORDS, 6))}\n" for _ in range(40)))
+    return tmp_path
+
+
+FIT = ["fit", "X.npy", "calibration=all_but_the_top", "calibration.components=1", "--to", "cure.safetensors"]
+
+
+def run_lines(lines):
+    assert len(lines.strip().splitlines()) == 3
+    known = {"Y": np.load("Y.npy")}
+    exec(lines, known)
+    return known["Z"]
+
+
+def test_fit_and_apply_as_they_are_typed(cli, folder):
+    out, _ = check_done(cli(*FIT))
+    page = (ROOT / "docs/how-to/cure.md").read_text()
+    printed, documented = (
+        re.search(r"^( +from safetensors.*\n.*\n +Z = .*)$", text, re.MULTILINE)[0] for text in (out, page)
+    )
+    assert printed == documented
+    out, _ = check_done(cli("apply", "cure.safetensors", "Y.npy", "--to", "Z.npy"))
+    assert re.search(r"^1 row .*\b3\b", out, re.MULTILINE)
+    z, whole = np.load("Z.npy"), np.arange(len(Y)) != 3
+    assert z.dtype == np.float32
+    assert deviation(z[whole], (H - MEAN - remove(H - MEAN, 1))[whole]) < 1e-6
+    assert np.allclose(run_lines(textwrap.dedent(documented)), z, rtol=1e-6, atol=1e-6, equal_nan=True)
+    check_done(cli("fit", "X.npy", "calibration=whitening_pca", "calibration.components=2", "--to=p.safetensors"))
+    assert load_file("p.safetensors")["matrix"].shape == (DIM, 2)
+    check_done(cli("apply", "p.safetensors", "Y.npy", "--to=Z.npy"))
+    assert np.load("Z.npy").shape == (len(Y), 2)
+
+
+def test_an_encoder_that_is_known_and_another_is_refused(cli, folder, tiny, cache):
+    local = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
+    check_done(cli("fit", "t.txt", "calibration=center", *local, "--to=c.safetensors"))
+    check_done(cli("apply", "c.safetensors", "t.txt", *local, "--to=z.npy"))
+    assert np.abs(np.load("z.npy").mean(0)).max() < 1e-6
+    assert Cure.load(folder / "c.safetensors").encoder["pooling"] == "mean"
+    np.save("same_width.npy", np.load("z.npy"))
+    check_done(cli("apply", "c.safetensors", "same_width.npy", "--to=z.npy"))
+    check_refused(cli("apply", "c.safetensors", "same_width.npy", "encoder=minilm", "--to=z.npy"), "minilm")
+    check_refused(cli("apply", "c.safetensors", "t.txt", *local, "encoder.pooling=cls", "--to=z.npy"), "cls")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit"], ["fit", "X.npy", "--to=c.safetensors"], FIT[:-2], [*FIT[:-1], "c.npy"], ["fit", "Y.npy", *FIT[1:]],
+        ["fit", "gone.npy", *FIT[2:]], ["fit", "X.npy", "calibration=center,flow", "--to=c.safetensors"],
+        ["fit", "X.npy", "calibration=centre", "--to=c.safetensors"], ["apply", "cure.safetensors", "--to=Z.npy"],
+        ["apply", "X.npy", "Y.npy", "--to=Z.npy"], ["apply", "cure.safetensors", "Y.npy"],
+        ["apply", "cure.safetensors", "narrow.npy", "--to=Z.npy"],
+        ["apply", "cure.safetensors", "Y.npy", "--to=Z.safetensors"],
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(cli, folder, arguments):
+    check_done(cli(*FIT))
+    np.save("narrow.npy", Y[:, :3])
+    check_refused(cli(*arguments))
+    assert not (folder / "Z.npy").exists()
