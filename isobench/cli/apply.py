@@ -14,6 +14,7 @@ from isobench.cli.fit import make_parser, read_vectors, split_arguments
 from isobench.common.errors import refuse
 from isobench.common.files import explain_output_errors, write_whole
 from isobench.common.terminal import format_count
+from isobench.config.schema import format_method_name
 
 
 def main() -> None:
@@ -34,7 +35,8 @@ def _apply(options: Namespace, arguments: Sequence[str]) -> None:
     vectors, _, encoder = read_vectors(options, path, settings)
     cure.check(vectors.shape[1], encoder)
     missing: list[int] = []
-    kind, shape, done = read_rows(vectors, slice(0, 0)).dtype, (len(vectors), cure.out_width), 0
+    none = cure.transform(read_rows(vectors, slice(0, 0)))
+    kind, shape, done, name = none.dtype, (len(vectors), none.shape[1]), 0, format_method_name(cure.calibration)
     with (
         explain_output_errors(options.to, "--to"),
         write_whole(options.to) as temporary,
@@ -46,6 +48,6 @@ def _apply(options: Namespace, arguments: Sequence[str]) -> None:
             missing += (done + np.flatnonzero(np.isnan(batch[:, 0]))).tolist()
             done += len(batch)
             file.write(np.ascontiguousarray(batch).data)
-    print(f"Written: {options.to}, {done:,} x {cure.out_width} by {cure.name}.")
+    print(f"Written: {options.to}, {done:,} x {shape[1]} by {name}.")
     if missing:
         print(f"{format_count(len(missing), 'row')} with NaN or infinity stay NaN, first row {missing[0]} (from 0).")

@@ -48,16 +48,15 @@ def _fit(options: Namespace, arguments: Sequence[str]) -> None:
     refuse((len(chosen) != 1, "name one method to fit, such as calibration=all_but_the_top (isobench methods)"))
     from isobench.frozen.cure import USE, fit_cure
 
-    cure, notes = fit_cure(next(iter(chosen.values())), vectors, encoder)
+    [(name, calibration)] = chosen.items()
+    cure, notes = fit_cure(calibration, vectors, encoder)
     with explain_output_errors(options.to, "--to"):
         cure.save(options.to)
-    print(
-        f"Fitted {cure.name} on {cure.rows:,} rows of {path.name} (sha256 {cure.sha256[:16]}...).", *notes, sep="\n"
-    )
-    print(f"Written: {options.to}, {cure.width} -> {cure.out_width} coordinates. Apply it:\n")
+    print(f"Fitted {name} on {cure.rows:,} rows of {path.name} (sha256 {cure.sha256[:16]}...).", *notes, sep="\n")
+    print(f"Written: {options.to}. Apply it:\n")
     print(f"    isobench apply {options.to} Y.npy --to Z.npy\n")
     if cure.matrix is None:
-        print(f"{cure.name} is not one matrix: it can't be applied without isobench.")
+        print(f"{name} is not one matrix: it can't be applied without isobench.")
     else:
         use = USE.format(name=json.dumps(str(options.to))).replace("\n", "\n    ")
         print(f"or, Y being an array of vectors, without isobench:\n\n    {use}")

@@ -1,6 +1,5 @@
 """A fitted calibration as scikit-learn's transformers are: fit, transform, get_params, in a Pipeline."""
 
-import contextlib
 import importlib
 import warnings
 from pathlib import Path
@@ -14,14 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from isobench.common.errors import UserError, refuse, suggest_nearest
 from isobench.common.packages import conf_dir
+from isobench.config.schema import CALIBRATION_KEYS
 from isobench.frozen.cure import Cure, fit_cure
 
 
 class Calibrator(TransformerMixin, BaseEstimator):
-    """Fit a post-hoc method on vectors [N, d] and apply it to others.
+    """Fit a post-hoc method on vectors [N, d] and apply it to others; what is wrong with them is a ValueError.
 
-    Rows with NaN or infinity are left out with a warning; ``transform`` makes them NaN. Arrays that are memory-mapped
-    are read in batches. Errors about the vectors or the settings are ValueErrors, as scikit-learn has them.
+    Rows with NaN or infinity are left out with a warning; ``transform`` makes them NaN.
 
     >>> X = np.random.default_rng(0).normal(size=(100, 8))
     >>> Calibrator("all_but_the_top", components=1).fit(X).transform(X).shape
@@ -29,8 +28,8 @@ class Calibrator(TransformerMixin, BaseEstimator):
 
     Args:
         method: a name that ``isobench methods`` lists.
-        settings: the method's, as in its YAML in conf/calibration. ``components`` is the D of ``all_but_the_top`` and
-            the k of ``whitening_pca``. ``then`` is the next method of a chain.
+        settings: the method's, as in its YAML. ``components``: the D of ``all_but_the_top``, the k of
+            ``whitening_pca``. ``then``: the settings of the next method of a chain.
     """
 
     cure_: Cure
@@ -51,7 +50,8 @@ class Calibrator(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the method on vectors [N, d]; ``y`` is not read."""
-        vectors, given = self._check(X, reset=True), self.get_params()
+        vectors = validate_data(self, X, ensure_all_finite=False, ensure_min_samples=2)
+        given = self.get_params()
         try:
             settings = _read_settings(given.pop("method"))
             if "components" in given:
@@ -66,13 +66,8 @@ class Calibrator(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Calibrate vectors: [N, d] -> [N, k], float32 or float64 as they are."""
         check_is_fitted(self)
-        vectors = self._check(X, reset=False)
+        vectors = validate_data(self, X, reset=False, ensure_all_finite=False)
         return np.concatenate(list(self.cure_.apply(vectors)))
-
-    def _check(self, X: Any, reset: bool) -> np.ndarray:
-        rows = 2 if reset else 1
-        found: np.ndarray = validate_data(self, X, reset=reset, ensure_all_finite=False, ensure_min_samples=rows)
-        return found
 
     def save(self, path: str | Path) -> None:
         """Write the fitted method to a .safetensors file, as ``isobench fit`` does; no pickle."""
@@ -83,20 +78,13 @@ class Calibrator(TransformerMixin, BaseEstimator):
     def load(cls, path: str | Path) -> Self:
         """Read a fitted method that ``save`` or ``isobench fit`` wrote."""
         cure = Cure.load(Path(path))
-        name, defaults = cure.calibration["name"], dict[str, Any]()
-        with contextlib.suppress(UserError):  # a method of the user's own
-            defaults = _read_settings(name)
-        settings = {key: v for key, v in cure.calibration.items() if key != "name" and defaults.get(key) != v}
-        found = cls(name, **settings)
+        settings = {key: v for key, v in cure.calibration.items() if key == "then" or key not in CALIBRATION_KEYS}
+        found = cls(cure.calibration["name"], **settings)
         found.cure_, found.n_features_in_ = cure, cure.width
         return found
 
     def as_sentence_transformers_module(self) -> Any:
-        """Return a ``Dense`` module of sentence-transformers with the same output, to append to a model.
-
-        Raises:
-            ValueError: the method is not affine.
-        """
+        """Return a ``Dense`` module of sentence-transformers with the same output; the method must be affine."""
         matrix, mean = self.cure_.matrix, self.cure_.mean
         if matrix is None or mean is None:
             raise ValueError(f"{self.method} is not affine: no Dense layer computes it")

@@ -45,50 +45,23 @@ Z = (Y - cure["mean"]) @ cure["matrix"]"""
 
 @dataclass
 class Cure:
-    """A fitted calibration of vectors.
+    """A fitted calibration: ``(h - mean) @ matrix`` if it is affine, else a chain of isobench's own methods."""
 
-    Args:
-        calibration: its settings, as in a config.
-        width: of the vectors, d.
-        rows: how many it was fitted on.
-        sha256: of all their numbers, row by row, as float32 or float64.
-        encoder: what is known of their encoder: name, pooling, layer.
-        mean: [d] float32; an affine method is (h - mean) @ matrix. None if the method is not.
-        matrix: [d, k] float32.
-        chain: the methods themselves, if they are not affine.
-    """
-
-    calibration: dict[str, Any]
-    width: int
-    rows: int
-    sha256: str
-    encoder: dict[str, str]
-    mean: np.ndarray | None = None
-    matrix: np.ndarray | None = None
+    calibration: dict[str, Any]  # settings as in a config
+    width: int  # of the vectors, d
+    rows: int  # that it was fitted on
+    sha256: str  # of all their numbers, row by row, as float32 or float64
+    encoder: dict[str, str]  # what is known of theirs: name, pooling, layer
+    mean: np.ndarray | None = None  # [d] float32
+    matrix: np.ndarray | None = None  # [d, k] float32
     chain: Chain | None = None
-
-    @property
-    def name(self) -> str:
-        """The method's name."""
-        return format_method_name(self.calibration)
-
-    @property
-    def out_width(self) -> int:
-        """The width of what ``transform`` returns, k."""
-        return self.chain.out_dim if self.matrix is None and self.chain else self.matrix.shape[1]  # type: ignore
 
     def check(self, width: int, encoder: dict[str, str] | None = None) -> None:
         """Raise UserError for vectors of another width, or of another encoder where both are known."""
-        differs = [
-            f"{key}={value}" for key, value in (encoder or {}).items() if self.encoder.get(key, value) != value
-        ]
-        refuse(
-            (width != self.width, f"the cure {self.name} is for vectors of width {self.width}, not {width}"),
-            (
-                differs,
-                f"the cure was fitted on vectors of {_list(self.encoder)}, not of encoder {', '.join(differs)}",
-            ),
-        )
+        refuse((width != self.width, f"the cure is for vectors of width {self.width}, not {width}"))
+        for key, value in (encoder or {}).items():
+            known = self.encoder.get(key, value)
+            refuse((known != value, f"the cure is for vectors of an encoder with {key} {known}, not {value}"))
 
     @torch.no_grad()
     def transform(self, batch: np.ndarray) -> np.ndarray:
@@ -159,31 +132,24 @@ def make_own_chain(calibration: dict[str, Any], width: int) -> Chain:
 def fit_cure(
     calibration: dict[str, Any], vectors: Array, encoder: dict[str, str] | None = None, seed: int = 0
 ) -> tuple[Cure, list[str]]:
-    """Fit a calibration on vectors [N, d], and say what the user should know.
+    """Fit a method or a chain, by its settings, on vectors [N, d], and say what the user should know.
 
     Rows with NaN or infinity are left out. A method that takes its statistics from batches takes those of all rows.
-    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows drawn at random.
-
-    Args:
-        calibration: settings of a method or a chain of methods, as in a config.
-        vectors: as `isobench.frozen.matrix.check_vectors` returns them.
-        encoder: what is known of their encoder: name, pooling, layer.
-        seed: of what a flow draws at random.
+    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows that are drawn by ``seed``.
     """
     check_post_hoc(calibration, may_train=True)
     name, width = format_method_name(calibration), int(vectors.shape[1])
     sha256, missing = hashlib.sha256(), np.zeros(len(vectors), bool)
-    rows, mean, covariance = _take_moments(_read_finite(vectors, sha256, missing), width, _is_exact(vectors))
+    is_exact = len(vectors) <= EXACT_ROWS or read_rows(vectors, slice(0, 0)).dtype == np.float64
+    rows, mean, covariance = _take_moments(_read_finite(vectors, sha256, missing), width, is_exact)
     refuse((rows < 2, f"{name} can't be fitted on {format_count(rows, 'row')} without NaN or infinity"))
     refuse((not covariance.isfinite().all(), "squares of the numbers overflow: divide all of them by a constant"))
     notes = []
-    if left_out := int(missing.sum()):
-        counted = format_count(left_out, "row")
+    if missing.any():
+        counted = format_count(int(missing.sum()), "row")
         notes.append(f"{counted} with NaN or infinity left out, first row {int(missing.argmax())} (from 0).")
     if rows <= width:
-        notes.append(
-            f"There are no more rows ({rows:,}) than coordinates ({width:,}): whitening would not fit others."
-        )
+        notes.append(f"Only {rows:,} rows for {width:,} coordinates: a whitening of these does not fit others.")
     variances = torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
     shares = (variances[:SHOWN] / variances.sum()).nan_to_num()
     notes.append(f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.")
@@ -212,11 +178,6 @@ def fit_cure(
     kept_mean, matrix = (part.float().numpy() for part in affine)
     refuse((not np.isfinite(matrix).all(), f"{name}: the rows vary too little, its matrix overflows"))
     return replace(cure, mean=kept_mean, matrix=matrix), notes
-
-
-def _is_exact(vectors: Array) -> bool:
-    """Return whether products of vectors are float64: those of many float32 rows differ by less than chance does."""
-    return len(vectors) <= EXACT_ROWS or read_rows(vectors, slice(0, 0)).dtype == np.float64
 
 
 def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None = None) -> Iterator[np.ndarray]:
@@ -274,7 +235,6 @@ def _fit_part(
     moments: tuple[int, Tensor, Tensor] | None,
 ) -> None:
     """Fit one method of a chain on the rows that reach it; ``moments``: theirs, if they are known."""
-    is_own = type(part).__module__.startswith(PACKAGE)
     with torch.no_grad():
         if overrides_hook(part, "prepare"):
             part.prepare(read())
@@ -290,7 +250,7 @@ def _fit_part(
             part(_imitate(mean, covariance))
             if isinstance(part, methods.BatchNorm):
                 part.variance.copy_(covariance.diagonal() * (count / (count - 1)))
-        elif not is_own:
+        elif not type(part).__module__.startswith(PACKAGE):  # a method of the user's own
             part(torch.cat(list(read())))
     if overrides_hook(part, "objective"):
         optimizer = torch.optim.Adam(part.parameter_groups())
@@ -305,15 +265,11 @@ def _fit_part(
 
 
 def _refuse_components(part: Calibration, rows: int) -> None:
-    components, is_all = 0, False
-    if isinstance(part, methods.Centering):
-        components = part.top.shape[1]
-        is_all = components == part.dim
-    elif isinstance(part, methods.Whitening) and part.out_dim < part.dim:
-        components = part.out_dim
+    is_pca = isinstance(part, methods.Whitening) and part.out_dim < part.dim
+    count = part.out_dim if is_pca else part.top.shape[1] if isinstance(part, methods.Centering) else 0
     refuse(
-        (is_all, f"without {components} components nothing is left of {part.dim} coordinates: ask for fewer"),
-        (rows <= components, f"{rows} rows vary in fewer than {components} directions: ask for fewer components"),
+        (count == part.dim, f"without {count} components nothing is left of {count} coordinates: ask for fewer"),
+        (rows <= count, f"{rows} rows vary in fewer than {count} directions: ask for fewer components"),
     )
 
 
@@ -340,13 +296,10 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     found, middle = _run(parts, probes), _run(parts, mean[None])
     matrix = (_run(parts, mean + spread * torch.eye(width, dtype=torch.float64)) - middle) / spread
     largest = found.abs().max()
-    solve = lambda: torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])  # noqa: E731
-    for make in (lambda: mean, lambda: torch.zeros_like(mean), solve):
-        origin = make()
+    for place in ("mean", "zero", "other"):
+        origin = mean if place == "mean" else torch.zeros_like(mean)
+        if place == "other":
+            origin = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
         if (found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * largest:
             return origin, matrix
     return None
-
-
-def _list(encoder: dict[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in encoder.items())
