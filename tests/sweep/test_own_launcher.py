@@ -34,13 +34,9 @@ def test_a_subclass_of_the_launcher_carries_out_runs(cli, small, outputs, tmp_pa
         "seed=1,2",
         "optimization.epochs=1",
     ]
-    for target, message in (
-        ("my_own_launcher.Other", "hydra/launcher=mine can't carry out runs: choose auto"),
-        ("my_own_launcher.Missing", "hydra/launcher=mine: my_own_launcher.Missing: "),
-        ("nowhere.Launcher", "hydra/launcher=mine: nowhere.Launcher: "),
-    ):
+    for target in ("my_own_launcher.Other", "my_own_launcher.Missing", "nowhere.Launcher"):
         (group / "mine.yaml").write_text(f"_target_: {target}\n")
-        check_refused(cli(*own), message)
+        check_refused(cli(*own), target)
     assert not outputs.exists()
     (group / "mine.yaml").write_text("_target_: my_own_launcher.Backwards\nnote: backwards\n")
     out, err = check_done(cli(*own))
