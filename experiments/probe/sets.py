@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobench.common.errors import UserError
-from isobench.common.terminal import print_note
+from isobench.common.terminal import name_some, print_note
 from isobench.data.labels import check_classes, format_labels
 from isobench.data.sources import check_texts
 from isobench.data.tables import read_columns, read_field
@@ -39,6 +39,7 @@ def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:
     read = [_read_split(folder, split) for split in splits]
     check_classes([label for own in read for label in own.labels.tolist()], f"the set {folder.name}")
     known = Counter(read[0].labels.tolist())
+    print_note(f"{folder.name}: classes {name_some([f'{name} ({count})' for name, count in sorted(known.items())])}")
     for split, own in zip(splits, read, strict=True):
         if unknown := sorted(set(own.labels.tolist()) - known.keys()):
             raise UserError(f"the set {folder.name}: {splits[0]} has no example of {', '.join(unknown)} of {split}")

@@ -23,6 +23,7 @@ from isobench.common.environment import collect_garbage_rarely, format_paper_fla
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
 from isobench.common.terminal import format_count, name_some
+from isobench.config.schema import split_chain
 from isobench.runs.folder import PREDICTIONS_FILE, report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
@@ -64,8 +65,23 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     plan = Plan(experiment.name, _list_commands(cfg.output_dir, experiment.name, arguments, is_general), planned)
     manifest = export_bundle(target, plan, ended, _find_analysis(runs, trains), anonymous, licence)
     _print_summary(target, manifest, len(planned) if trains else 0)
-    if not anonymous:
+    if anonymous:
+        print(f"It keeps these names, by which results are known: {', '.join(_list_names(runs))}")
+    else:
         print("Its records name this machine and its folders; --anonymous leaves them out")
+
+
+def _list_names(runs: list[Run]) -> list[str]:
+    """List the names of the user's that stay in an anonymous bundle: tasks, columns, encoders and classes."""
+    names: dict[str, None] = {}
+    for cfg in (run.cfg for run in runs):
+        classes = [
+            str(settings.get("_target_")) for settings in (*split_chain(cfg.calibration), *cfg.monitors.values())
+        ]
+        own = [target for target in classes if not target.startswith(("isobench.", "isobench_papers."))]
+        columns = [*cfg.task.text, *filter(None, [cfg.task.label])] if cfg.data.files else []
+        names |= dict.fromkeys([cfg.task.name, cfg.encoder.name, *columns, *own])
+    return list(names)
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:

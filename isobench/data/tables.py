@@ -179,9 +179,8 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
     ]
     known = [_know_values(column) for column in columns] if places else []
     for row, place in places:
-        lines = [
-            [part.strip(' "\t') for part in line.split(separator)] for line in LINE_BREAK.split(columns[place][row])
-        ]
+        whole = filter(str.strip, LINE_BREAK.split(columns[place][row]))
+        lines = [[part.strip(' "\t') for part in line.split(separator)] for line in whole]
         for i, (values, are_numbers) in enumerate(known):
             ends = [parts for parts in (lines[1:] if i < place else lines[:-1]) if len(parts) > abs(i - place)]
             own = slice(i, i + 1) if i < place else slice(i - len(names), i - len(names) + 1 or None)

@@ -235,7 +235,7 @@ def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run
     phrases = [f"{counts['done']} finished"]
     phrases += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
     phrases += [f"{elsewhere} running or queued"] if elsewhere else []
-    phrases += [f"{counts['damaged']} with a damaged record"] if counts["damaged"] else []
+    phrases += [f"{counts['damaged']} whose record can't be read"] if counts["damaged"] else []
     forecast = format_forecast(todo, Forecast(runs)) if todo else ""
     about = f", about {forecast} of device time" if forecast not in ("", "?") else ""
     return f"{format_count(len(runs), 'run')}: {', '.join(phrases)}, {len(todo)} to do{about}"

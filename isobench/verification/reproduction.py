@@ -212,6 +212,8 @@ def _hash_labels(labels: Any, is_test: bool) -> str:
 def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
     values = {name: (getattr(recorded, name), getattr(here, name)) for name in ("python", "cpu", "cores", "platform")}
     values |= {name: (version, here.versions.get(name)) for name, version in recorded.versions.items()}
+    if "-" not in recorded.platform:  # an anonymous record has the system's name alone
+        values["platform"] = (recorded.platform, here.platform.partition("-")[0])
     values["commit"] = (recorded.git and recorded.git.commit, here.git and here.git.commit)
     if recorded.instruction_set is not None:  # old records lack it
         values["instruction set"] = (recorded.instruction_set, here.instruction_set)

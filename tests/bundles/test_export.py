@@ -154,6 +154,7 @@ def test_what_can_not_be_exported_is_said_in_one_line(command, tmp_path):
 def test_an_anonymous_bundle_of_trained_runs_holds_and_can_be_imported(alice, run_export, run_import, tmp_path):
     out, _ = check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
     assert "name this machine" not in out
+    assert "It keeps these names" in out
     assert list_failures(tmp_path / "hidden") == []
     content = b"".join([*read_texts(tmp_path / "hidden").values(), (tmp_path / "hidden" / "plan.json").read_bytes()])
     assert str(tmp_path.parent.parent).encode() not in content

@@ -334,6 +334,7 @@ OPENED = {
     "in a label": ["text,label", *["a,pos", "b,neg"] * 2, 'c,"neg', "d,pos", 'e,neg"'],
     "with commas": ["text,label", *['"a, b",pos', '"c, d",neg'] * 2, '"e, f,pos', "e, f,neg", 'g, h",pos'],
     "blanks behind labels": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg ', "d,pos ", 'e",neg'],
+    "blank lines between": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg', "", "d,pos", "", 'e",neg'],
     "one column": ["text", *"abcd", '"e', "f", 'g"'],
     "a label between texts": ["text1,label,text2", *["a,pos,b", "c,neg,d"] * 2, 'e,pos,"f', 'g,neg,h"'],
     "with commas between texts": [

@@ -195,7 +195,7 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, com
     assert page.count("is damaged; remove") == 2
     code, out, err = cli(*sweep, "seed=1,2,3,4")
     assert code == 2
-    assert "4 runs: 2 finished, 1 with a damaged record, 1 to do" in err
+    assert "4 runs: 2 finished, 1 whose record can't be read, 1 to do" in err
     assert sorted(err.splitlines()[-2:]) == sorted(troubles)
     assert "2 damaged" in out
     assert len(read_records(outputs)) == 4

@@ -151,6 +151,7 @@ def experiment(tiny, sets, tmp_path):
 def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outputs):
     code, _, err = cli(*experiment)
     assert code == 0, err
+    assert "whole: classes a (37), b (37), c (36)" in err
     rows = read_analysis_rows(outputs, "probe")
     predictions, scores = rows["predictions"], rows["scores"]
     per_setting = {"split": 3 + 3 + 10 + 1 * 3, "whole": 3 + 3 + 10 + 10 * 3}  # draws of a budget, then of all labels
@@ -184,7 +185,9 @@ def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outpu
     ],
 )
 def test_mistakes_are_one_line(experiment, cli, outputs, overrides, named):
-    check_refused(cli(*experiment, *overrides), named)
+    code, out, err = cli(*experiment, *overrides)
+    told = [line for line in err.splitlines() if ": classes " not in line]  # what the sets have is said first
+    check_refused((code, out, "\n".join(told)), named)
     assert not (outputs / "reports/probe/scores.parquet").exists()
 
 
