@@ -99,7 +99,7 @@ class Cure:
         require_regular_file(path)
         with doing(f"reading the cure {path}"), safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
-            refuse((about.get("format") != FORMAT, f"{path} is no cure: isobench fit writes one"))
+            refuse((about.get("format") != FORMAT, "it was not written by isobench fit"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             calibration, encoder = json.loads(about["calibration"]), json.loads(about["encoder"])
             cure = cls(calibration, int(about["width"]), int(about["rows"]), about["sha256"], encoder)
@@ -295,11 +295,10 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     probes = mean + spread * sizes * draws
     found, middle = _run(parts, probes), _run(parts, mean[None])
     matrix = (_run(parts, mean + spread * torch.eye(width, dtype=torch.float64)) - middle) / spread
-    largest = found.abs().max()
-    for place in ("mean", "zero", "other"):
-        origin = mean if place == "mean" else torch.zeros_like(mean)
-        if place == "other":
-            origin = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
-        if (found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * largest:
-            return origin, matrix
-    return None
+
+    def is_right(origin: Tensor) -> bool:
+        return bool((found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * found.abs().max())
+
+    if not is_right(mean):
+        mean = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
+    return (mean, matrix) if is_right(mean) else None
