@@ -35,7 +35,7 @@ PACKAGE = "isobench.calibration."
 PIECE_ROWS = 2048  # whose products are added up at a time
 EXACT_ROWS = 100_000  # of more float32 rows, a piece's products are float32, and only their sum is float64
 BY_MOMENTS = (methods.Centering, methods.Whitening, methods.IsoBN, methods.BatchNorm)
-WAITING = 8  # batches to be hashed
+GROUP = 16  # batches that are hashed at once: between them two threads wait for each other
 PROBES = 48  # rows by which it is seen whether a fitted method is affine
 TOLERANCE = 1e-9  # of that, relative to the largest number
 STEPS, STEP_ROWS = 1_000, 256  # of training a flow
@@ -187,11 +187,12 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
     is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
     with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
         hashed: deque[Future[None]] = deque()
-        for part in _split_rows(vectors, "reading vectors"):
+        for number, part in enumerate(_split_rows(vectors, "reading vectors")):
             batch = np.asarray(vectors[part]) if is_plain else read_rows(vectors, part)
-            if sha256:
-                hashed.append(pool.submit(sha256.update, batch))
-            if len(hashed) > WAITING:
+            if sha256 and not (is_plain and number % GROUP):
+                group = slice(part.start, part.start + GROUP * (part.stop - part.start))
+                hashed.append(pool.submit(sha256.update, np.asarray(vectors[group]) if is_plain else batch))
+            if len(hashed) > 2:
                 hashed.popleft().result()
             if np.isfinite(np.ones(len(batch), batch.dtype) @ batch).all():  # so is each number
                 yield batch
