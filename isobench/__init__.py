@@ -11,7 +11,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 FUNCTIONS = ("diagnose", "load_epochs", "load_runs", "report_table", "run")
-CLASSES = {"Calibrator": "isobench.frozen.calibrator"}
+CLASSES = {"Calibrator": "isobench.calibrator"}
 MODULES = ("calibration", "metrics", "monitor")
 __all__ = ["__version__", *FUNCTIONS, *CLASSES, *MODULES]
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ PACKAGE = "isobench.calibration."
 PIECE_ROWS = 2048  # whose products are added up at a time
 EXACT_ROWS = 100_000  # of more float32 rows, a piece's products are float32, and only their sum is float64
 BY_MOMENTS = (methods.Centering, methods.Whitening, methods.IsoBN, methods.BatchNorm)
+GROUP = 16  # batches that are hashed at once: between them two threads wait for each other
 PROBES = 48  # rows by which it is seen whether a fitted method is affine
 TOLERANCE = 1e-9  # of that, relative to the largest number
 STEPS, STEP_ROWS = 1_000, 256  # of training a flow
@@ -99,7 +101,7 @@ class Cure:
         require_regular_file(path)
         with doing(f"reading the cure {path}"), safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
-            refuse((about.get("format") != FORMAT, f"{path} is no cure: isobench fit writes one"))
+            refuse((about.get("format") != FORMAT, "it was not written by isobench fit"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             calibration, encoder = json.loads(about["calibration"]), json.loads(about["encoder"])
             cure = cls(calibration, int(about["width"]), int(about["rows"]), about["sha256"], encoder)
@@ -184,12 +186,14 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
     """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out."""
     is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
     with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
-        hashed: Future[None] | None = None
-        for part in _split_rows(vectors, "reading vectors"):
+        hashed: deque[Future[None]] = deque()
+        for number, part in enumerate(_split_rows(vectors, "reading vectors")):
             batch = np.asarray(vectors[part]) if is_plain else read_rows(vectors, part)
-            if hashed:
-                hashed.result()
-            hashed = pool.submit(sha256.update, batch) if sha256 else None
+            if sha256 and not (is_plain and number % GROUP):
+                group = slice(part.start, part.start + GROUP * (part.stop - part.start))
+                hashed.append(pool.submit(sha256.update, np.asarray(vectors[group]) if is_plain else batch))
+            if len(hashed) > 2:
+                hashed.popleft().result()
             if np.isfinite(np.ones(len(batch), batch.dtype) @ batch).all():  # so is each number
                 yield batch
                 continue
@@ -295,11 +299,10 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     probes = mean + spread * sizes * draws
     found, middle = _run(parts, probes), _run(parts, mean[None])
     matrix = (_run(parts, mean + spread * torch.eye(width, dtype=torch.float64)) - middle) / spread
-    largest = found.abs().max()
-    for place in ("mean", "zero", "other"):
-        origin = mean if place == "mean" else torch.zeros_like(mean)
-        if place == "other":
-            origin = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
-        if (found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * largest:
-            return origin, matrix
-    return None
+
+    def is_right(origin: Tensor) -> bool:
+        return bool((found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * found.abs().max())
+
+    if not is_right(mean):
+        mean = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
+    return (mean, matrix) if is_right(mean) else None
