@@ -14,7 +14,7 @@ TEXT = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"`((?:python -m )?isobench [^`]+)`|^    ((?:python -m )?isobench .+)$", TEXT, re.MULTILINE)
 COMMANDS = sorted({one or other for one, other in COMMANDS})
 MAP = (ROOT / "experiments" / "README.md").read_text()
-FOUND = TEXT.partition("## What we found")[2].partition("\nAll experiments")[0]
+FOUND = TEXT.partition("## What we found")[2].partition("\nAll: ")[0]
 
 
 def read_table(place):
