@@ -183,9 +183,9 @@ class SIGReg(Calibration):
         self.strength, self.t_max = require_number("strength", strength), require_number("t_max", t_max, above=0)
         self.directions = require_whole_number("directions", directions)
         self.points = require_whole_number("points", points, at_least=3)
-        if self.points % 2 == 0:
+        if self.points % 2 == 0:  # one of them must be t = 0; the others come in pairs, of which one is computed
             raise ValueError(f"points must be an odd number, not {points}")
-        self.calls = 0  # in training so far
+        self.calls = 0  # in training so far: the seed of the next call's directions
 
     def get_extra_state(self) -> Tensor:
         """Return the number of calls so far, for a checkpoint."""

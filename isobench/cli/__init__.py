@@ -1,0 +1,1 @@
+"""The commands behind ``isobench``, one file each."""

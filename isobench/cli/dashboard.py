@@ -133,7 +133,11 @@ def _build_score_panels(configs: Sequence[Config]) -> list[Any]:
 
 
 def _build_isotropy_panels(matrix: str, two_rows: bool = False) -> list[Any]:
-    """Build the panels of one matrix: each measure that is logged by epoch, and the curve of EV_k for every epoch."""
+    """Build the panels of one matrix: each measure that is logged by epoch, and the curve of EV_k for every epoch.
+
+    ``two_rows``: the matrix has two rows, as the head of two classes. Centred, they lie on a line, so that measures
+    of the variance are constant: they are left out.
+    """
     import wandb_workspaces.reports.v2 as wr
 
     prefix = f"isotropy/{matrix}"

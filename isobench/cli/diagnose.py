@@ -55,11 +55,13 @@ def main() -> None:
 
 
 def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
+    """Carry out the command: diagnose, then print, and write the page."""
     paths, _ = split_folders(split_config_dirs(arguments)[1])
     refuse((len(paths) > 1, f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}"))
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)
+    # All but X itself.
     settings = [text for text in arguments if path is None or text.startswith("-") or Path(text).expanduser() != path]
     cfg = Config()
     methods: dict[str, dict[str, Any]] = {}

@@ -247,7 +247,7 @@ def report_published(arguments: Sequence[str], paper: str | None) -> None:
 
 
 def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report | None":
-    """Build the report of an experiment's runs; None if none of them has ended."""
+    """Build the report of an experiment's runs, for judging claims; None if none of them has ended."""
     from isobench.report.build import build_report
 
     arguments = [f"{EXPERIMENT}{experiment}", *arguments]
@@ -260,4 +260,5 @@ def _build_experiment_report(experiment: str, arguments: list[str]) -> "Report |
     print_troubles(runs)
     if not any(run.record for run in runs):
         return None
+    # No claim is about shared examples, whose predictions take long to read.
     return build_report(runs[0].cfg.experiment, add_states(runs), with_pairs=False)

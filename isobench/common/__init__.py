@@ -1,0 +1,1 @@
+"""What every folder above uses: errors, files, signals, the terminal."""

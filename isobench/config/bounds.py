@@ -158,6 +158,7 @@ def _make_adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _explain(name: str, hint: Any, error: ErrorDetails) -> str:
+    """Write pydantic's error on a setting as isobench words errors: ``optimization.lr=x must be a number``."""
     keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error["loc"])
     name = f"{name}{keys}".lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
@@ -172,6 +173,6 @@ def _explain(name: str, hint: Any, error: ErrorDetails) -> str:
         choices = re.findall("'([^']*)'", error["ctx"]["expected"])
         return f"{name}={value} is not known: {suggest_nearest(str(value), choices)}"
     type_name = TYPE_NAMES.get(error["type"].partition("_")[0])
-    if type_name and error["type"] != "bound":
+    if type_name and error["type"] != "bound":  # our own bounds have their own words
         return f"{name}={value} must be {type_name}"
     return f"{name}={value} {error['msg'].replace('Input should be', 'must be')}"

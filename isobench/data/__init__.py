@@ -1,0 +1,1 @@
+"""Read the examples of a task, from files, packages or the hub."""

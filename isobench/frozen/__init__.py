@@ -1,0 +1,1 @@
+"""Vectors of frozen encoders: diagnose them, fit and keep calibrations, probe them."""

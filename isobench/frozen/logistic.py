@@ -121,14 +121,17 @@ def _make_pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _apply_inverse_hessian(
     gradient: Tensor, history: list[tuple[Tensor, Tensor, Tensor]], diagonal: Tensor
 ) -> Tensor:
-    """Multiply the gradient by L-BFGS's inverse Hessian: the two-loop recursion, in every problem."""
+    """Multiply the gradient by L-BFGS's inverse Hessian: the two-loop recursion, in every problem.
+
+    ``history`` has what `_make_pair` returns, oldest first.
+    """
     q, factors = gradient, []
     for step, change, inverse in reversed(history):
         factor = inverse * _dot(step, q)
         q = q - _spread(factor) * change
         factors.append(factor)
     q = diagonal * q
-    if history:  # the newest step says how far the diagonal is off
+    if history:  # the newest step says how far the diagonal is off; an inverse of 0: the problem rests
         _, change, inverse = history[-1]
         scale = (inverse * _dot(change, diagonal * change)).reciprocal()
         q = q * _spread(torch.where(inverse > 0, scale, 1.0))

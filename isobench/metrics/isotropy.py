@@ -248,7 +248,7 @@ def alpha_req(h: Array, first: int = 4, last: int = 100, weighted: bool = True) 
 
 
 def alpha_req_of(values: Tensor, first: int = 4, last: int = 100, weighted: bool = True) -> float:
-    """Compute alpha-ReQ from the variances along the principal components, descending (scaled by any factor)."""
+    """Compute `alpha_req` from the variances along the principal components, descending (scaled by any factor)."""
     if not (isinstance(first, Integral) and isinstance(last, Integral) and 1 <= first < last):
         raise ValueError(f"ranks count from 1, and the first must be below the last, not {first!r} and {last!r}")
     fitted = values[first - 1 : last]
@@ -258,7 +258,7 @@ def alpha_req_of(values: Tensor, first: int = 4, last: int = 100, weighted: bool
     ranks = torch.arange(first, first + len(fitted), dtype=fitted.dtype, device=fitted.device)
     x, y, weights = ranks.log(), fitted.log(), 1 / ranks if weighted else torch.ones_like(ranks)
     x = x - (weights @ x) / weights.sum()
-    return (-(weights * x) @ y / (weights * x @ x)).item()
+    return (-(weights * x) @ y / (weights * x @ x)).item()  # minus the slope of log variance over log rank
 
 
 def mean_ratio(w: Array) -> float:

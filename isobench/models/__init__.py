@@ -1,0 +1,1 @@
+"""Pretrained encoders, their tokenizers and heads."""

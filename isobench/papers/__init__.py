@@ -1,0 +1,1 @@
+"""The folders of papers: their configs, descriptions and printed numbers."""

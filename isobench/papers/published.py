@@ -126,6 +126,7 @@ def find_column(table: PublishedTable, task: str, metric: str) -> str | None:
     for name, column in table.columns.items():
         measures = column.metric or column.isotropy or column.time
         known = measures if isinstance(measures, list) else [measures]
+        # A column of a further dev split names it.
         if task in (column.task, *column.variants) and metric in known and column.split is None:
             return name
     return None

@@ -1,0 +1,1 @@
+"""Tables, comparisons, claims and pages, made of the records of runs."""

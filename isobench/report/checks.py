@@ -50,7 +50,8 @@ def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistic
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
     they must also be above plain fine-tuning by ``statistic`` in at least this share of the cells. It is undecided if
-    a method predicts one class where plain fine-tuning does not: such runs are in no mean.
+    a method predicts one class where plain fine-tuning does not: such runs are in no mean. It fails if more than half
+    are worse by more than chance.
     """
 
     def check(report: Report) -> Outcome:

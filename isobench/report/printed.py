@@ -19,7 +19,7 @@ from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 
 SPLIT = "validation"
 SECONDS_PER_MINUTE = 60
-LOCATIONS = ("mean", "median", "value")  # statistics that say where a cell's values lie
+CENTRES = ("mean", "median", "value")  # statistics that say where a cell's values lie
 # What a printed run shares with all others: columns of ``runs`` (`isobench.report.tables.RUNS`).
 SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SPEED_SETTINGS], "printed") | {
     "data": "printed", "weights": "printed", "share": 1,
@@ -56,15 +56,15 @@ def scale_effects(factor: float, *kinds: str) -> Change:
     """
 
     def change(cell: PrintedCell) -> dict[str, Any]:
-        if (kinds and cell.kind not in kinds) or not cell.plain:
+        if (kinds and cell.kind not in kinds) or not cell.plain:  # it is plain's own, or plain's is not printed
             return cell.numbers
         if factor == 0:
-            return dict(cell.plain)
-        location = next(name for name in LOCATIONS if name in cell.numbers)
-        ours, plain = (numbers[location] for numbers in (cell.numbers, cell.plain))
+            return dict(cell.plain)  # with its spread
+        centre = next(name for name in CENTRES if name in cell.numbers)
+        ours, plain = (numbers[centre] for numbers in (cell.numbers, cell.plain))
         if None in (ours, plain):
             return cell.numbers
-        return cell.numbers | {location: float(plain) + factor * (float(ours) - float(plain))}
+        return cell.numbers | {centre: float(plain) + factor * (float(ours) - float(plain))}
 
     return change
 
@@ -170,14 +170,14 @@ def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarr
     steps = np.linspace(-1, 1, seeds)
     steps = steps if is_score else steps**2 - np.mean(steps**2)
     steps = steps / steps.std(ddof=1)
-    location = next((numbers[name] for name in LOCATIONS if numbers.get(name) is not None), math.nan)
+    centre = next((numbers[name] for name in CENTRES if numbers.get(name) is not None), math.nan)
     if numbers.get("population_sd") is not None:
         spread = numbers["population_sd"] * math.sqrt(seeds / (seeds - 1))
     elif numbers.get("sd") is not None:
         spread = numbers["sd"]
     else:
-        spread = (numbers.get("max", location) - location) / steps.max()
-    return float(location) + float(spread) * steps
+        spread = (numbers.get("max", centre) - centre) / steps.max()
+    return float(centre) + float(spread) * steps
 
 
 def _name_metric(column: PublishedColumn) -> str:

@@ -107,7 +107,7 @@ def _describe_effect(cells: pd.DataFrame, methods: pd.DataFrame, row: Any) -> st
     mean = f", mean of {len(row.compared)} tasks" if len(row.compared) > 1 else ""
     return (
         f"{name_method(methods, row)} {verb} {abs(row.difference):.2f} points {side} {BASE_LABEL}{mean} "
-        f"({_describe_numbers(methods, row)}){_warn_of_failures(cells, row)}"
+        f"({_describe_numbers(methods, row)}){_describe_failures(cells, row)}"
     )
 
 
@@ -115,11 +115,11 @@ def _describe_numbers(methods: pd.DataFrame, row: Any) -> str:
     return f"95% interval {row.low:.2f} to {row.high:.2f}, {_describe_adjusted_p(methods, row)}"
 
 
-def _warn_of_failures(cells: pd.DataFrame, row: Any) -> str:
-    """Say how many runs of both methods failed; `_name_collapses` is about constant predictors."""
+def _describe_failures(cells: pd.DataFrame, row: Any) -> str:
+    """Write a clause on how many runs of both methods failed; empty if none did. Constant predictors don't count."""
     scores = list_score_cells(cells)
     both = scores[(scores["group"] == row.group) & scores["method"].isin([row.method, BASE_METHOD])]
-    both = both[both["values"].map(bool) | both["troubles"].map(bool)]
+    both = both[both["values"].map(bool) | both["troubles"].map(bool)]  # cells that have runs
     tasks = set(both[both["method"] == row.method]["task"])  # on which the method was run
     troubles = chain.from_iterable(both[both["task"].isin(tasks)]["troubles"])
     failed = sum(trouble not in (*UNFINISHED_STATES, CONSTANT_PREDICTOR) for trouble in troubles)

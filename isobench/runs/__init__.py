@@ -1,0 +1,1 @@
+"""A run: its key, its folder, its record, its state."""

@@ -88,6 +88,7 @@ def select_decisive(name: str, section: Any) -> Any:
     """Select what decides a result in a section of a config; the section ``seed`` is a number and stays.
 
     Nulls are left out, so that an optional setting that is added later leaves the keys of earlier runs as they are.
+    So does the class of a method, which may move; and settings that are gone are put back with the value they had.
     """
     if name == "seed":
         return section

@@ -1,0 +1,1 @@
+"""Tests and intervals over seeds and over examples."""

@@ -71,7 +71,8 @@ class PairedTest(NamedTuple):
 def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -> PairedTest:
     """Test whether the mean difference of two methods is zero for new seeds and new examples.
 
-    The interval is the wider, and p the larger, of two: with the variance above, and of the paired t-test over seeds.
+    The interval is the wider, and p the larger, of two: with the variance A + C (top of this file), and of
+    the paired t-test over seeds.
 
     Args:
         differences: score of the method less that of plain fine-tuning with the same seed, [..., seeds].
@@ -84,7 +85,8 @@ def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -
     of_seeds = np.asarray(differences.var(-1, ddof=1) / seeds)  # A
     of_seeds = np.where(of_seeds > (1e-12 * (1 + np.abs(value))) ** 2, of_seeds, np.nan)  # less is rounding
     of_examples = np.maximum(covariance, 0.0)  # C
-    freedom = (seeds - 1) * (1 + of_examples / of_seeds)
+    freedom = (seeds - 1) * (1 + of_examples / of_seeds)  # the factor is not squared: see the top of this file
+    # First with A + C, then those of the paired t-test.
     errors = np.stack([np.sqrt(of_seeds + of_examples), np.sqrt(of_seeds)])
     freedoms = np.stack([freedom, np.full_like(freedom, seeds - 1)])
     margin = (special.stdtrit(freedoms, 1 - ALPHA / 2) * errors).max(0)

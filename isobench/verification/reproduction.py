@@ -141,7 +141,10 @@ def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) ->
 
 
 def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
-    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
+    """Compare every run's data, labels, weights and software with its record.
+
+    What runs share is read once (``options.call_once``).
+    """
     here = Provenance.model_validate(collect_provenance())
     for run in runs.values():
         if run.record is None or run.cfg is None:
@@ -151,7 +154,7 @@ def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
             ("weights", run.record.encoder.fingerprint, _fingerprint_weights),
         ):
             try:
-                found = fingerprint(run.cfg, recorded, options)
+                found = fingerprint(run.cfg, recorded, options)  # of weights, one for each folder that is named
                 problems = [] if recorded in found else [_describe_change(check, recorded, found)]
                 if check == "data" and not problems:
                     problems = _compare_labels(run, options)

@@ -94,7 +94,7 @@ def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Ou
     problems += sorted({text for plan in plans for cfg, _ in plan.runs for text in find_other_classes(cfg)})
     names = {(plan.experiment, cfg.experiment.name) for plan in plans for cfg, _ in plan.runs}
     problems += [f"it is a plan of {plan}, and has runs of {run}" for plan, run in names if plan != run]
-    if manifest is not None and manifest.experiment != plans[0].experiment:
+    if manifest is not None and plans and manifest.experiment != plans[0].experiment:
         problems.append(f"it is a plan of {plans[0].experiment}, and the bundle is of {manifest.experiment}")
     if plans:
         outcomes.judge(subject, "key", problems)
@@ -212,7 +212,7 @@ def _list_trained_runs(
         if run is not None and run.cfg is not None and run.record is not None:
             record, state = run.record, "failed" if run.record.failure else "done"
             identity = Identity(key, record.data.fingerprint, record.encoder.fingerprint)
-            cfg, _ = planned.get(key, (run.cfg, identity))  # another experiment's runs have the grid of that one
+            cfg, _ = planned.get(key, (run.cfg, identity))  # its record may name another experiment
         elif key in planned:
             (cfg, identity), record, state = planned[key], None, "missing"
         else:

@@ -1,0 +1,1 @@
+"""Tokens, and the order in which they become batches."""

@@ -1,0 +1,1 @@
+"""Data and encoders that come as Python packages."""

@@ -38,8 +38,28 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
 
     ``limit``: keep this many examples at most, the same ones on every machine and for every seed.
     """
-    source, is_test = find_data_source(task, data), split == task.test_split
+    is_test = split == task.test_split
+    columns, where = _read_columns(task, data, split, is_test)
+    texts = [check_texts(columns[name], name, where) for name in task.text]
+    labels = columns.get("label", [])
+    if is_test and all(label == UNLABELLED for label in labels):
+        import numpy as np
+
+        labels = np.full(len(texts[0]), np.nan, np.float32)
+    else:
+        labels = convert_labels(task, labels, where)
+        if split == task.train_split or (task.labels is None and not is_test):
+            check_labels_differ(task, labels, where)
     notes = describe_own_reading(task, data, split)
+    if limit is None or limit >= len(labels):
+        return Examples(texts, labels, notes)
+    kept = select_by_hash(len(labels), limit)
+    return Examples([[column[i] for i in kept] for column in texts], labels[kept], notes)
+
+
+def _read_columns(task: Task, data: Data, split: str, is_test: bool) -> tuple[dict[str, Any], str]:
+    """Read the columns of a split from where the task's data are; return them, and the name of the place."""
+    source = find_data_source(task, data)
     if source == "embedded":
         sentences, classes = movie_reviews.read_sentences(split)
         columns: dict[str, Any] = {task.text[0]: sentences, "label": classes}
@@ -59,20 +79,7 @@ def read_examples(task: Task, data: Data, split: str, limit: int | None = None) 
         rows = load_hub_split(task, split)
         columns = {name: rows[name][:] for name in (*task.text, "label")}
         where = f"{task.hub}/{task.subset} {split}"
-    texts = [check_texts(columns[name], name, where) for name in task.text]
-    labels = columns.get("label", [])
-    if is_test and all(label == UNLABELLED for label in labels):
-        import numpy as np
-
-        labels = np.full(len(texts[0]), np.nan, np.float32)
-    else:
-        labels = convert_labels(task, labels, where)
-        if split == task.train_split or (task.labels is None and not is_test):
-            check_labels_differ(task, labels, where)
-    if limit is None or limit >= len(labels):
-        return Examples(texts, labels, notes)
-    chosen = select_by_hash(len(labels), limit)
-    return Examples([[column[i] for i in chosen] for column in texts], labels[chosen], notes)
+    return columns, where
 
 
 def _read_own_columns(path: Path, task: Task, encoding: str | None, may_lack_labels: bool) -> dict[str, list[Any]]:

@@ -33,7 +33,7 @@ def complete_task(cfg: Config, regression_metrics: Sequence[str]) -> Config:
     label, texts, classes = _find_columns(
         file,
         data.encoding,
-        stat and (stat.st_size, stat.st_mtime_ns),
+        stat and (stat.st_size, stat.st_mtime_ns),  # a file that has changed is read again
         task.label,
         tuple(task.text),
         classes=task.labels is None and not is_regression,

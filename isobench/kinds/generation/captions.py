@@ -132,6 +132,7 @@ def _make_noun_phrase(
 
 def _make_clause(rng: Random, noun: _Noun, details: bool) -> _Clause:
     """Build a clause with ``noun`` as its subject; with ``details`` it may also have clothes and a place."""
+    # What stands twice is drawn twice as often.
     determiner = rng.choice(("a", "a", "the", "the", rng.choice(tuple(NUMBERS))))
     plural = determiner in NUMBERS or (determiner == "the" and rng.random() < 0.5)
     english, subject = _make_noun_phrase(
@@ -142,6 +143,7 @@ def _make_clause(rng: Random, noun: _Noun, details: bool) -> _Clause:
         english, subject = _join(english, clothes), _join(subject, german_clothes)
     has_object = noun in PEOPLE and rng.random() < 0.6
     verb = rng.choice(TRANSITIVE_VERBS if has_object else INTRANSITIVE_VERBS)
+    # In German a definite object stands before the place, an indefinite one after it.
     thing, before, after = _make_direct_object(rng) if has_object else ("", "", "")
     place, german_place = _make_place(rng) if details and rng.random() < 0.7 else ("", "")
     return _Clause(

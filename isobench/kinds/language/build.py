@@ -25,7 +25,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     loaders = load_windows(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
     chain = build_state_chain(cfg, loaded)
     module = LanguageModel(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
-    chain.adjust(module.matrices())
+    chain.adjust(module.matrices())  # a method may set a matrix's spectrum before training
     return RunParts(module, loaders, loaded.warnings)
 
 

@@ -62,6 +62,7 @@ class LanguageModel(FineTuningModule):
             given = ids
         else:
             predicted, target, given = masked, ids, ids.masked_fill(masked, self.mask_id)
+        # What the output layer reads at these places is kept, and no logits are computed.
         with self.projection.capture_states(predicted.flatten().nonzero()[:, 0]) as kept:
             output = self.model(input_ids=given, output_hidden_states=every_layer)
         layers = [states[predicted] for states in output.hidden_states[:-1]] if every_layer else []
@@ -120,11 +121,13 @@ class LanguageModel(FineTuningModule):
         return masked
 
     def on_validation_epoch_end(self) -> None:
+        """Score each split from the losses of its windows; as predictions a row is a window."""
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):
             rows = sorted(self.rows[position])
-            tokens, nats = (np.array(column, np.float64) for column in list(zip(*rows, strict=True))[1:])
+            _, *columns = zip(*rows, strict=True)  # place, predicted tokens and loss of each window
+            tokens, nats = (np.array(column, np.float64) for column in columns)
             if not np.isfinite(nats).all():
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)

@@ -1,0 +1,1 @@
+"""A report in each of its forms: page (templates/), terminal, Markdown, LaTeX."""
