@@ -41,8 +41,11 @@ def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:
     known = Counter(read[0].labels.tolist())
     print_note(f"{folder.name}: classes {name_some([f'{name} ({count})' for name, count in sorted(known.items())])}")
     for split, own in zip(splits, read, strict=True):
-        if unknown := sorted(set(own.labels.tolist()) - known.keys()):
+        own_classes = set(own.labels.tolist())
+        if unknown := sorted(own_classes - known.keys()):
             raise UserError(f"the set {folder.name}: {splits[0]} has no example of {', '.join(unknown)} of {split}")
+        if lacking := sorted(known.keys() - own_classes):
+            print_note(f"{folder.name}: {split} has no example of {name_some(lacking)}")
     if rare := [name for name, count in known.items() if count == 1]:
         print_note(f"{folder.name}: {splits[0]} has a single example of {', '.join(rare)}: is it a mistake?")
     return read
@@ -61,6 +64,11 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
     """Read the training split of a set and the split that is evaluated; None if the set has one split."""
     folder = find_probe_folder(root, name)
     evaluated = next((split for split in EVALUATED if (folder / f"{split}.parquet").is_file()), None)
+    unread = sorted({file.stem for file in folder.glob("*.parquet")} - {"train", *EVALUATED})
+    if unread and evaluated is None:
+        raise UserError(
+            f"{folder} has {name_some(unread)}, which is not read: call what is evaluated test or validation"
+        )
     train, *others = read_splits(folder, ["train", *([evaluated] if evaluated else [])])
     if not others:
         return train, None

@@ -20,7 +20,7 @@ from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import require_regular_file
-from isobench.common.terminal import format_count
+from isobench.common.terminal import format_count, print_note_once
 from isobench.data.labels import NUMBER
 
 FORMATS = {
@@ -31,6 +31,7 @@ SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 READ_AS = b"read as"  # in a table's metadata: how a file is written that is no usual one of its format
 EXCELS_FIRST_LINE = re.compile(r"sep=([;,\t|])\r?\n")
 LINE_BREAK = re.compile(r"\r\n?|\n")
+REPLACED = "\N{REPLACEMENT CHARACTER}"  # what a program writes in the place of bytes that it could not read
 # Characters of packed files, of UTF-16 without its mark, and of encodings that shift between alphabets. Where an
 # encoding is named, also those that come of naming latin-1 for another.
 NO_TEXT = {False: re.compile("[\0\x0e\x0f\x1b]"), True: re.compile("[\0\x0e\x0f\x1b\x80-\x9f]")}
@@ -100,6 +101,8 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
         raise UserError(f"{path}, line {line}, is in UTF-8, and data.encoding={encoding}: {advice}")
     if NO_TEXT[encoding is not None].search(text) or (not encoding and content.isascii() and _is_disguised(content)):
         raise UserError(f"{path} is packed, or no text in {used.upper()}: {advice}")
+    if count := text.count(REPLACED):
+        print_note_once(f"{path} has {format_count(count, 'replacement character')} ({REPLACED}): letters are lost")
     return text.removeprefix("\ufeff"), used
 
 

@@ -352,6 +352,13 @@ def test_a_quote_may_not_be_open_wherever_it_stands(tmp_path, place):
         read_own_file(tmp_path / "train.csv")
 
 
+def test_letters_that_are_lost_are_said(tmp_path, capsys):
+    file = tmp_path / "lost.csv"
+    file.write_text("text,label\nna\ufffdve,a\ncaf\ufffd,b\n", encoding="utf-8")
+    read_own_file(file)
+    assert "2 replacement characters" in capsys.readouterr().err
+
+
 def test_a_text_may_have_many_lines_and_this_is_said(tmp_path):
     poem = "\n".join(f"line {line}, and more, and more" for line in range(30))
     letters = ["Dear John,\nthe film is good.\nYours, 1", "Hello, friend\nhow are you, 0", poem, "a, b\nc"]

@@ -45,6 +45,17 @@ def test_a_class_of_one_example_is_said(tmp_path, capsys):
     assert "single example of pso" in capsys.readouterr().err
 
 
+def test_a_split_under_another_name_is_refused_and_a_class_without_a_test_example_is_said(tmp_path, capsys):
+    columns = {"text": [*"abcd"], "label": ["pos", "neg"] * 2}
+    write_parquet(tmp_path / "probe/own/train.parquet", columns)
+    write_parquet(tmp_path / "probe/own/dev.parquet", columns)
+    with pytest.raises(UserError, match="dev"):
+        sets.read_probe_set(str(tmp_path), "own")
+    write_parquet(tmp_path / "probe/own/test.parquet", {"text": ["e", "f"], "label": ["pos", "pos"]})
+    sets.read_probe_set(str(tmp_path), "own")
+    assert "test has no example of neg" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("odd", "said"), [("Pos", "Pos, pos, which differ"), ("pos ", None), ("Pos\u200b", "differ")]
 )
