@@ -19,11 +19,12 @@ from isobench.analyses.runner import list_analysis_inputs
 from isobench.bundles.manifest import Manifest
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.environment import collect_garbage_rarely, format_paper_flags
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags, read_papers
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
 from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import split_chain
+from isobench.papers.folders import find_papers
 from isobench.runs.folder import PREDICTIONS_FILE, report_folder
 from isobench.runs.plan import Plan, read_plans
 from isobench.runs.run import Run, check_predictions
@@ -72,16 +73,21 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
 
 
 def _list_names(runs: list[Run]) -> list[str]:
-    """List the names of the user's that stay in an anonymous bundle: tasks, columns, encoders and classes."""
-    names: dict[str, None] = {}
+    """List the names of the user's that stay in an anonymous bundle: of settings, columns, papers and classes."""
+    own_papers = {name for name, folder in find_papers().items() if str(folder) in read_papers()}
+    names: dict[str | None, None] = {}
     for cfg in (run.cfg for run in runs):
-        classes = [
-            str(settings.get("_target_")) for settings in (*split_chain(cfg.calibration), *cfg.monitors.values())
-        ]
-        own = [target for target in classes if not target.startswith(("isobench.", "isobench_papers."))]
-        columns = [*cfg.task.text, *filter(None, [cfg.task.label])] if cfg.data.files else []
-        names |= dict.fromkeys([cfg.task.name, cfg.encoder.name, *columns, *own])
-    return list(names)
+        methods = split_chain(cfg.calibration)
+        columns = [*cfg.task.text, cfg.task.label] if cfg.data.files else []
+        names |= dict.fromkeys([cfg.experiment.name, cfg.task.name, cfg.encoder.name, *columns, *cfg.monitors])
+        names |= dict.fromkeys(str(method.get("name")) for method in methods)
+        if cfg.experiment.paper in own_papers:
+            names[cfg.experiment.paper] = None
+        for target in (str(one.get("_target_")) for one in (*methods, *cfg.monitors.values(), cfg.analysis or {})):
+            package, *modules = target.split(".")
+            if package not in ("isobench", "None") and (package != "isobench_papers" or modules[0] in own_papers):
+                names[target] = None
+    return [name for name in names if name]
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
-from isobench.common.errors import RunFailure
+from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
 from isobench.kinds.base import kind_of
 from isobench.metrics.task import is_constant, nan_to_zero
@@ -159,8 +159,7 @@ class FineTuningModule(pl.LightningModule):
         decisive = (splits[0], HELD_OUT if HELD_OUT in scores else splits[0])
         score, selection = (nan_to_zero(scores[split][self.cfg.task.primary]) for split in decisive)
         named = {"epoch": self.current_epoch + 1, "step": self.global_step, "score": score, "selection": selection}
-        epoch = Epoch.model_validate({**scores, **self.observed, **named})
-        self.observed = {}
+        epoch = self._add_observed({**scores, **named})
         self.history.append(epoch)
         reported = self.cfg.optimization.report == "last"
         if reported or self.best is None or epoch.selection > self.best.epoch.selection:
@@ -170,6 +169,21 @@ class FineTuningModule(pl.LightningModule):
             for name in (*self.cfg.task.metrics, *(["loss"] if "loss" in metrics else [])):
                 self.log(f"dev/{split}/{name}", metrics[name])
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
+
+    def on_validation_end(self) -> None:
+        """Add to the epoch what callbacks measured after it was scored."""
+        if self.observed and self.history:
+            before = self.history[-1]
+            self.history[-1] = self._add_observed(before.model_dump(exclude_unset=True))
+            if self.best and self.best.epoch is before:
+                self.best = ReportedEpoch(self.history[-1], self.best.outputs)
+
+    def _add_observed(self, entries: dict[str, Any]) -> Epoch:
+        """Make an epoch of its entries and of what callbacks measured, which may replace none of them."""
+        if taken := sorted(self.observed.keys() & entries):
+            raise UserError(f"a monitor's measures can't be called {', '.join(taken)}: the epoch has these entries")
+        observed, self.observed = self.observed, {}
+        return Epoch.model_validate({**entries, **observed})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["lanes"] = self.dropout_numbers.get_state() if self.dropout_numbers else None

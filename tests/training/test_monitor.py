@@ -10,6 +10,7 @@ from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
+import isobench
 from isobench import metrics
 from isobench.metrics import isotropy_summary, partition_isotropy
 from isobench.training.monitor import IsotropyMonitor, build_monitors, check_monitors
@@ -143,3 +144,31 @@ def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor):
     code, _, err = cli(*small, f"+monitors.x={monitor}")
     assert (code, err.strip().count("\n")) == (2, 0)
     assert not list(outputs.glob("runs/*/result.json"))
+
+
+LATE = """
+from pytorch_lightning import Callback
+
+class Late(Callback):
+    def on_validation_end(self, trainer, module):
+        module.observed["late"] = {"epoch": float(trainer.current_epoch + 1)}
+
+class Taker(Callback):
+    def on_validation_epoch_end(self, trainer, module):
+        module.observed["validation"] = {"accuracy": 0.99}
+"""
+
+
+@pytest.mark.slow
+def test_a_monitor_may_measure_late_and_replaces_no_score(cli, small, outputs, tmp_path, monkeypatch):
+    (tmp_path / "late_monitor.py").write_text(LATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = [*small, "optimization.epochs=2", "optimization.report=last", "tracking=none"]
+    assert cli(*own, "monitors.late={_target_: late_monitor.Late}")[0] == 0
+    epochs = isobench.load_epochs(outputs).query("epoch > 0")
+    assert epochs["late/epoch"].tolist() == epochs["epoch"].tolist() == [1, 2]
+    assert isobench.load_runs(outputs)["late/epoch"].tolist() == [2]
+    code, _, err = cli(*own, "monitors.taker={_target_: late_monitor.Taker}", "seed=5")
+    assert code != 0
+    assert "validation" in err
+    assert len(list(outputs.glob("runs/*/result.json"))) == 1
