@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-import yaml
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -15,6 +14,7 @@ from isobench.common.errors import UserError, refuse, suggest_nearest
 from isobench.common.packages import conf_dir
 from isobench.config.schema import CALIBRATION_KEYS
 from isobench.frozen.cure import Cure, fit_cure
+from isobench.papers.folders import read_config_file
 
 
 class Calibrator(TransformerMixin, BaseEstimator):
@@ -106,5 +106,4 @@ def _read_settings(method: str) -> dict[str, Any]:
     folder = Path(conf_dir(), "calibration")
     names = [file.stem for file in folder.glob("*.yaml")]
     refuse((method not in names, f"there is no method {method!r}: {suggest_nearest(str(method), names)}"))
-    settings: dict[str, Any] = yaml.safe_load((folder / f"{method}.yaml").read_text(encoding="utf-8"))
-    return settings
+    return read_config_file(folder / f"{method}.yaml")

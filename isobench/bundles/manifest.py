@@ -18,6 +18,7 @@ from isobench.runs.bundled import MANIFEST_LIMIT, RECORDS_FILE, TABLE_LIMIT
 from isobench.runs.folder import ABOUT_FILE
 from isobench.runs.record import Part, Time
 
+OLD_FORMAT = 2  # with a folder for each run, which isobench import still reads
 BUNDLE_FORMAT: Final = 3  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, BUNDLE_PLAN, "analysis"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -98,7 +99,7 @@ def read_manifest(bundle: Path) -> Manifest:
     version = read_format(bundle)
     if type(version) is int and version > BUNDLE_FORMAT:
         raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
-    if version == BUNDLE_FORMAT - 1:
+    if version == OLD_FORMAT:
         raise UserError(
             f"{bundle} is of an earlier isobench: add its runs by isobench import {bundle}, and export them"
         )

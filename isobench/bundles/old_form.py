@@ -12,8 +12,6 @@ from isobench.common.files import drop_json_checksum, read_bounded
 from isobench.runs.bundled import MANIFEST_LIMIT, RECORDS_FILE, TABLE_LIMIT, format_predictions, format_records
 from isobench.runs.folder import PREDICTIONS_FILE, RECORD_FILE, run_folder_name
 
-OLD_FORMAT = 2
-
 
 def write_anew(old: Path, new: Path) -> None:
     """Write a bundle of the old form into the empty folder ``new``; UserError unless its checksums fit."""

@@ -1,4 +1,4 @@
-"""What a bundle must not tell, keys and tokens, and what an anonymous one leaves out: machines, users, folders.
+"""Keep keys and tokens out of every bundle, and machines, users and folders out of an anonymous one.
 
 A token in a file is refused. An anonymous record lacks every field that names a machine, a user or a folder and every
 text that was written freely: host, job, log, command, warnings, messages, W&B's names, what monitors said. Of a path

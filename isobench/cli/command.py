@@ -17,7 +17,13 @@ from isobench.common.files import refuse_file
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
 from isobench.config.bounds import check_value, read_hints
-from isobench.config.command_line import CONFIG_DIR_FLAGS, MULTIRUN_FLAGS, Override, expand_home_folders
+from isobench.config.command_line import (
+    CONFIG_DIR_FLAGS,
+    MULTIRUN_FLAGS,
+    Override,
+    expand_home_folders,
+    split_config_dirs,
+)
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
 
@@ -72,6 +78,12 @@ def split_folders(arguments: list[str]) -> tuple[list[Path], list[str]]:
     settings = [text for text in arguments if not is_folder.match(text)]
     folders = dict.fromkeys(Path(text).expanduser() for text in arguments if text not in settings)
     return list(folders), settings
+
+
+def split_files(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Split a command's arguments into files and the others, which may have the folders of ``--config-dir``."""
+    files, _ = split_folders(split_config_dirs(arguments)[1])
+    return files, [text for text in arguments if text.startswith("-") or Path(text).expanduser() not in files]
 
 
 def read_output_dir(settings: Sequence[str], command: str) -> str:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isobench.cli.command import CommandParser, run_guarded, split_folders
+from isobench.cli.command import CommandParser, run_guarded, split_files
 from isobench.common.errors import refuse
 from isobench.common.files import require_writable, write_text
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
-from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config
 
 if TYPE_CHECKING:  # importing torch takes a second
@@ -56,13 +55,11 @@ def main() -> None:
 
 def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
     """Carry out the command: diagnose, then print, and write the page."""
-    paths, _ = split_folders(split_config_dirs(arguments)[1])
+    paths, settings = split_files(arguments)
     refuse((len(paths) > 1, f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}"))
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)
-    # All but X itself.
-    settings = [text for text in arguments if path is None or text.startswith("-") or Path(text).expanduser() != path]
     cfg = Config()
     methods: dict[str, dict[str, Any]] = {}
     if settings or not is_matrix:

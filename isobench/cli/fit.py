@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isobench.cli.command import CommandParser, run_guarded, split_folders
+from isobench.cli.command import CommandParser, run_guarded, split_files
 from isobench.cli.diagnose import TEXT_ENDINGS
 from isobench.common.errors import refuse
 from isobench.common.files import explain_output_errors
-from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config
 
 if TYPE_CHECKING:  # importing torch takes a second
@@ -64,9 +63,9 @@ def _fit(options: Namespace, arguments: Sequence[str]) -> None:
 
 def split_arguments(arguments: Sequence[str], usage: str, count: int = 1) -> tuple[list[Path], list[str]]:
     """Split arguments into as many paths as a command has, and settings."""
-    paths, _ = split_folders(split_config_dirs(arguments)[1])
+    paths, settings = split_files(arguments)
     refuse((len(paths) != count, f"name {count} file{'s' * (count > 1)}: {usage}"))
-    return paths, [text for text in arguments if text.startswith("-") or Path(text).expanduser() not in paths]
+    return paths, settings
 
 
 def read_vectors(

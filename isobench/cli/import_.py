@@ -11,8 +11,8 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from isobench.bundles.manifest import Manifest, read_format, read_manifest
-from isobench.bundles.old_form import OLD_FORMAT, write_anew
+from isobench.bundles.manifest import OLD_FORMAT, Manifest, read_format, read_manifest
+from isobench.bundles.old_form import write_anew
 from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags

@@ -64,13 +64,12 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     """
     plans, troubles = read_intact_plans(output_dir)
     planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
-    refuse(
-        (troubles, f"nothing is removed, because a plan can't be read: {troubles[:1]}"),
-        (
-            not planned and list_run_folders(output_dir),  # missing plans say nothing of what is still needed
-            f"nothing is removed: {output_dir} has no plan that names a run; repeat the commands that you still need",
-        ),
-    )
+    if troubles:
+        raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
+    if not planned and list_run_folders(output_dir):  # missing plans say nothing of what is still needed
+        raise UserError(
+            f"nothing is removed: {output_dir} has no plan that names a run; repeat the commands that you still need"
+        )
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
     for folder in list_run_folders(output_dir):

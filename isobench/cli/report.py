@@ -8,7 +8,7 @@ export wrote: its report goes into outputs/reports/, or that of output_dir=FOLDE
 Example: isobench report +experiment=glue_isobn
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,22 +88,19 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         folder = report_folder(cfg.output_dir, cfg.experiment.name)
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         return
-    advice = _name_other_runs(cfg) or "run it first, or see by isobench status how far it is"
-    runs = _require_records(runs, f"{cfg.output_dir}: {advice}")
+    runs = _require_records(runs, lambda: f"{cfg.output_dir}: {_advise_without_records(cfg)}")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
     _show_report(runs, find_report_folder(runs), shown, notes)
 
 
-def _name_other_runs(cfg: Config) -> str:
-    """Say that an experiment has ended runs with other settings, such as another data.root; empty if it has none."""
+def _advise_without_records(cfg: Config) -> str:
+    """Say what to do where none of some runs has ended: their experiment may have others, with other settings."""
     name = cfg.experiment.name
-    found = (
-        {identity.key for plan in read_plans(cfg.output_dir, name) for _, identity in plan.runs} if name else set()
-    )
-    ended = sum(RunFolder(cfg.output_dir, key).result_file.exists() for key in found)
-    return (
-        f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}" if ended else ""
-    )
+    plans = read_plans(cfg.output_dir, name) if name else []
+    found = {identity.key for plan in plans for _, identity in plan.runs}
+    if ended := sum(RunFolder(cfg.output_dir, key).result_file.exists() for key in found):
+        return f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}"
+    return "run it first, or see by isobench status how far it is"
 
 
 def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:
@@ -129,17 +126,20 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
             f"isobench has no analysis of {manifest.experiment}: add --paper=FOLDER or --config-dir=FOLDER"
         )
     if manifest.runs:
-        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [])
+        _show_report(_require_records(runs, lambda: f"{bundle}: it is damaged"), folder, shown, [])
 
 
-def _require_records(runs: list[Run], where: str) -> list[Run]:
-    """Return the runs with their states, and name damaged ones; raise UserError if none of them has ended."""
+def _require_records(runs: list[Run], locate: Callable[[], str]) -> list[Run]:
+    """Return the runs with their states, and name damaged ones; raise UserError if none of them has ended.
+
+    ``locate`` is called for the error alone: it says where they are not, and what to do.
+    """
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):
         missing = "has an intact record" if any(run.trouble for run in runs) else "has ended yet"
         name = runs[0].cfg.experiment.name if runs else None
-        raise UserError(f"no run of {name or 'this sweep'} {missing} in {where}")
+        raise UserError(f"no run of {name or 'this sweep'} {missing} in {locate()}")
     return add_states(runs)
 
 

@@ -1,1 +1,1 @@
-"""What every folder above uses: errors, files, signals, the terminal."""
+"""Serve every folder above: errors, files, signals, the terminal."""

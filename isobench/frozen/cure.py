@@ -26,7 +26,7 @@ from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, map_chain, split_chain
-from isobench.frozen.diagnose import BATCH_NUMBERS, read_rows
+from isobench.frozen.diagnose import describe_missing, read_rows, split_rows
 from isobench.frozen.posthoc import check_post_hoc, take_batch_whole
 from isobench.training.instantiate import instantiate_chain
 
@@ -80,7 +80,7 @@ class Cure:
     def apply(self, vectors: Array) -> Iterator[np.ndarray]:
         """Calibrate vectors [N, d] batch by batch, in their order."""
         self.check(vectors.shape[1])
-        for part in _split_rows(vectors, "applying"):
+        for part in split_rows(vectors, "applying"):
             yield self.transform(read_rows(vectors, part))
 
     def save(self, path: Path) -> None:
@@ -146,10 +146,7 @@ def fit_cure(
     rows, mean, covariance = _take_moments(_read_finite(vectors, sha256, missing), width, is_exact)
     refuse((rows < 2, f"{name} can't be fitted on {format_count(rows, 'row')} without NaN or infinity"))
     refuse((not covariance.isfinite().all(), "squares of the numbers overflow: divide all of them by a constant"))
-    notes = []
-    if missing.any():
-        counted = format_count(int(missing.sum()), "row")
-        notes.append(f"{counted} with NaN or infinity left out, first row {int(missing.argmax())} (from 0).")
+    notes = [describe_missing(missing)] if missing.any() else []
     if rows <= width:
         notes.append(f"Only {rows:,} rows for {width:,} coordinates: a whitening of these does not fit others.")
     variances = torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
@@ -187,7 +184,7 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
     is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
     with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
         hashed: deque[Future[None]] = deque()
-        for number, part in enumerate(_split_rows(vectors, "reading vectors")):
+        for number, part in enumerate(split_rows(vectors, "reading vectors")):
             batch = np.asarray(vectors[part]) if is_plain else read_rows(vectors, part)
             if sha256 and not (is_plain and number % GROUP):
                 group = slice(part.start, part.start + GROUP * (part.stop - part.start))
@@ -202,12 +199,6 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
                 missing[part] = ~finite
             if finite.any():
                 yield batch[finite]
-
-
-def _split_rows(vectors: Array, label: str) -> Iterator[slice]:
-    step = max(1, BATCH_NUMBERS // max(1, int(vectors.shape[1])))
-    for start in track_progress(range(0, len(vectors), step), label):
-        yield slice(start, start + step)
 
 
 def _take_moments(batches: Iterable[np.ndarray], width: int, exact: bool) -> tuple[int, Tensor, Tensor]:

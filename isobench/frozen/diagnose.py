@@ -165,21 +165,33 @@ def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
     return np.array(part, np.float64 if precise else np.float32, order="C")
 
 
+def split_rows(vectors: Array, label: str) -> Iterator[slice]:
+    """Yield the rows of each batch of vectors [N, d], with a progress bar labelled so."""
+    step = max(1, BATCH_NUMBERS // max(1, int(vectors.shape[1])))
+    for start in track_progress(range(0, len(vectors), step), label):
+        yield slice(start, start + step)
+
+
+def describe_missing(missing: np.ndarray) -> str:
+    """Say how many rows were left out; ``missing`` [N]: which, at least one."""
+    first = int(missing.argmax())
+    return f"{format_count(int(missing.sum()), 'row')} with NaN or infinity left out, first row {first} (from 0)."
+
+
 class Scan:
     """Hold what two passes over all vectors find: the sums, the rows that can't be used, duplicates, I1 and I2."""
 
     def __init__(self, vectors: Array) -> None:
-        total, self.dim = len(vectors), int(vectors.shape[1])
-        step = max(1, BATCH_NUMBERS // self.dim)
-        self.missing = np.zeros(total, bool)  # rows with NaN or infinity
+        self.dim = int(vectors.shape[1])
+        self.missing = np.zeros(len(vectors), bool)  # rows with NaN or infinity
         self.accumulator = sums = IsotropyAccumulator(self.dim)
         hashes = _RowHashes()
 
         def read(label: str) -> Iterator[Tensor]:
-            for start in track_progress(range(0, total, step), label):
-                batch = read_rows(vectors, slice(start, start + step))
+            for part in split_rows(vectors, label):
+                batch = read_rows(vectors, part)
                 finite = np.isfinite(batch).all(1)
-                self.missing[start : start + step] = ~finite
+                self.missing[part] = ~finite
                 if finite.any():
                     yield torch.from_numpy(batch if finite.all() else batch[finite])
 
@@ -216,10 +228,7 @@ class Scan:
 
     def list_notes(self) -> list[str]:
         """Say what of the matrix a reader must know before the measures mean anything."""
-        notes, missing = [], int(self.missing.sum())
-        if missing:
-            first = int(self.missing.argmax())
-            notes.append(f"{format_count(missing, 'row')} with NaN or infinity left out, first row {first} (from 0).")
+        notes = [describe_missing(self.missing)] if self.missing.any() else []
         if constant := np.flatnonzero(self.accumulator.scatter.diagonal().numpy() == 0).tolist():
             notes.append(f"Constant coordinates (from 0): {name_some(list(map(str, constant)))}.")
         if self.dim > self.rows:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from isobench.common.errors import doing, refuse
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.terminal import name_some
@@ -276,9 +276,8 @@ def number_pairs(
         ends = [places.get(str(end), end) for end in ends]
     wrong = [end for end in ends if not INDEX.fullmatch(str(end)) or int(float(end)) >= rows]
     numbers = [parse_number(str(score)) for score in scores]
-    refuse(
-        (wrong, f"{where}: {str(wrong[:1])[:60]} is no text of X, and no row: rows are 0 to {rows - 1:,}"),
-        (None in numbers, f"{where}: a score is no finite number"),
-    )
+    if wrong:
+        raise UserError(f"{where}: {str(wrong[0])[:60]} is no text of X, and no row: rows are 0 to {rows - 1:,}")
+    refuse((None in numbers, f"{where}: a score is no finite number"))
     values = np.array(numbers, np.float64)
     return np.array([int(float(end)) for end in ends]).reshape(2, -1).T, values

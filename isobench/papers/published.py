@@ -147,8 +147,8 @@ def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
     papers = find_papers()
     refuse((paper and papers and paper not in papers, f"experiment.paper={paper}: choose one of {', '.join(papers)}"))
     known = load_tables(paper) if paper else {}
-    absent = [name for name in tables if name not in known]
-    refuse((absent, f"experiment.tables: paper {paper} has no {absent[:1]}, only {', '.join(known)}"))
+    for name in tables:
+        refuse((name not in known, f"experiment.tables: paper {paper} has no {name}, only {', '.join(known)}"))
 
 
 def list_misspellings(

@@ -138,7 +138,7 @@ class Report:
 
     @property
     def described_settings(self) -> str:
-        """What the runs were trained with, in one line; empty if that is not known."""
+        """Say in one line what the runs were trained with; empty if that is not known."""
         return " · ".join(f"{name} {value}" for name, value in self.settings.items())
 
     @cached_property

@@ -108,8 +108,9 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     for name, file in papers.items():
         with doing(str(file)):
             found: list[Claim] = importlib.import_module(f"isobench_papers.{name}.claims").CLAIMS
-            long = [claim.quote for claim in found if len(claim.quote.split()) > MAX_QUOTED_WORDS]
-        refuse((long, f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {long[:1]}"))
+            for quote in (claim.quote for claim in found):
+                is_long = len(quote.split()) > MAX_QUOTED_WORDS
+                refuse((is_long, f"{file}: quote at most {MAX_QUOTED_WORDS} words of the paper: {quote}"))
         claims += [replace(claim, paper=name) for claim in found]
     return claims
 

@@ -22,8 +22,8 @@ class UntrustedError(UserError):
 def require_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
     """Return a config as `use_own_classes` does; UntrustedError if a class of another name would be replaced."""
     own = use_own_classes(cfg, folders)
-    others = list(find_other_classes(cfg, folders))
-    refuse((others, f"{others[:1]}, which is run with --trust only"), error=UntrustedError)
+    if other := next(find_other_classes(cfg, folders), None):
+        raise UntrustedError(f"{other}, which is run with --trust only")
     return own
 
 

@@ -6,7 +6,7 @@ of the task; what a kind checks is in isobench/kinds.
 
 from typing import Annotated, Any
 
-from isobench.common.errors import refuse
+from isobench.common.errors import UserError, refuse
 from isobench.config.bounds import NAME, check_value, check_values, read_hints
 from isobench.config.schema import (
     HELD_OUT,
@@ -68,8 +68,9 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
     hints = read_hints(MethodSettings)
     for method in split_chain(calibration):
         missing = [key for key in ("_target_", *hints) if key not in method]
+        if missing:
+            raise UserError(f"{prefix}.{missing[0]} is missing: add it to the YAML, as in conf/calibration/none.yaml")
         refuse(
-            (missing, f"{prefix}.{missing[:1]} is missing: add it to the YAML, as in conf/calibration/none.yaml"),
             (not isinstance(method.get("_target_"), str), f"{prefix}._target_ must name a class"),
             ("dim" in method, f"{prefix}.dim can't be set, because it is the encoder's width: leave it out"),
         )
