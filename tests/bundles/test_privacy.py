@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -137,9 +138,10 @@ def test_what_went_wrong_in_a_failed_run_is_left_out_but_for_its_name(made_up):
 
 def test_a_path_that_the_key_is_made_of_is_refused(made_up, tmp_path):
     (row, *_) = read_runs(str(made_up))
-    row.cfg.calibration["vectors"] = "/home/me/x"
+    cfg = replace(row.cfg, calibration=row.cfg.calibration | {"vectors": "/home/me/x"})
+    row = replace(row, cfg=cfg)
     with pytest.raises(UserError, match="without --anonymous"):
-        export_bundle(tmp_path / "bundle", Plan(None, [], [(row.cfg, row.identity)]), [row], anonymous=True)
+        export_bundle(tmp_path / "bundle", Plan(None, [], [(cfg, row.identity)]), [row], anonymous=True)
     assert not (tmp_path / "bundle").exists()
 
 
