@@ -2,98 +2,91 @@
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
-from isobench_papers.mteb.sts_sets import read_parquet_sets
-from isobench_papers.probe.sets import find_probe_folder, read_splits
+from isobench_papers.mteb.tasks import Task, find_tasks, list_names, read_classes, read_pairs
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
 
     from isobench.analyses.subject import Subject
-    from isobench.config.schema import Config
+    from isobench.config.schema import Config, Encoder
 
 HIT = 1e-4  # largest difference of a cell that counts as hit, as a fraction of 1
 PUBLISHED = Path(__file__).with_name("published.csv")
 MTEB, OTHER_BUDGET = "MTEB's", "other number of examples"  # recipes
 NOT_NORMALISED, FIRST_TOKEN = "length kept", "first token's vector"
-REASONS = {  # of a task whose cells miss
-    "BIOSSES": "the data differ: the authors' own files give other scores than MTEB's copy",
-    "AmazonCounterfactualClassification": "two of 4,660 predictions differ, as if a machine had rounded otherwise",
-}
-
-
-@dataclass(frozen=True)
-class Classification:
-    """Hold where a task's texts are, below ``<data.root>/probe``, and how many examples of a class are drawn."""
-
-    folder: str
-    per_class: int
-    train: str = "train"
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Hold where a task's pairs are, below ``<data.root>/probe``: splits that are read together."""
-
-    folder: str
-    splits: tuple[str, ...] = ("test",)
-
-
-# MTEB's task, subset and split (any if None) -> where its data are. Recipes as in MTEB 1.12.75.
-TASKS: dict[tuple[str, str], Classification | Pairs] = {
-    ("AmazonCounterfactualClassification", "de"): Classification("amazon_counterfactual_de", 32),
-    ("AmazonCounterfactualClassification", "en"): Classification("amazon_counterfactual_en", 32),
-    ("AmazonCounterfactualClassification", "en-ext"): Classification("amazon_counterfactual_en-ext", 32),
-    ("Banking77Classification", "default"): Classification("banking77", 8),
-    ("EmotionClassification", "default"): Classification("emotion", 16),
-    ("TweetSentimentExtractionClassification", "default"): Classification("tweet_sentiment", 32, "train_mteb"),
-    ("BIOSSES", "default"): Pairs("biosses"),
-    ("SICK-R", "default"): Pairs("sick", ("train", "validation", "test")),
-    **{(f"STS{year}", "default"): Pairs(f"sts{year}") for year in range(12, 17)},
-    ("STSBenchmark", "default"): Pairs("stsbenchmark"),
-    ("STSBenchmarkMultilingualSTS", "en"): Pairs("stsbenchmark"),
-}
-SPLITS = {"dev": "validation"}  # MTEB's name of a split -> the file's
 CONTROL_TASKS = ("Banking77Classification", "STSBenchmark")  # on which a vector of the first token is tried
+CELL = ("encoder", "task", "subset", "split")
 
 
-def compute(subjects: list["Subject"], controls: bool = True) -> Rows:
-    """Compute every published score again, a row for each recipe and score.
+def compute(subjects: list["Subject"], controls: bool = True, tasks: list[str] | None = None) -> Rows:
+    """Compute scores as MTEB does, a row for each recipe and score, beside the published ones.
 
     Args:
         subjects: encoders, with means over tokens and without calibration.
         controls: compute wrong recipes too, which should miss.
+        tasks: names of tasks, or files with tasks of one's own, whose scores are shown also where none is published;
+            None for every published score in reach.
 
     Raises:
-        UserError: data are missing, an encoder has no published score, or a setting is not MTEB's.
+        UserError: no task's data are here, an encoder has no published score, or a setting is not MTEB's.
     """
     from isobench.analyses.subject import check_no_calibration
     from isobench.common.progress import track_progress
 
     check_no_calibration(subjects)
-    cells = read_published()
+    for subject in subjects:
+        check_recipe(subject.cfg.encoder, needs_published=tasks is None)
+    data = subjects[0].cfg.data
+    found = find_tasks(tasks)
+    present = [task for task in found if not task.is_absent(data)]
+    if not present:
+        raise UserError(f"no data of {list_names(found)}: set data.root=FOLDER, which has {found[0].folder}/")
     rows: list[TidyRow] = []
     for subject in subjects:
         cfg = subject.cfg
-        if cfg.encoder.pooling != "mean" or cfg.encoder.layer is not None:
-            raise UserError("the published scores are of means over tokens: leave out encoder.pooling and layer")
-        own = select_rows(cells, {"encoder": cfg.encoder.name})
-        if not own:
-            known = ", ".join(dict.fromkeys(row["encoder"] for row in cells))
-            raise UserError(f"encoder={cfg.encoder.name} has no published score; {known} have")
-        groups = group_rows(own, "task", "subset", "split")
-        for (task, subset, split), published in track_progress(list(groups.items()), f"ledger, {subject.encoder}"):
-            for recipe, scores in score_task(cfg, TASKS[task, subset], task, split, controls):
-                rows += [compare(row, recipe, scores[row["metric"]]) for row in published if row["metric"] in scores]
+        published = [row for task in present for row in list_published(task, cfg.encoder.name)]
+        cells = [(task, split) for task in present for split in task.splits]
+        for task, split in track_progress(cells, f"ledger, {subject.encoder}"):
+            cell = dict(zip(CELL, (cfg.encoder.name, task.name, task.subset, split), strict=True))
+            known_scores = {row["metric"]: row for row in select_rows(published, cell)}
+            if not known_scores and tasks is None:
+                continue
+            for recipe, scores in score_task(cfg, task, split, controls):
+                shown = {name: known_scores[name] for name in known_scores if name in scores}
+                if tasks is not None and recipe == MTEB:  # every score, the main one first
+                    names = sorted(scores, key=lambda name: name != task.main_score)
+                    shown = {name: {**cell, "metric": name} for name in names} | shown
+                rows += [compare(row, recipe, scores[name], task) for name, row in shown.items()]
     return {"ledger": rows}
+
+
+def check_recipe(encoder: "Encoder", needs_published: bool) -> None:
+    """Raise UserError unless vectors are means of the last layer, and the encoder has published scores."""
+    if encoder.pooling != "mean" or encoder.layer is not None:
+        raise UserError("the published scores are of means over tokens: leave out encoder.pooling and layer")
+    known = list_distinct(read_published(), "encoder")
+    if needs_published and encoder.name not in known:
+        raise UserError(f"encoder={encoder.name} has no published score; {', '.join(known)} have")
+
+
+def list_published(task: Task, encoder: str) -> list[TidyRow]:
+    """List the published scores of a task and an encoder: those of published.csv, and those that its file has."""
+    names = {"encoder": encoder, "task": task.name, "subset": task.subset}
+    own = [
+        {**names, "split": split, "metric": metric, "published": score, "revision": "", "mteb": ""}
+        for split, scores in task.published.get(encoder, {}).items()
+        for metric, score in scores.items()
+    ]
+    return [*select_rows(read_published(), names), *own]
 
 
 def read_published() -> list[TidyRow]:
@@ -106,60 +99,61 @@ def read_published() -> list[TidyRow]:
         return [row | {"published": float(row["published"])} for row in csv.DictReader(file)]
 
 
-def compare(row: TidyRow, recipe: str, ours: float) -> TidyRow:
-    """Put our score beside a published one."""
+def compare(row: TidyRow, recipe: str, ours: float, task: Task | None = None) -> TidyRow:
+    """Put our score beside a published one, if there is one."""
+    empty = {"published": None, "revision": "", "mteb": ""}
+    if row.get("published") is None:
+        return {**row, **empty, "recipe": recipe, "ours": ours, "difference": None, "hit": None, "reason": ""}
     difference = ours - row["published"]
     is_hit = bool(abs(difference) <= HIT)
-    reason = "" if is_hit or recipe != MTEB else REASONS.get(row["task"], "not known")
+    reason = "" if is_hit or recipe != MTEB else (task and task.misses) or "not known"
     return {**row, "recipe": recipe, "ours": ours, "difference": difference, "hit": is_hit, "reason": reason}
 
 
-def score_task(
-    cfg: "Config", task: Classification | Pairs, name: str, split: str, controls: bool
-) -> Iterable[tuple[str, dict[str, float]]]:
+def score_task(cfg: "Config", task: Task, split: str, controls: bool) -> Iterable[tuple[str, dict[str, float]]]:
     """Score a task by MTEB's recipe and, with ``controls``, by wrong ones: yield each with its scores by metric."""
-    folder = find_probe_folder(cfg.data.root, task.folder)
     first_token = replace(cfg, encoder=replace(cfg.encoder, pooling="cls"))
-    recipes = [(MTEB, cfg)] + [(FIRST_TOKEN, first_token)] * (controls and name in CONTROL_TASKS)
+    recipes = [(MTEB, cfg)] + [(FIRST_TOKEN, first_token)] * (controls and task.name in CONTROL_TASKS)
+    name = f"{task.name}-{task.subset}-{split}"
     for recipe, encoder_cfg in recipes:
         tried = controls and recipe == MTEB
-        if isinstance(task, Pairs):
-            splits = task.splits if len(task.splits) > 1 else (SPLITS.get(split, split),)
-            pairs = read_parquet_sets([folder / f"{part}.parquet" for part in splits])
-            vectors = encode(encoder_cfg, f"{task.folder}-{'-'.join(splits)}", [*pairs.first, *pairs.second])
+        if task.kind == "pairs":
+            pairs = read_pairs(task, cfg.data, split)
+            vectors = encode(encoder_cfg, name, [*pairs.first, *pairs.second])
             yield recipe, correlate(normalise(vectors), pairs.scores)
             if tried:
                 scores = correlate(vectors, pairs.scores)  # a cosine does not depend on the length
                 yield NOT_NORMALISED, {key: value for key, value in scores.items() if not key.startswith("cosine")}
         else:
-            yield from classify(encoder_cfg, folder, task, split, recipe, tried)
+            yield from classify(encoder_cfg, task, split, recipe, tried)
 
 
 def classify(
-    cfg: "Config", folder: Path, task: Classification, split: str, recipe: str, controls: bool
+    cfg: "Config", task: Task, split: str, recipe: str, controls: bool
 ) -> Iterable[tuple[str, dict[str, float]]]:
     """Score MTEB's ten draws of training examples, and yield the means; only texts that are drawn are embedded."""
     from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
-    training, evaluated_on = read_splits(folder, (task.train, split))
+    training, evaluated_on = read_classes(task, cfg.data, split)
     classes, labels = np.unique(training.labels, return_inverse=True)
     expected = np.searchsorted(classes, evaluated_on.labels)
-    test = encode(cfg, f"{folder.name}-{split}", evaluated_on.texts)
+    name = f"{task.name}-{task.subset}"
+    test = encode(cfg, f"{name}-{split}", evaluated_on.texts)
     budgets = {recipe: task.per_class} | ({OTHER_BUDGET: 16 if task.per_class != 16 else 8} if controls else {})
-    draws = {name: draw_examples(labels, count) for name, count in budgets.items()}
+    draws = {title: draw_examples(labels, count) for title, count in budgets.items()}
     used = np.unique(np.concatenate([index for drawn in draws.values() for index in drawn]))
-    train = encode(cfg, f"{folder.name}-{task.train}", [training.texts[index] for index in used])
-    for name, drawn in draws.items():
+    train = encode(cfg, f"{name}-{task.train}", [training.texts[index] for index in used])
+    for title, drawn in draws.items():
         places = [np.searchsorted(used, index) for index in drawn]
-        forms = [(name, normalise(train).numpy(), normalise(test).numpy())]
-        if controls and name == recipe:
+        forms = [(title, normalise(train).numpy(), normalise(test).numpy())]
+        if controls and title == recipe:
             forms.append((NOT_NORMALISED, train.numpy(), test.numpy()))
-        for title, given, evaluated in forms:
+        for form, given, evaluated in forms:
             scores = [
                 score_few_shot(given[place], labels[index], evaluated, expected)
                 for place, index in zip(places, drawn, strict=True)
             ]
-            yield title, {metric: float(np.mean([score[metric] for score in scores])) for metric in scores[0]}
+            yield form, {metric: float(np.mean([score[metric] for score in scores])) for metric in scores[0]}
 
 
 def normalise(vectors: "Tensor") -> "Tensor":
@@ -198,24 +192,39 @@ def correlate(vectors: "Tensor", scores: np.ndarray) -> dict[str, float]:
     return found
 
 
-def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
-    """Describe nothing: encoders and recipes are MTEB's, and where the data are not, a cell says so."""
-    return []
+def describe_differences(subjects: list["Subject"], rows: Rows, tasks: list[str] | None = None) -> list[str]:
+    """Name the tasks whose data are not here, and the sets with one split, of which a part is held out."""
+    found = find_tasks(tasks)
+    absent = [task for task in found if task.is_absent(subjects[0].cfg.data)]
+    phrases = [f"{task.name}: {task.held_out:.0%} of {task.train} held out" for task in found if task.held_out]
+    return [*phrases, *([f"data not here, left out: {list_names(absent)}"] if absent else [])]
 
 
 def show(rows: Rows) -> Shown:
     """Show how many scores are hit, by encoder and task, the ones that miss, and how far wrong recipes are off."""
     ours, wrong = ([row for row in rows["ledger"] if (row["recipe"] == MTEB) is right] for right in (True, False))
-    tables = [
-        build_counts("MTEB's scores, computed again", ("encoder", "task"), ours),
-        build_counts("Wrong recipes", ("recipe", "encoder"), wrong),
-    ]
-    missed = [row for row in ours if not row["hit"]]
-    count = f"{len(ours) - len(missed)} of {len(ours)} published scores are hit."
+    published = [row for row in ours if row["published"] is not None]
+    tables = [build_scores(ours)] if len(published) < len(ours) else []
+    if published:
+        tables.append(build_counts("MTEB's scores, computed again", ("encoder", "task"), published))
+    if wrong:
+        tables.append(build_counts("Wrong recipes", ("recipe", "encoder"), wrong))
+    missed = [row for row in published if not row["hit"]]
+    count = f"{len(published) - len(missed)} of {len(published)} published scores are hit."
     notes = [count, f"A score is hit if it differs by {HIT:g} at most; scores are between 0 and 1."]
     for (encoder, task, reason), cells in group_rows(missed, "encoder", "task", "reason").items():
         notes.append(f"{encoder}, {task}: {len(cells)} miss, because {reason}.")
-    return Shown(tables, notes=notes)
+    return Shown(tables, notes=notes if published else [])
+
+
+def build_scores(rows: Sequence[TidyRow]) -> Any:
+    """Build a table of all scores, the main one of each task first, beside the published ones."""
+    table = make_table("Scores", ("encoder", "task", "split", "metric"), ("ours", "published"))
+    for row in rows:
+        published = "-" if row["published"] is None else f"{row['published']:.4f}"
+        task = row["task"] if row["subset"] == "default" else f"{row['task']} ({row['subset']})"
+        table.add_row(row["encoder"], task, row["split"], row["metric"], f"{row['ours']:.4f}", published)
+    return table
 
 
 def build_counts(title: str, labels: tuple[str, str], rows: Sequence[TidyRow]) -> Any:

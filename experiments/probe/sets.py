@@ -1,10 +1,10 @@
 """Labelled texts for probes: ``<data.root>/probe/<name>/<split>.parquet``, with the columns text and label."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
 from isobench.common.terminal import name_some, print_note
@@ -31,33 +31,35 @@ def find_probe_folder(root: str | None, name: str) -> Path:
     return Path(str(root)).expanduser() / "probe" / name
 
 
-def read_splits(folder: Path, splits: Sequence[str]) -> list[LabelledTexts]:
-    """Read splits of a set, whose classes are checked together and are those of the first split.
-
-    Their order is that of the files, on which MTEB's draws depend.
-    """
-    read = [_read_split(folder, split) for split in splits]
-    check_classes([label for own in read for label in own.labels.tolist()], f"the set {folder.name}")
-    known = Counter(read[0].labels.tolist())
-    print_note(f"{folder.name}: classes {name_some([f'{name} ({count})' for name, count in sorted(known.items())])}")
-    for split, own in zip(splits, read, strict=True):
+def check_splits(name: str, splits: Mapping[str, LabelledTexts]) -> None:
+    """Check the classes of a set's splits together, which are those of the first split; print them with counts."""
+    first, *_ = splits
+    check_classes([label for own in splits.values() for label in own.labels.tolist()], f"the set {name}")
+    known = Counter(splits[first].labels.tolist())
+    print_note(f"{name}: classes {name_some([f'{label} ({count})' for label, count in sorted(known.items())])}")
+    for split, own in splits.items():
         own_classes = set(own.labels.tolist())
         if unknown := sorted(own_classes - known.keys()):
-            raise UserError(f"the set {folder.name}: {splits[0]} has no example of {', '.join(unknown)} of {split}")
+            raise UserError(f"the set {name}: {first} has no example of {', '.join(unknown)} of {split}")
         if lacking := sorted(known.keys() - own_classes):
-            print_note(f"{folder.name}: {split} has no example of {name_some(lacking)}")
-    if rare := [name for name, count in known.items() if count == 1]:
-        print_note(f"{folder.name}: {splits[0]} has a single example of {', '.join(rare)}: is it a mistake?")
-    return read
+            print_note(f"{name}: {split} has no example of {name_some(lacking)}")
+    if rare := [label for label, count in known.items() if count == 1]:
+        print_note(f"{name}: {first} has a single example of {', '.join(rare)}: is it a mistake?")
+
+
+def make_labelled_texts(texts: list[Any], labels: list[Any], where: str) -> LabelledTexts:
+    """Make labelled texts of two columns, in their order, and check them; errors name the file ``where`` they are."""
+    import numpy as np
+
+    return LabelledTexts(
+        check_texts(texts, "text", where), np.array(format_labels(labels, f"{where}, column label,"))
+    )
 
 
 def _read_split(folder: Path, split: str) -> LabelledTexts:
-    import numpy as np
-
     file = folder / f"{split}.parquet"
     table = read_columns(file, ("text", "label"))
-    texts = check_texts(read_field(table, "text"), "text", str(file))
-    return LabelledTexts(texts, np.array(format_labels(read_field(table, "label"), f"{file}, column label,")))
+    return make_labelled_texts(read_field(table, "text"), read_field(table, "label"), str(file))
 
 
 def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:
@@ -69,10 +71,12 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
         raise UserError(
             f"{folder} has {name_some(unread)}, which is not read: call what is evaluated test or validation"
         )
-    train, *others = read_splits(folder, ["train", *([evaluated] if evaluated else [])])
-    if not others:
+    splits = {split: _read_split(folder, split) for split in ("train", evaluated) if split}
+    check_splits(name, splits)
+    train = splits["train"]
+    if evaluated is None:
         return train, None
-    (test,) = others
+    test = splits[evaluated]
     known = {text.strip() for text in train.texts}
     if 100 * (repeated := sum(text.strip() in known for text in test.texts)) > len(test.texts):
         print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")
