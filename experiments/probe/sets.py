@@ -75,6 +75,9 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
     check_splits(name, splits)
     train = splits["train"]
     if evaluated is None:
+        repeated = len(train.texts) - len({text.strip() for text in train.texts})
+        if 100 * repeated > len(train.texts):
+            print_note(f"{name}: {repeated:,} of {len(train.texts):,} texts stand there before: folds share them")
         return train, None
     test = splits[evaluated]
     known = {text.strip() for text in train.texts}

@@ -60,15 +60,17 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     """Find the folders of runs that no plan has, none of them running or queued, each with the run's name.
 
     The second list has the folders in no plan that can't be read, each with the reason. UserError if a plan can't be
-    read, or if there are runs and no plan names one.
+    read, or if there are runs and no plan names one of them.
     """
     plans, troubles = read_intact_plans(output_dir)
     planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
     if troubles:
         raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
-    if not planned and list_run_folders(output_dir):  # missing plans say nothing of what is still needed
+    here = {folder.name for folder in list_run_folders(output_dir)}
+    if here and not planned & here:  # missing or others' plans say nothing of what is still needed
         raise UserError(
-            f"nothing is removed: {output_dir} has no plan that names a run; repeat the commands that you still need"
+            f"nothing is removed: {output_dir} has no plan that names one of its runs; repeat the commands that you "
+            "still need"
         )
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []

@@ -151,7 +151,7 @@ def read_table(
         kept = ~find_whole_numbers(vectors, each_once=not has_fractions)
         if kept.any():
             chosen, vectors = [name for name, is_kept in zip(chosen, kept, strict=True) if is_kept], vectors[:, kept]
-    ends = chosen[0] if len(chosen) == 1 else f"{chosen[0]} to {chosen[-1]}"
+    ends = f"{chosen[0]} to {chosen[-1]}" if family and len(family) > 1 else name_some(chosen, limit=40)
     others = name_some(
         sorted([name for name in table.column_names if name not in chosen], key=lambda name: name not in numeric)
     )

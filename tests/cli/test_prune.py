@@ -226,3 +226,12 @@ def test_without_a_terminal_nothing_is_removed(tmp_path, capfd, jobs):
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert "Not removed: --yes removes them." in capfd.readouterr().out
     assert orphan.path.exists()
+
+
+def test_a_plan_of_other_runs_alone_removes_nothing(tmp_path):
+    """Such as one that was copied from another output folder."""
+    run = make_run(tmp_path, 1)
+    plan_seeds(tmp_path, 2)
+    with pytest.raises(UserError):
+        prune.prune([f"output_dir={tmp_path}"], yes=True)
+    assert run.path.exists()

@@ -74,8 +74,8 @@ def test_two_bundles_of_one_experiment_are_judged_apart(page, tmp_path, monkeypa
     assert "mrpc -0.01" in found[name]
     assert len(claims) == len({claim["claim"] + claim["criterion"] + claim["bundle"] for claim in claims})
     monkeypatch.setattr(page, "judge_claims", lambda _: claims)
-    text = page.write_page(bundles)
-    _, laptop, small = re.split(rf"### {name}\w*, scale=(?:laptop|embedded)", text.partition("## The papers'")[0])
+    text = page.write_pages(bundles)[page.PAGES / f"{name}.md"]
+    _, laptop, small = re.split(rf"## {name}\w*, scale=(?:laptop|embedded)", text)
     shown, _ = laptop.split(page.FOLD)
     assert "mrpc +0.90" in shown
     assert "Not the paper's setting: encoder x in the place of y." in shown
@@ -85,8 +85,10 @@ def test_two_bundles_of_one_experiment_are_judged_apart(page, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_the_page_of_results_is_written_from_the_bundles(page):
-    assert page.write_page(page.find_bundles()) == page.PAGE.read_text()
+def test_the_pages_of_results_are_written_from_the_bundles(page):
+    written = page.write_pages(page.find_bundles())
+    assert written.keys() == {page.INDEX, *page.PAGES.glob("*.md")}
+    assert [file for file, text in written.items() if file.read_text() != text] == []
 
 
 def test_the_page_of_wanted_runs_is_written_from_the_papers(page):

@@ -57,7 +57,7 @@ def test_numeric_columns_of_parquet_without_the_labels(tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     vectors, notes = matrix.read_vectors(tmp_path / "x.parquet", None, ["kind"])
     np.testing.assert_array_equal(vectors, X[:, :2])
-    assert notes == ["The coordinates are the 2 numeric columns u to v; left out: label, name, kind."]
+    assert notes == ["The coordinates are the 2 numeric columns u, v; left out: label, name, kind."]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_not_all_numeric_columns_are_coordinates_of_a_file_or_a_frame(tmp_path, 
     ):
         np.testing.assert_array_equal(vectors, frame[chosen].to_numpy())
         left_out = [name for name in columns if name not in chosen]
-        assert note.endswith(f"left out: {', '.join(left_out)}." if left_out else f"{chosen[0]} to {chosen[-1]}.")
+        assert note.endswith(f"left out: {', '.join(left_out)}." if left_out else f"{', '.join(chosen)}.")
 
 
 def test_what_is_no_frame_is_no_table_and_two_columns_of_one_name_are_refused():
@@ -101,7 +101,7 @@ def test_an_index_of_pandas_is_no_coordinate_decimals_are_and_bits_are_named(tmp
     table.to_parquet(tmp_path / "x.parquet")
     vectors, notes = matrix.read_vectors(tmp_path / "x.parquet")
     np.testing.assert_array_equal(vectors, np.stack([X[:, 0], [1.5, np.nan] + [2] * 7], 1))
-    assert notes == [f"The coordinates are the 2 numeric columns u to d; left out: b, {name or '__index_level_0__'}."]
+    assert notes == [f"The coordinates are the 2 numeric columns u, d; left out: b, {name or '__index_level_0__'}."]
 
 
 def test_bfloat16_integers_and_another_byte_order_are_read(tmp_path):

@@ -14,6 +14,9 @@ def test_the_test_set_of_a_probe_may_repeat_texts_but_not_misspell_classes(tmp_p
     write_parquet(tmp_path / "probe/own/test.parquet", test)
     sets.read_probe_set(str(tmp_path), "own")
     assert "1 of 2 rows in test are in train too" in capsys.readouterr().err
+    write_parquet(tmp_path / "probe/single/train.parquet", {"text": ["a", "b", "a "], "label": ["neg", "pos", "neg"]})
+    sets.read_probe_set(str(tmp_path), "single")
+    assert "1 of 3 texts" in capsys.readouterr().err
     write_parquet(tmp_path / "probe/own/test.parquet", test | {"label": ["Neg", "pos"]})
     with pytest.raises(UserError, match="own has the classes Neg, neg, which differ"):
         sets.read_probe_set(str(tmp_path), "own")
