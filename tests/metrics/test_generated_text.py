@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from isobench.kinds.generation.scores import METRIC_NAMES as TEXT_METRICS
-from isobench.kinds.generation.scores import build_metric_signatures, evaluate_texts
+from isobench.kinds.generation.scores import evaluate_texts
 
 # 1- to 4-grams of the hypothesis that are in the reference (clipped): 5 of 7, 3 of 6, 1 of 5, 0 of 4.
 REFERENCE, HYPOTHESIS = "the cat sat on the mat today", "the cat the cat on the mat"
@@ -57,36 +57,3 @@ def test_empty_texts_score_nothing(references, hypotheses):
         warnings.simplefilter("error")
         result = evaluate_texts(TEXT_METRICS, references, hypotheses)
     assert result == dict.fromkeys(TEXT_METRICS, 0)
-
-
-def test_signatures_say_how_and_by_which_version():
-    from importlib.metadata import version
-
-    found = build_metric_signatures(TEXT_METRICS)
-    assert list(found) == list(TEXT_METRICS)
-    assert found["bleu"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version('sacrebleu')}"
-    assert found["chrf"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version('sacrebleu')}"
-    for name in ("rouge1", "rouge2", "rougeL"):
-        assert found[name].endswith(f"|version:{version('rouge-score')}")
-        assert "score:f1|stemmer:porter" in found[name]
-        assert "mean over examples" in found[name]
-        assert ("not Lsum" in found[name]) == (name == "rougeL")
-
-
-@pytest.mark.slow
-def test_rouge_leaves_the_streams_of_others_open():
-    """absl keeps the standard error of its first import and closes it with logging's handlers, if it is another."""
-    import subprocess
-    import sys
-
-    code = (
-        "import io, logging, logging.config, sys\n"
-        "from isobench.kinds.generation.scores import evaluate_texts\n"
-        "other = sys.stderr = io.StringIO()\n"
-        "evaluate_texts(['rouge1'], ['a'], ['a'])\n"
-        "sys.stderr = sys.__stderr__\n"
-        "logging.config.dictConfig({'version': 1})\n"
-        "print(other.closed)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
