@@ -13,7 +13,6 @@ FORMS = [(c, p) for c in ("additive", "affine") for p in ("reverse", "learned")]
 
 
 def stirred(dim=8, coupling="affine", permutation="learned", seed=0, **more) -> Flow:
-    """A flow that is no longer at its start: every parameter moved."""
     torch.manual_seed(seed)
     flow = Flow(dim, coupling=coupling, permutation=permutation, **more)
     flow.train()
