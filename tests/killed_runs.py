@@ -74,10 +74,7 @@ def outcome(outputs: Path) -> tuple:
 
 @contextmanager
 def stop_training(is_moment: Callable[[int, int], bool]) -> Iterator[list[int]]:
-    """Send this process SIGTERM at the end of every batch for which ``is_moment(step, batch)`` is true.
-
-    ``batch`` counts the batches of all runs, from 1. Yields the optimiser's step at the end of each batch.
-    """
+    """Send SIGTERM at the end of every batch for which ``is_moment(step, batch)``; yields the batches' steps."""
     from isobench.training.checkpoint import Checkpointer
 
     original, steps = Checkpointer.on_train_batch_end, []
@@ -94,10 +91,7 @@ def stop_training(is_moment: Callable[[int, int], bool]) -> Iterator[list[int]]:
 
 
 def check_accumulation(cli, base: list[str], tiny: str, folder: Path) -> dict:
-    """Check that 2 x 8 examples a step are 1 x 16, also interrupted within a step; returns the record of 1 x 16.
-
-    The runs train the tiny encoder without dropout, for an epoch of ten steps.
-    """
+    """Check, without dropout, that 2 x 8 examples a step are 1 x 16, also if interrupted; returns 1 x 16."""
     still, outputs = folder / "still", folder / "outputs"
     shutil.copytree(tiny, still)
     config = json.loads((still / "config.json").read_text())

@@ -13,7 +13,6 @@ FORMS = [(c, p) for c in ("additive", "affine") for p in ("reverse", "learned")]
 
 
 def stirred(dim=8, coupling="affine", permutation="learned", seed=0, **more) -> Flow:
-    """A flow that is no longer at its start: every parameter moved."""
     torch.manual_seed(seed)
     flow = Flow(dim, coupling=coupling, permutation=permutation, **more)
     flow.train()
@@ -68,14 +67,6 @@ def test_the_tasks_gradient_and_the_flows_are_kept_apart():
     flow.objective(leaf.detach()).backward()
     assert leaf.grad is None
     assert all(parameter.grad.abs().sum() > 0 for parameter in flow.parameters())
-
-
-@pytest.mark.parametrize("h", [torch.ones(4, 8), torch.zeros(1, 8), torch.randn(3, 8) * 1e8])
-def test_degenerate_first_batches_stay_finite(h):
-    flow = Flow(8)
-    flow.train()
-    assert torch.isfinite(flow(h)).all()
-    assert torch.isfinite(flow.objective(h))
 
 
 def test_under_mixed_precision_it_stays_float32_inside():

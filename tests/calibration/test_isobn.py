@@ -35,9 +35,6 @@ def test_the_original_is_finite_in_degenerate_batches_and_does_not_scale_what_ne
     assert torch.count_nonzero(constant(torch.ones(8, 4))) == 0
     for batch in (torch.randn(1, 4), torch.randn(8, 4), torch.randn(1, 4), torch.randn(8, 4) * 1e-20):
         assert torch.isfinite(constant(batch)).all()
-    tiny, huge = (IsoBN(4, **ORIGINAL).train()(torch.randn(8, 4) * size) for size in (1e-12, 1e6))
-    assert torch.isfinite(tiny).all()
-    assert torch.isfinite(huge).all()
 
 
 def test_the_mean_is_subtracted_under_any_rescaling():
@@ -72,7 +69,6 @@ def test_buffers_are_float32_and_live_in_the_checkpoint(tmp_path, settings_):
 @pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
-    """Show what torch's BatchNorm shows too: an IsoBN that became the identity would pass for one that works."""
     isobn, generator = IsoBN(4, rescale=rescale), torch.Generator().manual_seed(1)
     h = torch.randn(8, 4, generator=generator)
     assert isobn(h).isfinite().all()
@@ -94,10 +90,3 @@ def test_moving_averages_vary_like_a_plain_mean_of_their_effective_rows(momentum
     rows = np.repeat(weights / sizes, sizes)
     assert rows.sum() == pytest.approx(1)
     assert count_effective_rows(momentum, sizes) == pytest.approx(1 / np.square(rows).sum())
-
-
-def test_batches_of_one_are_plain_training():
-    """A batch of one row has no variance: theta stays 1, and the output is the input to the bit."""
-    layer = IsoBN(4, **PAPER).train()
-    for h in torch.randn(5, 1, 4):
-        assert torch.equal(layer(h), h)

@@ -13,13 +13,14 @@ def matrix(rows: int, columns: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.3
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e-18, 1.0, 1e18, 1e30])
-def test_cosine_of_tiny_and_huge_rows_in_float32(size):
-    weight = matrix(6, 4).float()
-    value, gradient = value_and_gradient(CosineRegularization(4).penalty, weight * size)
-    expected, expected_gradient = value_and_gradient(CosineRegularization(4).penalty, weight)
-    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-4, atol=1e-7)
+@pytest.mark.parametrize("size", [1e-30, 1e-18, 1e18, 1e30])
+@pytest.mark.parametrize("function", [CosineRegularization(4).penalty, Uniformity(4).regularize])
+def test_lengths_do_not_matter_however_small_or_large_in_float32(function, size):
+    h = matrix(6, 4).float()
+    value, gradient = value_and_gradient(function, h * size)
+    expected, expected_gradient = value_and_gradient(function, h)
+    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_spectrum_of_repeated_and_zero_singular_values():
@@ -94,15 +95,6 @@ def test_the_ends_and_batches_without_a_pair(h, expected):
     value, gradient = value_and_gradient(Uniformity(3).regularize, h)
     assert float(value) == pytest.approx(expected, abs=1e-5)
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_lengths_do_not_matter_however_small_or_large(size):
-    h = matrix(6, 4).float()
-    value, gradient = value_and_gradient(Uniformity(4).regularize, h * size)
-    expected, expected_gradient = value_and_gradient(Uniformity(4).regularize, h)
-    torch.testing.assert_close(value, expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-3, atol=1e-6)
 
 
 def test_a_vector_that_is_not_finite_makes_the_loss_so():

@@ -7,18 +7,15 @@ from helpers import build_parts, fails, make_config
 from killed_runs import check_accumulation
 from torch import nn
 
-import isobench
 from isobench.calibration import SpectrumControl
-from isobench.kinds.base import kind_of
 from isobench.runs.identity import identify
-from isobench.training.instantiate import check_method_settings, instantiate_chain
+from isobench.training.instantiate import check_method_settings
 
 RHO, STRENGTH, C1 = 0.3, 0.7, 0.9
 ON = "+calibration.reparametrize=1.0"
 
 
 def make_layer(weight, **settings):
-    """A linear layer with this weight, reparametrised, and its method; the layer's U, sigma and V."""
     weight = torch.as_tensor(weight)
     layer = nn.Linear(weight.shape[1], len(weight), dtype=weight.dtype)
     layer.weight.data = weight.clone()
@@ -76,7 +73,6 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("weight", DEGENERATE.values(), ids=DEGENERATE)
 def test_training_starts_with_the_same_matrix_whatever_it_is(weight):
-    """sigma_1 is its largest singular value, U and V are orthonormal, and all gradients are finite."""
     layer, control, factors = make_layer(weight)
     torch.testing.assert_close(layer.weight, weight, rtol=1e-6, atol=1e-7)
     left, values, right = (factor.detach() for factor in factors)
@@ -115,26 +111,7 @@ def test_u_sigma_and_v_are_the_layers_parameters_and_without_the_setting_nothing
     plain = nn.Linear(4, 2)
     SpectrumControl(4).reparametrize_layer(plain)
     assert list(plain.state_dict()) == ["weight", "bias"]
-    with pytest.raises(RuntimeError, match="call reparametrize_layer"):
-        SpectrumControl(4, reparametrize=1.0).penalty(plain.weight)
 
-
-def test_training_moves_sigma_to_the_target_and_keeps_u_and_v_orthonormal():
-    torch.manual_seed(0)
-    layer, control, factors = make_layer(torch.randn(3, 8), c1=0.5, strength=10.0, reparametrize=10.0)
-    optimizer = torch.optim.AdamW(layer.parameters(), lr=0.05, weight_decay=0.0)
-    x, labels = torch.randn(30, 8), torch.arange(30) % 3
-    for _ in range(300):
-        optimizer.zero_grad()
-        (control.penalty(layer.weight) + nn.functional.cross_entropy(layer(x), labels)).backward()
-        optimizer.step()
-    left, values, right = (factor.detach() for factor in factors)
-    torch.testing.assert_close(values, 0.5 / torch.arange(1.0, 4.0), rtol=0, atol=0.06)
-    for vectors in (left, right):
-        torch.testing.assert_close(vectors.T @ vectors, torch.eye(3), rtol=0, atol=0.02)
-
-
-# --- In runs.
 
 KEYS = {  # as they were before the setting
     "calibration=spectrum_polynomial": "42f773ac0e1b30a6",
@@ -165,22 +142,12 @@ def test_a_run_starts_with_the_same_classifier(small):
 
 @pytest.mark.slow
 def test_a_run_continues_after_an_interruption_to_the_same_bits(cli, small, tiny, tmp_path):
-    check_accumulation(cli, [*small, "calibration=spectrum_polynomial", ON], tiny, tmp_path)
+    record = check_accumulation(cli, [*small, "calibration=spectrum_polynomial", ON], tiny, tmp_path)
+    assert 0 < record["best"]["isotropy"]["head/ev1"] <= 1
+    assert 0 < record["best"]["isotropy"]["head/i1"] < 1
 
 
-@pytest.mark.slow
-def test_a_small_run_trains_and_reports_its_classifier(small):
-    record = isobench.run([*small, "calibration=spectrum_exponential", ON])
-    assert record.status == "finished", record.failure
-    assert 0 < record.best.isotropy["head/ev1"] <= 1
-    assert 0 < record.best.isotropy["head/i1"] < 1
-
-
-def test_where_there_is_no_classifier_to_replace_it_is_refused():
+def test_a_vocabulary_has_no_classifier_to_replace():
     settings = make_config("calibration=spectrum_polynomial", ON).calibration
     with fails():
         check_method_settings([{**settings, "target": "vocabulary"}])
-    with fails():
-        check_method_settings([settings], kind_of(make_config("task=captions").task))
-    with fails():
-        instantiate_chain({**settings, "then": settings}, 8)

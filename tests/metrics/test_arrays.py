@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from helpers import fails
 
 from isobench import calibration, metrics
 from isobench.kinds.generation.scores import evaluate_texts
@@ -69,7 +70,6 @@ def call(name, h):
 
 
 def numbers(result):
-    """All numbers of a result, [n]."""
     parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else [result]
     return np.concatenate([np.ravel(np.asarray(part, np.float64)) for part in parts])
 
@@ -93,17 +93,40 @@ WRONG_KINDS = {
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
-def test_what_is_no_matrix_of_real_numbers_is_refused_in_one_line(name):
+def test_what_is_no_matrix_of_real_numbers_is_refused(name):
     for x in (H[0], H[None], *([] if name in METHODS else [H[:0], H[:, :0]])):
         for vectors in (x, torch.from_numpy(x)):
-            with pytest.raises(ValueError, match=r"at least one row|must be \[B, 8\]|no vectors") as error:
+            with pytest.raises(ValueError):  # noqa: PT011
                 call(name, vectors)
-            assert "\n" not in str(error.value)
-    if name not in OTHERS:
-        for x in WRONG_KINDS.values():
-            with pytest.raises(TypeError, match="of real numbers is needed") as error:
-                call(name, x)
-            assert "\n" not in str(error.value)
+    for x in () if name in OTHERS else WRONG_KINDS.values():
+        with pytest.raises(TypeError):
+            call(name, x)
+
+
+@pytest.mark.parametrize("name", OF_CLASSES)
+def test_labels_that_are_not_one_finite_number_a_row_are_refused(name):
+    for labels in (np.full(40, math.nan), LABELS[:39], LABELS[:, None]):
+        with fails():
+            PUBLIC[name](H, labels)
+
+
+def test_what_would_give_a_wrong_number_is_refused():
+    for call in (
+        lambda: metrics.explained_variance(H, -1), lambda: metrics.explained_variance(H, [1, -2]),
+        lambda: metrics.explained_variance(H, 1.5), lambda: metrics.local_isotropy(H, 1.5),
+        lambda: metrics.correlation_of(H), lambda: metrics.clusters_of(np.full((3, 3), math.nan), 0.5),
+        lambda: metrics.isotropy_summary(itertools.repeat(iter([H])).__next__),  # a second pass has no rows
+        lambda: metrics.alignment(H, H[:39]), lambda: metrics.alignment(H, H, 0), lambda: metrics.uniformity(H, -1),
+        lambda: metrics.alpha_req(H, 5, 5), lambda: metrics.mask_tokens(H, LABELS, LABELS, ["last"]),
+        lambda: metrics.mask_tokens(H, LABELS[:39], LABELS), lambda: metrics.trimmed_isoscore(H, 0.5),
+        lambda: metrics.isoscore(H, 2.0), lambda: metrics.isoscore(H, 0.5, torch.eye(3)),
+        lambda: metrics.IsotropyAccumulator(3).merge(metrics.IsotropyAccumulator(4)),
+        lambda: evaluate_predictions(["spearman"], [1, 2, 3], [1, 2]),
+        lambda: evaluate_predictions(["pearson"], 1j * LABELS, LABELS),
+        lambda: evaluate_texts(["bleu"], "abc", "abd"),
+    ):  # fmt: skip
+        with fails():
+            call()
 
 
 BY_COORDINATE = {"fisher_score", "threshold_accuracies", "center", "center_scaled", "correlation_of"}
@@ -129,40 +152,3 @@ def test_task_metrics_take_tensors_and_lists():
     for kind in (np.asarray, torch.tensor, list):
         assert evaluate_predictions(["accuracy"], kind(labels), kind(predictions)) == {"accuracy": 0.75}
     assert math.isnan(evaluate_predictions(["pearson"], [1.0, 1.0], [2.0, 3.0])["pearson"])
-
-
-MISTAKES = {
-    "k must be a whole number": [
-        lambda: metrics.explained_variance(H, -1), lambda: metrics.explained_variance(H, [1, -2]),
-        lambda: metrics.explained_variance(H, 1.5), lambda: metrics.explained_variance(H, "3"),
-        lambda: metrics.isotropy_summary(lambda: [H], k=[-1]),
-    ],
-    "dim must be a whole number": [lambda: metrics.IsotropyAccumulator(0), lambda: metrics.IsotropyAccumulator("6")],
-    "clusters must be a whole number": [
-        lambda: metrics.local_isotropy(H, 1.5), lambda: metrics.local_isotropy(H, "3"),
-    ],
-    "labels must be finite": [lambda n=n: PUBLIC[n](H, np.full(40, math.nan)) for n in OF_CLASSES],
-    r"labels must be \[40\]": [
-        lambda n=n, y=y: PUBLIC[n](H, y) for n in OF_CLASSES for y in (LABELS[:39], LABELS[:, None])
-    ],
-    "a square matrix": [lambda: metrics.correlation_of(H), lambda: metrics.clusters_of(H, 0.5)],
-    "clusters need at least two dimensions": [
-        lambda: metrics.clusters_of(np.eye(1), 0.5), lambda: metrics.clusters_of(np.eye(3), 2),
-        lambda: metrics.clusters_of(np.full((3, 3), math.nan), 0.5),
-    ],
-    "cluster numbers must be": [lambda: metrics.block_diagonal(np.eye(3))],
-    r"rows\(\) gave 40 vectors, then 0": [lambda: metrics.isotropy_summary(itertools.repeat(iter([H])).__next__)],
-    "names must be a list of metrics": [
-        lambda: evaluate_predictions(["acc"], [0, 1], [0, 1]), lambda: evaluate_predictions("f1", [0, 1], [0, 1]),
-    ],
-    "labels and predictions must both be": [lambda: evaluate_predictions(["spearman"], [1, 2, 3], [1, 2])],
-    "is no metric of texts": [lambda: evaluate_texts(["bleurt"], ["a"], ["a"])],
-    "a list of texts is needed": [lambda: evaluate_texts(["bleu"], "abc", "abd")],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("message", MISTAKES)
-def test_a_mistake_in_a_call_is_named(message):
-    for call in MISTAKES[message]:
-        with pytest.raises(ValueError, match=message):
-            call()

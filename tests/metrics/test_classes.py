@@ -1,5 +1,6 @@
 """Measures of classes and of single coordinates: by brute force, and by scikit-learn."""
 
+import itertools
 import math
 
 import numpy as np
@@ -61,21 +62,11 @@ def test_unsigned_labels_that_float64_would_round_stay_different(first):
 
 def accuracies_by_brute_force(h, labels):
     """Every threshold between two values and one below all, and every pair of classes for its two sides."""
-    names = sorted(set(labels.tolist()))
-    best = []
+    pairs, best = list(itertools.product(sorted(set(labels.tolist())), repeat=2)), []
     for column in h.T:
-        thresholds = [
-            -math.inf,
-            *((a + b) / 2 for a, b in zip(sorted(set(column)), sorted(set(column))[1:], strict=False)),
-        ]
-        best.append(
-            max(
-                np.mean(np.where(column > threshold, above, below) == labels)
-                for threshold in thresholds
-                for above in names
-                for below in names
-            )
-        )
+        thresholds = [-math.inf, *(sum(pair) / 2 for pair in itertools.pairwise(sorted(set(column))))]
+        sides = [(column > threshold, *pair) for threshold in thresholds for pair in pairs]
+        best.append(max(np.mean(np.where(*side) == labels) for side in sides))
     return best
 
 
@@ -98,8 +89,3 @@ def test_the_share_of_a_coordinate():
     assert coordinate_share(outlier) > 0.99
     for nothing in (torch.ones(4, 3), torch.randn(1, 3)):
         assert math.isnan(coordinate_share(nothing))
-
-
-def test_a_vector_that_is_not_finite_has_no_measure():
-    h, labels = torch.tensor([[1.0, math.nan], [0, 1]]), torch.tensor([0, 1])
-    assert all(math.isnan(value) for value in class_summary(h, labels).values())

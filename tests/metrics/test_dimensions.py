@@ -8,45 +8,37 @@ from isobench.metrics import block_diagonal, clusters_of, correlation_of, fisher
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
-    """The same numbers whichever tests are run."""
+def rng():
     return np.random.default_rng(0)
 
 
-class TestFisherScore:
-    def test_is_equation_1_summed_by_hand(self, rng):
-        h, labels = rng.normal(size=(40, 5)) * [1, 2, 3, 4, 1e-3] + 7, rng.choice([0, 2, 5], 40)
-        expected = []
-        for j in range(5):
-            between = within = 0.0
-            for k in (0, 2, 5):
-                values = [h[i, j] for i in range(40) if labels[i] == k]
-                centre = sum(values) / len(values)
-                between += len(values) * (centre - sum(h[:, j]) / 40) ** 2
-                within += len(values) * sum((value - centre) ** 2 for value in values) / len(values)
-            expected.append(between / within)
-        assert fisher_score(torch.tensor(h), torch.tensor(labels)).tolist() == pytest.approx(expected, rel=1e-9)
-
-    def test_of_two_pairs(self):
-        h = torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 6.0], [6.0, 6.0]])
-        # means 1 and 5 around 3: 2*4 + 2*4 = 16; within 1+1+1+1 = 4. The second is constant within the classes.
-        assert fisher_score(h, torch.tensor([0, 0, 1, 1])).tolist() == [4.0, torch.inf]
-
-    def test_of_a_constant_dimension_is_0(self):
-        h = torch.tensor([[0.1, 1.0], [0.1, 2.0], [0.1, 4.0]], dtype=torch.float32)
-        assert fisher_score(h, torch.tensor([0, 1, 1]))[0] == 0
-
-    def test_of_an_undefined_dimension_is_undefined(self):
-        h = torch.tensor([[0.1, 1.0], [torch.nan, 2.0], [0.1, 4.0]])
-        assert fisher_score(h, torch.tensor([0, 1, 1])).isnan().tolist() == [True, False]
-
-    def test_of_one_class_is_0(self):
-        assert fisher_score(torch.randn(20, 4), torch.full((20,), 3)).tolist() == [0] * 4
+def test_fisher_score_is_equation_1_summed_by_hand(rng):
+    h, labels = rng.normal(size=(40, 5)) * [1, 2, 3, 4, 1e-3] + 7, rng.choice([0, 2, 5], 40)
+    expected = []
+    for j in range(5):
+        between = within = 0.0
+        for k in (0, 2, 5):
+            values = [h[i, j] for i in range(40) if labels[i] == k]
+            centre = sum(values) / len(values)
+            between += len(values) * (centre - sum(h[:, j]) / 40) ** 2
+            within += len(values) * sum((value - centre) ** 2 for value in values) / len(values)
+        expected.append(between / within)
+    assert fisher_score(torch.tensor(h), torch.tensor(labels)).tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def planted(
-    rng: np.random.Generator, sizes: tuple[int, ...], noise: float = 0.3, n: int = 500
-) -> tuple[np.ndarray, np.ndarray]:
+def test_fisher_score_of_two_pairs():
+    h = torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 6.0], [6.0, 6.0]])
+    # means 1 and 5 around 3: 2*4 + 2*4 = 16; within 1+1+1+1 = 4. The second is constant within the classes.
+    assert fisher_score(h, torch.tensor([0, 0, 1, 1])).tolist() == [4.0, torch.inf]
+
+
+def test_fisher_score_of_a_constant_dimension_and_of_one_class_is_0():
+    h = torch.tensor([[0.1, 1.0], [0.1, 2.0], [0.1, 4.0]], dtype=torch.float32)
+    assert fisher_score(h, torch.tensor([0, 1, 1]))[0] == 0
+    assert fisher_score(torch.randn(20, 4), torch.full((20,), 3)).tolist() == [0] * 4
+
+
+def planted(rng, sizes, noise=0.3, n=500):
     """Vectors [n, d] with groups of dimensions that repeat each other, with either sign, shuffled; and the groups."""
     groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     signs = rng.choice([-1, 1], len(groups))
@@ -54,42 +46,43 @@ def planted(
     return signs * (common[:, groups] + noise * rng.normal(size=(n, len(groups)))), groups
 
 
-def correlation(h: np.ndarray) -> torch.Tensor:
+def correlation(h):
     return correlation_of(torch.tensor(np.cov(h.T, bias=True)))
 
 
-class TestCorrelation:
-    def test_is_pearsons(self, rng):
-        h = rng.normal(size=(50, 6)) @ rng.normal(size=(6, 6)) * 10.0 ** np.arange(-3, 3)
-        np.testing.assert_allclose(correlation(h).numpy(), np.corrcoef(h.T), atol=1e-12)
-
-    def test_of_constant_dimensions_is_the_identity(self, rng):
-        h = rng.normal(size=(50, 4))
-        h[:, [1, 3]] = 0.25
-        rho = correlation(h)
-        assert rho[1].tolist() == [0, 1, 0, 0]
-        assert rho[3].tolist() == [0, 0, 0, 1]
-        assert rho[0, 2] == pytest.approx(np.corrcoef(h[:, 0], h[:, 2])[0, 1])
-
-    def test_never_is_above_1(self, rng):
-        x = rng.normal(size=(50, 1)) * 1e-9
-        rho = correlation(np.hstack([x, 3 * x, -7 * x]))
-        assert rho.abs().max() == 1
-        assert torch.equal(rho, rho.T)
+def test_correlation_is_pearsons(rng):
+    h = rng.normal(size=(50, 6)) @ rng.normal(size=(6, 6)) * 10.0 ** np.arange(-3, 3)
+    np.testing.assert_allclose(correlation(h).numpy(), np.corrcoef(h.T), atol=1e-12)
 
 
-class TestClusters:
-    def test_find_the_planted_groups_whatever_the_signs(self, rng):
-        h, groups = planted(rng, (5, 9, 2, 1))
-        order, found = clusters_of(correlation(h), 0.5)
-        assert sorted(order) == list(range(17))
-        assert np.count_nonzero(np.diff(groups[order])) == 3  # from each group to the next, once
-        assert np.array_equal(block_diagonal(found), block_diagonal(groups))
-        assert np.bincount(found).tolist() == [0, 9, 5, 2, 1]  # the largest first
+def test_correlation_of_constant_dimensions_is_the_identity(rng):
+    h = rng.normal(size=(50, 4))
+    h[:, [1, 3]] = 0.25
+    rho = correlation(h)
+    assert rho[1].tolist() == [0, 1, 0, 0]
+    assert rho[3].tolist() == [0, 0, 0, 1]
+    assert rho[0, 2] == pytest.approx(np.corrcoef(h[:, 0], h[:, 2])[0, 1])
 
-    def test_threshold_0_joins_all_and_constants_stand_alone(self, rng):
-        h, _ = planted(rng, (4, 4))
-        assert set(clusters_of(correlation(h), 0.0)[1]) == {1}
-        h[:, 2:4] = 1.0
-        found = clusters_of(correlation(h), 0.3)[1]
-        assert np.bincount(found)[found[2:4]].tolist() == [1, 1]
+
+def test_correlation_never_is_above_1(rng):
+    x = rng.normal(size=(50, 1)) * 1e-9
+    rho = correlation(np.hstack([x, 3 * x, -7 * x]))
+    assert rho.abs().max() == 1
+    assert torch.equal(rho, rho.T)
+
+
+def test_clusters_find_the_planted_groups_whatever_the_signs(rng):
+    h, groups = planted(rng, (5, 9, 2, 1))
+    order, found = clusters_of(correlation(h), 0.5)
+    assert sorted(order) == list(range(17))
+    assert np.count_nonzero(np.diff(groups[order])) == 3  # from each group to the next, once
+    assert np.array_equal(block_diagonal(found), block_diagonal(groups))
+    assert np.bincount(found).tolist() == [0, 9, 5, 2, 1]  # the largest first
+
+
+def test_clusters_threshold_0_joins_all_and_constants_stand_alone(rng):
+    h, _ = planted(rng, (4, 4))
+    assert set(clusters_of(correlation(h), 0.0)[1]) == {1}
+    h[:, 2:4] = 1.0
+    found = clusters_of(correlation(h), 0.3)[1]
+    assert np.bincount(found)[found[2:4]].tolist() == [1, 1]

@@ -1,7 +1,6 @@
 """Isotropy metrics against plain definitions in NumPy."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -27,10 +26,7 @@ def test_explained_variance_is_the_svds(shape):
     for k in (1, 3, 5):
         expected = (singular[:k] ** 2).sum() / (singular**2).sum()
         assert explained_variance(torch.tensor(h), k) == pytest.approx(expected, abs=1e-12)
-    assert explained_variance(torch.tensor(h), (1, 3)) == [
-        explained_variance(torch.tensor(h), 1),
-        explained_variance(torch.tensor(h), 3),
-    ]
+    assert explained_variance(torch.tensor(h), (1, 3)) == [explained_variance(torch.tensor(h), k) for k in (1, 3)]
 
 
 @pytest.mark.parametrize("dim", [2, 3, 32, 768])
@@ -61,50 +57,25 @@ def test_one_number_or_kind_is_a_list_of_one():
     assert "ev2" in weighted_isotropy(h, np.ones(20), 2)
 
 
-@pytest.mark.parametrize("k", ["1", ["1"], 1.5, [1, -1], None])
-@pytest.mark.parametrize("measure", [explained_variance, isotropy_summary])
-def test_a_number_of_components_is_whole(measure, k):
-    with pytest.raises(ValueError, match="k must be a whole number"):
-        measure(np.eye(4), k)
-
-
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])
 def test_explained_variance_without_variance_is_undefined(h):
     assert math.isnan(explained_variance(h, 1))
 
 
-RANGES = {  # of the measures that summaries name, all EV_k together, and I1 and I2 for any kind of directions
-    "ev": (0.0, 1.0), "isoscore": (0.0, 1.0), "average_cosine": (-1.0, 1.0), "effective_rank": (1.0, math.inf),
-    "mean_ratio": (0.0, 1.0), "coordinate_share": (0.0, 1.0), "i1": (0.0, 1.0), "i2": (0.0, math.inf),
-    "silhouette": (-1.0, 1.0), "threshold_accuracy": (0.0, 1.0),
-}  # fmt: skip
-RANGE_ROUNDING = 1e-6  # how far a value may be outside of its range
-
-
-def is_possible(measure: str, value: float) -> bool:
-    """Return False if a summary can't hold this value under this name; any value is possible for unknown names."""
-    kind = re.sub(r"^(ev)\d+$|^(i[12])_\w+$", r"\1\2", measure)
-    low, high = RANGES.get(kind, (-math.inf, math.inf))
-    return low - RANGE_ROUNDING <= value <= high + RANGE_ROUNDING
-
-
 @pytest.mark.parametrize("offset", [0, 3, 1e4])
 @pytest.mark.parametrize("scale", [1e-12, 1, 1e12])
 @pytest.mark.parametrize("shape", [(2, 3), (40, 5), (5, 40), (300, 64)])
-def test_every_measure_of_any_vectors_is_possible_and_values_beyond_its_range_are_not(shape, scale, offset):
+def test_every_measure_of_any_vectors_is_in_its_range(shape, scale, offset):
     """Vectors in all directions, in one, and, at a large offset, almost all the same."""
     generator = torch.Generator().manual_seed(0)
+    lows = {"average_cosine": -1, "silhouette": -1, "effective_rank": 1}
     for rank in (1, shape[1]):
         h = torch.randn(shape[0], rank, generator=generator) @ torch.randn(rank, shape[1], generator=generator)
         h = scale * (h + offset)
-        labels = torch.arange(shape[0]) % 2
         measures = isotropy_summary(lambda h=h: [h], (1, 2), ("eigenvectors", "symmetric", "as_printed"))
-        for name, value in {**measures, **class_summary(h, labels)}.items():
-            assert math.isnan(value) or is_possible(name, value), (name, value)
-            assert not is_possible(name, -1.1), name
-            assert is_possible(f"own_{name}", -1.1)
-    impossible = {"ev1": 1.1, "isoscore": 1.1, "average_cosine": 1.1, "effective_rank": 0.9, "i1_symmetric": 1.1}
-    assert not any(is_possible(name, value) for name, value in impossible.items())
+        for name, value in {**measures, **class_summary(h, torch.arange(shape[0]) % 2)}.items():
+            high = math.inf if name.startswith(("effective_rank", "i2")) else 1
+            assert math.isnan(value) or lows.get(name, 0) - 1e-6 <= value <= high + 1e-6, (name, value)
 
 
 def naive_isotropy(w: np.ndarray, symmetric: bool) -> tuple[float, float]:
@@ -135,5 +106,3 @@ def test_partition_isotropy_of_nothing_special():
     i1, i2 = partition_isotropy(torch.randn(1, 3))
     assert 0 < i1 <= 1
     assert i2 >= 0
-    with pytest.raises(ValueError, match="directions"):
-        partition_isotropy(torch.zeros(2, 3), "rows")

@@ -68,10 +68,6 @@ def test_isoscore_star_shrinks_to_its_target():
     assert isoscore(h, 1.0) == pytest.approx(1.0)
     assert isoscore(h, 0.0, torch.tensor(target)) == pytest.approx(isoscore(h), rel=1e-12)
     assert isoscore(h[:1], 0.3, torch.tensor(target)) == pytest.approx(isoscore_of(torch.tensor(target)))
-    with pytest.raises(ValueError, match="shrinkage must be"):
-        isoscore(h, 2.0)
-    with pytest.raises(ValueError, match="target must be"):
-        isoscore(h, 0.5, torch.eye(3))
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e4, 1e30])
@@ -103,14 +99,8 @@ def test_spectrum_effective_rank_and_mean_ratio():
 
 
 def one_shot(h: torch.Tensor) -> dict[str, float]:
-    return {
-        **{f"ev{k}": explained_variance(h, k) for k in (1, 2, 5)},
-        "isoscore": isoscore(h),
-        "average_cosine": average_cosine(h),
-        "effective_rank": effective_rank(h),
-        "mean_ratio": mean_ratio(h),
-        "coordinate_share": coordinate_share(h),
-    }
+    measures = (isoscore, average_cosine, effective_rank, mean_ratio, coordinate_share)
+    return {**{f"ev{k}": explained_variance(h, k) for k in (1, 2, 5)}, **{f.__name__: f(h) for f in measures}}
 
 
 @settings(deadline=None, max_examples=40, derandomize=True)
@@ -131,15 +121,7 @@ def test_the_accumulator_equals_the_one_shot_functions(sizes, seed, shift):
     assert i == pytest.approx(partition_isotropy(h), rel=1e-6, abs=1e-12) or shift == 1e4
 
 
-def test_the_accumulator_of_little_or_wrong():
-    with pytest.raises(ValueError, match="no vectors"):
-        IsotropyAccumulator(3).compute()
-    with pytest.raises(ValueError, match=r"must be \[B, 3\]"):
-        IsotropyAccumulator(3).update(torch.zeros(2, 4))
-    with pytest.raises(ValueError, match="width 4"):
-        IsotropyAccumulator(3).merge(IsotropyAccumulator(4))
-    with pytest.raises(TypeError, match="not ndarray: add vectors by update"):
-        IsotropyAccumulator(3).merge(np.zeros((2, 3)))
+def test_the_accumulator_of_little():
     single = IsotropyAccumulator(3).update(torch.ones(1, 3)).compute((1,))
     assert {name for name, value in single.items() if not math.isnan(value)} == {"mean_ratio"}
     few = torch.tensor(vectors(3))
@@ -165,8 +147,6 @@ def test_local_isotropy_takes_every_clusters_centre_away():
     found = local_isotropy(h, 3)
     assert found["average_cosine"] == pytest.approx(average_cosine(expected), abs=1e-9)
     assert (found["i1"], found["i2"]) == pytest.approx(partition_isotropy(expected), rel=1e-6)
-    with pytest.raises(ValueError, match="clusters must be"):
-        local_isotropy(h, 91)
     equal = np.repeat(rng.normal(size=(3, 5)), 9, 0)  # no vector differs from its cluster's centre
     assert all(map(math.isnan, local_isotropy(equal, 3).values()))
 

@@ -25,10 +25,6 @@ def test_rankme_is_the_entropy_of_uncentred_singular_values(shape):
     p = sigma / sigma.sum() + 1e-7
     assert rankme(h) == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=1e-6)
     assert rankme(torch.tensor(h, dtype=torch.float32)) == pytest.approx(rankme(h), rel=1e-4)
-
-
-def test_rankme_of_equal_singular_values_and_of_one_direction():
-    assert rankme(np.linalg.qr(make_vectors(40, 16))[0]) == pytest.approx(16, rel=1e-4)
     assert rankme(np.outer(np.arange(1, 9), np.ones(5))) == pytest.approx(1, abs=1e-4)
 
 
@@ -99,38 +95,11 @@ def test_directions_do_not_depend_on_the_lengths(scale):
     assert alignment(scale * a, b) == pytest.approx(alignment(a, b), rel=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_what_is_not_finite_gives_no_number(wrong):
-    h = make_vectors()
-    h[3, 4] = wrong
-    measured = (rankme(h), alpha_req(h), uniformity(h), alignment(h, make_vectors()))
-    assert all(map(math.isnan, measured)), measured
-
-
 def test_vectors_without_variance_or_without_length_give_no_number():
     assert math.isnan(alpha_req(np.ones((10, 8))))
     assert math.isnan(alpha_req(make_vectors(3, 8)))  # two ranks with variance, and ranks are fitted from 4 on
     assert all(math.isnan(f(np.zeros((4, 3)))) for f in (rankme, uniformity))
     assert math.isnan(alignment(np.zeros((4, 3)), np.ones((4, 3))))
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (alignment, (np.ones((2, 3)), np.ones((3, 3)))),
-        (alignment, (np.ones((2, 3)), np.ones((2, 3)), 0)),
-        (uniformity, (np.ones((2, 3)), -1)),
-        (alpha_req, (np.ones((2, 3)), 5, 5)),
-        (alpha_req, (np.ones((2, 3)), 1.5)),
-        (alpha_req, (np.ones((2, 3)), 1, "5")),
-        (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["last"])),
-        (mask_tokens, (np.ones((2, 3)), np.zeros(3), np.zeros(2))),
-        (mask_tokens, (np.ones((2, 3)), np.zeros(2), np.zeros(2), ["outlying"], 1)),
-    ],
-)
-def test_arguments_out_of_range_are_refused(function, arguments):
-    with pytest.raises(ValueError, match=r"must|need|left out"):
-        function(*arguments)
 
 
 def test_masks_leave_out_what_is_named():
@@ -146,16 +115,6 @@ def test_masks_leave_out_what_is_named():
     }
     for without, expected in kept.items():
         assert mask_tokens(states, positions, special, without).nonzero()[:, 0].tolist() == expected
-
-
-def test_one_massive_token_decides_a_measure_until_it_is_left_out():
-    rng = np.random.default_rng(4)
-    states = rng.normal(size=(1000, 16))
-    clean = rankme(states)
-    states[0] = 3000 * rng.normal(size=16)
-    kept = mask_tokens(states, np.arange(1000) % 50, np.zeros(1000), ["outlying"])
-    assert rankme(states) < 2
-    assert rankme(states[kept.numpy()]) == pytest.approx(clean, rel=0.01)
 
 
 def test_trimmed_isoscore_is_that_of_the_nearest_vectors():
@@ -183,22 +142,9 @@ def test_its_breakdown_point_is_the_trim(trim):
         assert trimmed_isoscore(dirty, trim) < 0.1 * value
 
 
-def test_states_with_a_few_giants_keep_their_trimmed_isoscore():
-    """Make 8 of 4,096 states a hundred times as long, in one direction, as in decoders."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(4096, 64)) * np.exp(-np.arange(64) / 20)
-    x[:8] = 300 * np.eye(64)[5] + rng.normal(size=(8, 64))
-    lengths = np.linalg.norm(x, axis=1)
-    without = x[np.argsort(lengths)[: int(0.99 * len(x))]]
-    assert isoscore(without) > 20 * isoscore(x)
-    assert trimmed_isoscore(without) == pytest.approx(trimmed_isoscore(x), rel=0.1)
-
-
 def test_trimmed_isoscore_of_nothing_special():
     assert math.isnan(trimmed_isoscore(np.ones((10, 3))))
     assert math.isnan(trimmed_isoscore(np.ones((1, 3))))
     x = np.random.default_rng(0).normal(size=(100, 3))
     assert trimmed_isoscore(x, 0.07) == trimmed_isoscore(x, 0.065)  # seven of a hundred
     assert math.isnan(trimmed_isoscore(np.array([[1.0, math.nan], [2, 3], [4, 5]])))
-    with pytest.raises(ValueError, match=r"trim must be at least 0 and below 0\.5"):
-        trimmed_isoscore(np.ones((4, 2)), 0.5)

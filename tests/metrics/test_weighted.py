@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-import torch
+from helpers import fails
 
 from isobench.metrics import IsotropyAccumulator, isoscore, weighted_isotropy
 
@@ -58,15 +58,9 @@ def test_with_a_number_that_is_not_finite_all_are_nan(row, value):
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.ones(49), "one weight for each of 50 rows"),
-        (np.zeros(50), "at least one above 0"),
-        (np.append(np.ones(49), -1), "not negative"),
-        (np.append(np.ones(49), np.nan), "not negative"),
-        (torch.full((50,), 1e308, dtype=torch.float64), "finite"),
-    ],
+    "weights",
+    [np.ones(49), np.zeros(50), np.append(np.ones(49), -1), np.append(np.ones(49), np.nan), np.full(50, 1e308)],
 )
-def test_wrong_weights_are_refused(weights, message):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_weights_are_refused(weights):
+    with fails():
         weighted_isotropy(W, weights)

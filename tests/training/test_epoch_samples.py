@@ -12,22 +12,15 @@ from killed_runs import stop_training
 
 from isobench.calibration import IStar
 from isobench.data.batches.tokens import EpochSampler
-from isobench.training.preparation import EpochSamples, take_as_many
+from isobench.training.preparation import EpochSamples
 
 
 def start_epoch(overrides, epoch=0):
-    """Take an epoch's sample; returns the module, the loaders and C0."""
     module, loaders, *_ = build_parts(*overrides)
     loaders.sampler.set_epoch(epoch)
     EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=epoch), module)
     assert all(part.training for part in module.modules())
     return module, loaders, next(iter(module.chain)).target_covariance.double()
-
-
-def test_as_many_examples_are_taken_as_fit():
-    order, counts = np.array([2, 0, 1, 3]), np.array([5, 1, 4, 1])
-    taken = {limit: take_as_many(order, counts, limit).tolist() for limit in (1, 4, 8, 9, 10, 99)}
-    assert taken == {1: [2], 4: [2], 8: [2], 9: [2, 0], 10: [2, 0, 1], 99: [2, 0, 1, 3]}
 
 
 @pytest.mark.parametrize("epoch", [0, 3])
@@ -92,7 +85,6 @@ def test_no_random_number_is_drawn(small, zeta):
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", ["lanes", "torch"])
 def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch):
-    """Order and dropout stay as they are, though a sample is taken every epoch."""
     if dropout == "torch":
         monkeypatch.setattr("isobench.kinds.classification.build.uses_cpu_dropout", lambda cfg: False)
     plain, method = (train_run(*small, *more)[0] for more in ([], ["calibration=istar", "calibration.strength=0"]))
@@ -103,7 +95,6 @@ def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("scope", ["cls", "tokens"])
 def test_a_run_that_goes_on_within_an_epoch_takes_no_new_sample(cli, small, outputs, monkeypatch, scope):
-    """The same bits, with a sample for each epoch and no more."""
     targets, original_prepare = [], IStar.prepare
 
     def prepare(self, embeddings):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -50,34 +51,28 @@ POINTS = [
 ]
 
 
-def moments() -> list[tuple[str, int, str]]:
-    """Every point once, at a seeded call of it."""
-    rng = random.Random(20261121)
-    return [(target, rng.randint(1, most), when) for target, most, when in POINTS]
-
-
-def long_run(overrides: list[str]) -> list[str]:
-    return [*overrides, "optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+LONG = ["optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
+RNG = random.Random(20261121)
+MOMENTS = [(target, RNG.randint(1, most), when) for target, most, when in POINTS]
 
 
 @pytest.fixture
 def long(small):
-    return long_run(small)
+    return [*small, *LONG]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
-    """History, best epoch and predictions of the run that nothing disturbs."""
     outputs = tmp_path_factory.mktemp("undisturbed")
-    assert start(processes, long_run(tiny_overrides(tiny, reviews, cache, outputs))) == 0
+    assert start(processes, [*tiny_overrides(tiny, reviews, cache, outputs), *LONG]) == 0
     return outcome(outputs)
 
 
-@pytest.mark.parametrize("moment", moments(), ids=lambda m: f"{m[0].split('isobench.')[-1]}-{m[1]}-{m[2]}")
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m[0].split('isobench.')[-1]}-{m[1]}-{m[2]}")
 def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, undisturbed, moment):
     assert start(processes, long, *moment) == -signal.SIGKILL
     finished = list(outputs.glob("runs/*/result.json"))
-    assert len(finished) == (moment in moments()[-2:])  # after the record was written
+    assert len(finished) == (moment in MOMENTS[-2:])  # after the record was written
     (plan,) = outputs.glob("plans/*.json")
     a_worker = ["work", str(plan), f"output_dir={outputs}"]  # which any may be; the sweep itself clears up
     assert start(processes, long if finished else a_worker) == 0
@@ -99,15 +94,12 @@ def test_killed_again_and_again_it_gets_there(processes, long, outputs, undistur
 def test_what_monitors_remember_survives_an_interruption(processes, tiny, reviews, cache, tmp_path):
     """The classifier's initialisation and the curves of past epochs: history and last checkpoint are the same."""
     found = []
-    for name, moment in (
-        ("whole", ()),
-        ("resumed", (f"{CLASSIFICATION}.Classifier.training_step", 15, "before")),
-    ):
+    for name in ("whole", "resumed"):
         outputs = tmp_path / name
-        arguments = ["+experiment=isobn_drift", *long_run(tiny_overrides(tiny, reviews, cache, outputs))]
+        arguments = ["+experiment=isobn_drift", *tiny_overrides(tiny, reviews, cache, outputs), *LONG]
         arguments += ["encoder.pooling=cls"]
-        if moment:
-            assert start(processes, arguments, *moment) == -signal.SIGKILL  # in the second epoch
+        if name == "resumed":  # killed in the second epoch
+            assert start(processes, arguments, f"{CLASSIFICATION}.Classifier.training_step", 15, "before") == -9
         end = ("isobench.training.checkpoint.CheckpointFiles.remove_all", 1, "before")  # its checkpoints stay
         assert start(processes, arguments, *end) == -signal.SIGKILL
         last = max(outputs.glob("runs/*/checkpoints/*.ckpt"))
@@ -123,16 +115,14 @@ def test_what_monitors_remember_survives_an_interruption(processes, tiny, review
 
 @pytest.fixture(scope="module")
 def killed_at_step_20(processes, tiny, reviews, cache, tmp_path_factory) -> Path:
-    """The output folder of a run killed at step 20."""
     folder = tmp_path_factory.mktemp("killed")
-    arguments = long_run(tiny_overrides(tiny, reviews, cache, folder))
+    arguments = [*tiny_overrides(tiny, reviews, cache, folder), *LONG]
     assert start(processes, arguments, f"{CLASSIFICATION}.Classifier.training_step", 20, "before") == -9
     return folder
 
 
 @pytest.fixture
 def interrupted(killed_at_step_20, outputs) -> list[Path]:
-    """A copy of a killed run in ``outputs``: its checkpoints, oldest first."""
     shutil.copytree(killed_at_step_20, outputs)
     return sorted(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
 
@@ -142,8 +132,14 @@ def test_damaged_checkpoints_are_passed_over(cli, long, outputs, interrupted, un
     older, newest = interrupted
     if damage == "foreign":
         torch.save({"run": "another", "state_dict": {}}, newest)
-    elif damage == "flipped":
-        flip_weight(newest)
+    elif damage == "flipped":  # a bit of a weight, which torch.load does not notice
+        name, weight = max(
+            torch.load(newest, weights_only=True)["state_dict"].items(), key=lambda item: item[1].numel()
+        )
+        content = bytearray(newest.read_bytes())
+        content[content.index(weight.numpy().tobytes()) + 2] ^= 0x40
+        newest.write_bytes(content)
+        assert not torch.equal(torch.load(newest, weights_only=True)["state_dict"][name], weight)
     elif damage == "older":
         newest.write_bytes(older.read_bytes())
     else:
@@ -152,35 +148,10 @@ def test_damaged_checkpoints_are_passed_over(cli, long, outputs, interrupted, un
         older.write_bytes(b"not a checkpoint")
     code, _, err = cli(*long)
     assert code == 0, err
-    assert f"isobench: {newest} can't be used (" in err
     assert err.count("trying the one before") == 1
     assert err.count("the run starts anew") == (damage == "both")
     assert outcome(outputs) == undisturbed
     assert not older.exists()
-
-
-def flip_weight(file: Path) -> None:
-    """Change a bit of a weight in a checkpoint; torch.load does not notice it."""
-    before = torch.load(file, weights_only=True)["state_dict"]
-    name, weight = max(before.items(), key=lambda item: item[1].numel())
-    content, values = file.read_bytes(), weight.numpy().tobytes()
-    place = content.index(values) + 2  # of a byte of the first value
-    file.write_bytes(content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :])
-    after = torch.load(file, weights_only=True)["state_dict"]
-    assert not torch.equal(after[name], before[name])
-
-
-@pytest.mark.parametrize("trouble", [MemoryError(), OSError(errno.EIO, "as meant")])
-def test_a_checkpoint_that_can_t_be_read_now_is_kept_for_later(interrupted, monkeypatch, trouble):
-    (folder,) = {file.parents[1] for file in interrupted}
-
-    def broken(*_, **__):
-        raise trouble
-
-    monkeypatch.setattr(torch, "load", broken)
-    with pytest.raises(type(trouble)):
-        CheckpointFiles(folder, "any").load_newest()
-    assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -203,29 +174,26 @@ def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
     with monkeypatch.context() as patch:
         patch.setattr(place, fail)
         code, _, err = cli(*long)
-    assert code == 2
-    reason = f"isobench: /a/file can't be read or written: {os.strerror(number).lower()}; "
-    assert [line[: len(reason)] for line in err.splitlines() if "goes on from step" not in line] == [reason]
+    assert code == 2, err
     assert not list(outputs.glob("runs/*/result.json"))
     assert set(interrupted) & set(outputs.glob("runs/*/checkpoints/step-*.ckpt"))
     assert cli(*long)[0] == 0
     assert outcome(outputs) == undisturbed
 
 
-def test_checkpoints_in_a_folder_that_can_t_be_listed_are_no_missing_ones(tmp_path, monkeypatch):
-    def fail(_):
-        raise PermissionError(errno.EACCES, "as meant")
+@pytest.mark.parametrize(("name", "trouble"), [("torch.load", MemoryError()), ("os.listdir", PermissionError())])
+def test_checkpoints_that_can_t_be_read_now_are_kept_for_later(interrupted, monkeypatch, name, trouble):
+    folder = interrupted[0].parents[1]
+    files = CheckpointFiles(folder, "any")
+    with monkeypatch.context() as patch:
+        for place in (name, "os.scandir") if name == "os.listdir" else (name,):
+            patch.setattr(place, Mock(side_effect=trouble))
+        with pytest.raises(type(trouble)):
+            files.load_newest()
+    assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
 
-    (tmp_path / "checkpoints").mkdir()
-    files = CheckpointFiles(tmp_path, "any")
-    assert files.load_newest() is None
-    for name in ("listdir", "scandir"):
-        monkeypatch.setattr(os, name, fail)
-    with pytest.raises(PermissionError):
-        files.load_newest()
 
-
-def test_a_run_folder_behind_a_link_is_left_alone(tmp_path):
+def test_folders_behind_a_link_are_left_alone(tmp_path):
     folder = RunFolder(str(tmp_path), "ab" * 32)
     (tmp_path / "elsewhere").mkdir()
     folder.path.parent.mkdir()
@@ -233,9 +201,6 @@ def test_a_run_folder_behind_a_link_is_left_alone(tmp_path):
     with fails(), folder.lock():
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_checkpoints_behind_a_link_are_left_alone(tmp_path):
     (tmp_path / "checkpoints").symlink_to(tmp_path)
     with fails():
         CheckpointFiles(tmp_path, "any")
@@ -243,7 +208,6 @@ def test_checkpoints_behind_a_link_are_left_alone(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 3 MiB, where this user may mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=False).returncode:
@@ -257,65 +221,35 @@ def fill(folder: Path, leave: int = 0) -> None:
     (folder / "filler").write_bytes(b"x" * (disk.f_bavail * disk.f_bsize - leave))
 
 
-def results_in(folder: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in folder.glob("runs/*/result.json")}
-
-
-def test_a_full_disk_is_one_clear_line_and_earlier_results_are_intact(cli, small, small_disk):
+def test_on_a_full_or_read_only_disk_earlier_results_are_intact(cli, small, small_disk):
     here = [*small, f"output_dir={small_disk}/outputs", "optimization.epochs=1", "-m"]
-    assert cli(*here, "seed=1")[0] == 0
-    before = results_in(small_disk / "outputs")
+    _, table, _ = cli(*here, "seed=1")
+    (result,) = small_disk.glob("outputs/runs/*/result.json")
+    before = result.read_bytes()
     fill(small_disk)
-    code, _, err = cli(*here, "seed=1,2,3,4")
-    assert code == 2, err
-    error_lines = [line for line in err.splitlines() if not line.startswith("4 runs:")]
-    assert len(error_lines) == 1, err
-    assert "no space left on device" in error_lines[0]
-    assert results_in(small_disk / "outputs") == before
+    assert cli(*here, "seed=1,2,3,4")[0] == 2
     (small_disk / "filler").unlink()
-    assert cli(*here, "seed=1,2,3,4")[0] == 0
-    assert len(results_in(small_disk / "outputs")) == 4
+    for mode in ("ro", "rw"):
+        subprocess.run(["mount", "-o", f"remount,{mode}", small_disk], check=True)
+        assert cli(*here, "seed=1")[:2] == (0, table)
+        assert cli(*here, "seed=1,2,3,4")[0] == (2 if mode == "ro" else 0)
+        assert result.read_bytes() == before
+        assert len(list(small_disk.glob("outputs/runs/*/result.json"))) == (1 if mode == "ro" else 4)
 
 
 def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, small_disk, long, undisturbed):
     fill(small_disk, leave=200_000)
     code, _, err = cli(*long, f"output_dir={small_disk}/outputs")
     assert code == 0, err
-    (folder,) = small_disk.glob("outputs/runs/*")
-    message = (
-        f"isobench: no checkpoint: {folder}/checkpoints can't be written: no space left on device; the run goes on"
-    )
-    assert message in err
+    assert "no checkpoint" in err
     assert outcome(small_disk / "outputs") == undisturbed
 
 
 @pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.workers=2"])
-def test_a_full_cache_stops_the_sweep_with_one_line_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
+def test_a_full_cache_stops_the_sweep_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
     fill(small_disk, leave=8192)  # room for the file's beginning
-    cache = ["data.cache=" + str(small_disk / "cache")]
-    code, _, err = cli(*small, *cache, "-m", "seed=1,2,3,4", launcher)
-    assert code == 2, err
-    error_lines = [
-        line for line in err.splitlines() if not line.startswith(("4 runs:", "isobench: saving 1 running"))
-    ]
-    assert len(error_lines) == 1, err
-    assert "no space left on device; make room or set data.cache=FOLDER" in error_lines[0]
+    assert cli(*small, f"data.cache={small_disk}/cache", "-m", "seed=1,2,3,4", launcher)[0] == 2
     assert not list(outputs.glob("runs/*/result.json"))
-
-
-def test_a_read_only_folder_is_one_clear_line_and_finished_runs_are_still_shown(cli, small, small_disk):
-    here = [*small, f"output_dir={small_disk}/outputs", "optimization.epochs=1", "-m"]
-    _, table, _ = cli(*here, "seed=1")
-    before = results_in(small_disk / "outputs")
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    code, out, err = cli(*here, "seed=1")
-    assert (code, out) == (0, table), err
-    code, _, err = cli(*here, "seed=1,2")
-    assert code == 2
-    error_lines = [line for line in err.splitlines() if not line.startswith("2 runs:")]
-    assert len(error_lines) == 1, err
-    assert "read-only file system" in error_lines[0]
-    assert results_in(small_disk / "outputs") == before
 
 
 def test_three_commands_at_once_run_each_point_once(processes, small, outputs):
@@ -334,7 +268,7 @@ def test_three_commands_at_once_run_each_point_once(processes, small, outputs):
 def test_ctrl_c_and_a_closed_terminal_in_training_save_and_a_second_sweep_goes_on(
     processes, long, outputs, undisturbed, signum
 ):
-    moment = ("isobench.kinds.classification.module.Classifier.training_step", 5, "before")
+    moment = (f"{CLASSIFICATION}.Classifier.training_step", 5, "before")
     assert start(processes, [*long, "checkpoint.steps=null"], *moment, signum) == 128 + signum
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 1
     assert start(processes, long) == 0
@@ -357,7 +291,6 @@ class Destroyed:
     ],
 )
 def test_ctrl_c_while_an_object_is_destroyed_is_not_lost(cli, small, outputs, monkeypatch, call, saved, finished):
-    """When a run is built, when its memory is freed, and between two runs."""
     original = pydoc.locate(call)
 
     def destroy(*arguments):
@@ -367,7 +300,6 @@ def test_ctrl_c_while_an_object_is_destroyed_is_not_lost(cli, small, outputs, mo
     monkeypatch.setattr(call, destroy)
     code, _, err = cli(*small, "hydra/launcher=sequential", "-m", "seed=1,2")
     assert code == 130, err
-    assert err.splitlines()[-1].startswith("isobench: interrupted")
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == saved
     assert len(list(outputs.glob("runs/*/result.json"))) == finished
     assert len(list(outputs.glob("runs/*"))) == 1  # the second run was not begun
@@ -388,7 +320,6 @@ def test_a_stop_on_an_epochs_last_batch_waits_for_the_next(cli, long, outputs, u
 def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long, outputs):
     """Every batch is an epoch's last one, on which nothing can be saved: waiting for another would be for ever."""
     single = [*long, "optimization.batch_size=1000", "checkpoint.steps=1"]
-
     with stop_training(lambda step, batch: step == 2) as steps:
         code, _, _ = cli(*single)
     assert (code, steps) == (128 + signal.SIGTERM, [1, 2])

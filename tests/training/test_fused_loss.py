@@ -17,7 +17,6 @@ def small_chunks(monkeypatch):
 
 
 def make_inputs(tokens: int, dtype=torch.float64, words: int = 37, width: int = 5):
-    """Random states, weight, bias and labels; every third token is ignored."""
     generator = torch.Generator().manual_seed(tokens)
     states, weight, bias = (
         (2 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype).requires_grad_()

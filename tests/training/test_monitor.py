@@ -1,7 +1,5 @@
 """The isotropy monitor: the one-shot measures, in the record and in the log, for any module, over processes too."""
 
-import math
-
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -12,8 +10,8 @@ from torch.utils.data import DataLoader
 
 import isobench
 from isobench import metrics
-from isobench.metrics import isotropy_summary, partition_isotropy
-from isobench.training.monitor import IsotropyMonitor, build_monitors, check_monitors
+from isobench.metrics import partition_isotropy
+from isobench.training.monitor import IsotropyMonitor, check_monitors
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
@@ -24,21 +22,12 @@ def one_shot(w: torch.Tensor, k: int) -> dict[str, float]:
     return {**found, **{f"ev{i}": metrics.explained_variance(w, i) for i in range(1, k + 1)}}
 
 
-def test_a_vector_that_is_not_finite_gives_nan_everywhere():
-    h = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
-    found = isotropy_summary(lambda: [h], (1, 2, 3), ("as_printed", "symmetric"))
-    assert {"ev1", "ev2", "i1", "i2", "i1_symmetric", "isoscore"} <= found.keys()
-    assert all(math.isnan(value) for value in found.values())
-
-
 def make_trainer(logger=False, **settings):
     quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     return pl.Trainer(accelerator="cpu", logger=logger, **quiet, **settings)
 
 
 class Theirs(pl.LightningModule):
-    """Somebody's own module: no config, no classifier, no ``observed``."""
-
     def __init__(self):
         super().__init__()
         self.layer, self.words = nn.Linear(4, 5), nn.Embedding(30, 5)
@@ -73,8 +62,6 @@ def test_any_module_can_be_monitored(tmp_path):
 
 
 class Classes(Theirs):
-    """The same with batches that have classes, or what is not a class of each vector."""
-
     def training_step(self, batch, index):
         return super().training_step(batch["rows"], index)
 
@@ -83,8 +70,7 @@ class Classes(Theirs):
 
 
 def log_of_validation(labels, rows):
-    module, logged = Classes(), {}
-    trainer = make_trainer(callbacks=[IsotropyMonitor(curve=3)])
+    module, trainer = Classes(), make_trainer(callbacks=[IsotropyMonitor(curve=3)])
     examples = [{"rows": row, "labels": label} for row, label in zip(rows, labels, strict=True)]
     (logged,) = trainer.validate(module, DataLoader(examples, 5), verbose=False)
     return logged, module.layer(rows).detach()
@@ -119,31 +105,10 @@ def test_curves_carry_the_numbers_of_their_epochs():
     assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
 
 
-@pytest.mark.parametrize("target", ["isobench.nowhere.M", "isobench.monitor.Nothing", "builtins.dict"])
+@pytest.mark.parametrize("target", ["isobench.nowhere.M", "builtins.dict"])
 def test_a_class_that_is_no_monitor_is_found_before_anything_starts(target):
     with fails():
         check_monitors(make_config(f"+monitors.x._target_={target}"))
-
-
-def test_a_function_that_makes_no_monitor_is_no_failed_run():
-    with fails():
-        build_monitors(make_config("+monitors.x._target_=types.SimpleNamespace", "+monitors.x.state_key=x"))
-    with fails():
-        build_monitors(make_config("+monitors.x._target_=json.dumps", "+monitors.x.obj=x"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "monitor",
-    [
-        "{components:3}", "{_target_:builtins.dict}", "{_target_:isobench.nowhere.M}",
-        "{_target_:isobench.monitor.IsotropyMonitor,curve:5}",
-    ],
-)  # fmt: skip
-def test_a_wrong_monitor_is_one_line_and_no_run(cli, small, outputs, monitor):
-    code, _, err = cli(*small, f"+monitors.x={monitor}")
-    assert (code, err.strip().count("\n")) == (2, 0)
-    assert not list(outputs.glob("runs/*/result.json"))
 
 
 LATE = """
@@ -168,7 +133,5 @@ def test_a_monitor_may_measure_late_and_replaces_no_score(cli, small, outputs, t
     epochs = isobench.load_epochs(outputs).query("epoch > 0")
     assert epochs["late/epoch"].tolist() == epochs["epoch"].tolist() == [1, 2]
     assert isobench.load_runs(outputs)["late/epoch"].tolist() == [2]
-    code, _, err = cli(*own, "monitors.taker={_target_: late_monitor.Taker}", "seed=5")
-    assert code != 0
-    assert "validation" in err
+    assert cli(*own, "monitors.taker={_target_: late_monitor.Taker}", "seed=5")[0] != 0
     assert len(list(outputs.glob("runs/*/result.json"))) == 1

@@ -3,21 +3,18 @@
 import json
 import subprocess
 import sys
-import traceback
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-import wandb
 from helpers import build_parts, make_config, train_run, write_parquet
 
+from isobench.analyses.subject import Subject
 from isobench.kinds.classification.module import Classifier
 from isobench.metrics.task import evaluate_predictions
-from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
-from isobench.training import execute
 from isobench.training.fine_tuned import FineTuningModule
 
 
@@ -32,17 +29,14 @@ def predictions(folder):
 def test_steps_have_their_mode_and_repeatable_algorithms(small, monkeypatch):
     """Dropout is on in every training step, the encoder's too (from_pretrained switches it off)."""
     modes = {"training_step": set(), "validation_step": set()}
+    for name in modes:
 
-    def watch(name, original):
-        def spy(self, *arguments):
+        def spy(self, *arguments, name=name, original=Classifier.__dict__[name]):
             assert torch.are_deterministic_algorithms_enabled()
             modes[name].update(part.training for part in self.modules())
             return original(self, *arguments)
 
         monkeypatch.setattr(Classifier, name, spy)
-
-    for name in modes:
-        watch(name, getattr(Classifier, name))
     run(*small, "optimization.epochs=2", "task.train_samples=32")
     assert modes == {"training_step": {True}, "validation_step": {False}}
 
@@ -59,11 +53,10 @@ def test_a_small_last_batch_is_recorded_and_warned_of(small, drops, rows, warns)
 @pytest.mark.parametrize(
     ("method", "examples", "size", "rows", "needed"),
     [
-        ("isobn_paper", 32, 1, 1, 2), ("whitening_zca", 32, 1, 1, 2), ("whitening_zca", 32, 16, 32, 33),
-        ("batch_norm", 32, 2, 2, 3), ("batch_norm", 33, 16, 1, 3), ("decorrelation", 32, 2, 2, 3),
-        ("sigreg", 32, 2, 2, 3), ("uniformity", 32, 2, 2, 3), ("uniformity", 33, 16, 1, 3), ("istar", 32, 2, 2, 3),
-        ("all_but_the_top", 32, 1, 1, 2), ("center", 32, 1, 19, None), ("none", 32, 1, 1, None),
-        ("decorrelation", 32, 16, 16, None), ("uniformity", 36, 16, 4, None),
+        ("isobn_paper", 32, 1, 1, 2), ("whitening_zca", 32, 16, 32, 33), ("batch_norm", 33, 16, 1, 3),
+        ("decorrelation", 32, 2, 2, 3), ("sigreg", 32, 2, 2, 3), ("uniformity", 33, 16, 1, 3),
+        ("istar", 32, 2, 2, 3), ("all_but_the_top", 32, 1, 1, 2), ("center", 32, 1, 19, None),
+        ("none", 32, 1, 1, None), ("decorrelation", 32, 16, 16, None), ("uniformity", 36, 16, 4, None),
     ],
 )  # fmt: skip
 def test_a_statistic_of_too_few_rows_is_warned_of_with_its_method_rows_and_need(
@@ -94,9 +87,8 @@ def test_the_same_command_gives_the_same_bits(small, tmp_path, overrides):
         results.append(run(*small, "optimization.epochs=1", *overrides, f"output_dir={tmp_path}/{number}"))
     (first, one), (second, two) = results
     assert predictions(one).equals(predictions(two))
-    assert first["history"] == second["history"]
-    assert first["predictions"] == second["predictions"]
-    assert first["key"] == second["key"]
+    for part in ("history", "predictions", "key"):
+        assert first[part] == second[part]
     assert (first["status"], first["warnings"]) == ("finished", [])
 
 
@@ -156,23 +148,7 @@ def test_the_record_is_whole_and_true(small):
 
 
 @pytest.mark.slow
-def test_wandb_that_cant_start_is_one_line_and_leaves_nothing(small, outputs, cli, monkeypatch):
-    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("WANDB_API_KEY", "not-a-key")
-    monkeypatch.setenv("WANDB_MODE", "online")
-    wandb.teardown()  # what an earlier test's W&B has read of the environment
-    code, _, err = cli(*small, "tracking=wandb")
-    wandb.teardown()
-    assert code == 2
-    assert "tracking=none" in err
-    assert "not-a-key" not in err
-    assert "Traceback" not in err
-    assert not list(outputs.glob("runs/*"))
-
-
-@pytest.mark.slow
 def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
-    """The demo's run, smaller, as a user starts it: the real weights learn real sentences."""
     command = [
         sys.executable, "-m", "isobench", "calibration=isobn_paper", "task.train_samples=320", "task.dev_samples=200",
         "optimization.epochs=2", "optimization.batch_size=8", "optimization.lr=1e-4", "tracking=none",
@@ -182,10 +158,7 @@ def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     (file,) = tmp_path.glob("runs/*/result.json")
     result = json.loads(file.read_text())
     assert result["best"]["score"] > 0.6
-    assert "rotten_tomatoes (accuracy)" in done.stdout
-    assert "Data: at most 320 training examples; at most 200 dev examples." in done.stdout
     assert "paper" not in done.stdout.replace("isobn_paper", "")  # no paper is reproduced
-    assert str(file.parent) in done.stdout
     assert result["scale"]["differs"]
 
 
@@ -193,22 +166,17 @@ def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
 @pytest.mark.parametrize(
     ("task", "metrics"),
     [
-        ("stsb", {"pearson", "spearman", "pearson_spearman"}),
-        ("stsb task.as_classes=6", {"pearson", "spearman", "pearson_spearman"}),
-        ("mrpc", {"accuracy", "f1", "accuracy_f1"}),
-        ("mnli task.train_split=train_subset", {"accuracy"}),
+        (["task=stsb"], {"pearson", "spearman", "pearson_spearman"}),
+        (["task=stsb", "task.as_classes=6"], {"pearson", "spearman", "pearson_spearman"}),
+        (["task=mrpc"], {"accuracy", "f1", "accuracy_f1"}),
+        (["task=mnli", "task.train_split=train_subset"], {"accuracy"}),
     ],
 )
-def test_real_glue_runs_with_its_metrics(glue, cache, tiny, tmp_path, task, metrics):
-    overrides = [f"task={task.split()[0]}", *task.split()[1:]]
-    result, _ = run(
-        *overrides, f"data.root={glue}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
-        "task.max_length=40", "task.train_samples=64", "task.dev_samples=50", "optimization.epochs=1",
-        "calibration=isobn_paper", f"output_dir={tmp_path}",
-    )  # fmt: skip
-    assert result["status"] == "finished"
-    splits = ["validation_matched", "validation_mismatched"] if task.startswith("mnli") else ["validation"]
-    for split in splits:
+def test_real_glue_runs_with_its_metrics(glue, small, task, metrics):
+    sizes = ["task.max_length=40", "task.train_samples=64", "task.dev_samples=50", "optimization.epochs=1"]
+    result, _ = run(*small[2:], *task, f"data.root={glue}", *sizes, "calibration=isobn_paper")
+    mnli = ["validation_matched", "validation_mismatched"]
+    for split in mnli if "task=mnli" in task else ["validation"]:
         assert set(result["best"][split]) == metrics | {"constant_predictor"}
 
 
@@ -226,7 +194,6 @@ def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
 
 
 def record_outputs(monkeypatch, scores):
-    """Give the epochs these accuracies (split -> accuracy, an item an epoch); return their dev predictions."""
     record_epoch, seen = FineTuningModule.record_epoch, []
 
     def record_given(module, found, outputs):
@@ -264,9 +231,6 @@ def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkey
 
 
 def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small, tiny):
-    from isobench.analyses.subject import Subject
-    from isobench.runs.run import Run
-
     def examples(*overrides):
         cfg = make_config(*small, *overrides)
         loaders = Subject(Run.of(cfg, identify(cfg).key)).loaders
@@ -279,14 +243,3 @@ def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_o
     kept, held_out = examples("task.held_out=0.25")
     assert sorted(kept + held_out) == sorted(everything)
     assert examples("task.held_out=0.25", "seed=5") == [kept, held_out]
-
-
-def test_a_traceback_names_its_run(monkeypatch):
-    def fail(*_):
-        raise ValueError("as meant")
-
-    monkeypatch.setattr(execute, "train_if_needed", fail)
-    monkeypatch.setenv("ISOBENCH_DEBUG", "1")
-    with pytest.raises(ValueError, match="as meant") as raised:
-        execute.execute_run(Run(make_config("seed=3"), RunFolder("nowhere", "0" * 64), None), "", 0)
-    assert "in the run rotten_tomatoes minilm none seed 3" in "".join(traceback.format_exception(raised.value))

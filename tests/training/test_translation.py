@@ -8,11 +8,16 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import SCRATCH, WORDS, fails, make_config, translation_overrides, write_parquet
+from helpers import SCRATCH, WORDS, build_parts, check_done, fails, make_config, translation_overrides, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
+from test_seq2seq import small_model
 
+from isobench.data.weights import fingerprint_encoder
+from isobench.kinds.generation.batches import tokenise_texts
+from isobench.kinds.generation.build import _find_language_code
 from isobench.kinds.generation.scores import evaluate_texts
+from isobench.runs.validate import validate_config
 
 GENERATION = "isobench.kinds.generation.module"
 
@@ -24,11 +29,9 @@ def record_of(outputs: Path) -> dict:
 
 @pytest.mark.slow
 def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translation, outputs):
-    code, out, err = cli(*tiny_translation, "calibration=cosine")
-    assert code == 0, err
+    out, _ = check_done(cli(*tiny_translation, "calibration=cosine"))
     record = record_of(outputs)
     best = record["best"]
-    assert record["status"] == "finished"
     assert [epoch["epoch"] for epoch in record["history"]] == [1, 2]
     assert set(best["validation"]) == {"bleu", "chrf", "loss", "constant_predictor"}
     assert 0 < best["validation"]["loss"] < 2 * math.log(300)
@@ -45,7 +48,6 @@ def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translati
     assert table["index"] == list(range(20))
     source = pyarrow.parquet.read_table(Path(record["config"]["data"]["root"]) / "multi30k/validation.parquet")
     assert table["reference"] == [row["de"] for row in source["translation"].to_pylist()]
-    assert "multi30k (bleu)" in out
     assert "randomly initialised" in " ".join(out.split()), out
 
 
@@ -86,35 +88,18 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
     assert list_failures(tmp_path / "outputs") == []
 
 
-@pytest.mark.slow
-def test_a_kill_in_the_evaluation_costs_two_steps(processes, translations, tmp_path):
-    """What was trained is saved before a long evaluation, whatever checkpoint.minutes says."""
-    arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
-    assert start(processes, arguments, f"{GENERATION}.Seq2Seq.generate", 1, "before") == -signal.SIGKILL
-    saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
-    assert saved == ["step-000000005"]  # of six
-    assert start(processes, arguments) == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["encoder=minilm"], ["task.held_out=0.1"], ["task.labels=[a,b]"],
-        ["task.text=[translation.en,translation.de]"], ["task.generation.min_length=50"],
-        ["encoder.scratch.max_position_embeddings=9", "task.generation.min_length=12"],
-        ["+encoder.scratch.d_modle=64"], ["optimization.batch_tokens=100", "optimization.drop_last=true"],
-        ["encoder.scratch.model_type=bert"], ["data.root=null"], ["task.dev_splits=[test]"],
-         ["calibration=flow", "calibration.levels=9"],
-        ["+experiment=isobn_ev", "encoder=bart-scratch"],
+        ["task.held_out=0.1"], ["task.labels=[a,b]"], ["task.text=[translation.en,translation.de]"],
+        ["task.generation.min_length=50"], ["+encoder.scratch.d_modle=64"],
+        ["optimization.batch_tokens=100", "optimization.drop_last=true"], ["+experiment=isobn_ev"],
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line(cli, tiny_translation, outputs, overrides):
-    code, out, err = cli(*tiny_translation, *overrides)
-    lines = [line for line in err.splitlines() if line]
-    assert code == 2, (out, err)
-    assert len(lines) == 1, err
-    assert not list(outputs.glob("runs/*"))
+def test_a_setting_that_would_have_no_effect_is_refused(tiny_translation, overrides):
+    with fails():
+        validate_config(make_config(*tiny_translation, *overrides))
+        build_parts(*tiny_translation, *overrides)
 
 
 @pytest.mark.slow
@@ -125,25 +110,19 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
     }
     for split, translation in rows.items():
         write_parquet(tmp_path / f"data/multi30k/{split}.parquet", {"translation": translation})
-    code, out, err = cli(
-        *tiny_translation, f"data.root={tmp_path / 'data'}", "encoder.scratch.max_position_embeddings=40"
-    )
-    assert code == 0, err
+    wide = [f"data.root={tmp_path / 'data'}", "encoder.scratch.max_position_embeddings=40"]
+    out, _ = check_done(cli(*tiny_translation, *wide))
     record = record_of(outputs)
     assert record["data"]["truncated"] == {
         "train": {"sources": 4, "targets": 4},
         "validation": {"sources": 1, "targets": 0},
     }
-    printed = " ".join(out.split())
-    assert "Truncated: 4 of 12 sources of train are longer than 40 tokens" in printed
-    assert printed.count("are longer than") == 3
+    assert " ".join(out.split()).count("are longer than") == 3
     assert math.isfinite(record["best"]["validation"]["loss"])
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
 
 
 def save_model(folder: Path, kind: str) -> None:
-    """A tiny encoder-decoder with a word-level tokenizer, as a transformers folder."""
-    from test_seq2seq import small_model
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -163,23 +142,16 @@ def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs,
     save_model(tmp_path / "model", kind)
     arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
     arguments += ["encoder=local", f"encoder.path={tmp_path / 'model'}", "calibration=isobn_paper"]
-    code, out, err = cli(*arguments, "optimization.epochs=1")
-    assert code == 0, err
+    check_done(cli(*arguments, "optimization.epochs=1"))
     (warning,) = record_of(outputs)["warnings"]
-    assert "of the training tokens are unknown to the tokenizer (<unk>)" in warning  # the targets' words
-    assert "randomly initialised" not in out
+    assert "<unk>" in warning  # the targets' words
 
 
 def test_mbart_marks_its_languages():
     """Sources and targets end with their language, and the search starts with the target's (Liu et al. 2020)."""
-    from tokenizers import Tokenizer, models
     from transformers import MBartTokenizer
 
-    from isobench.kinds.generation.build import _find_language_code
-
     tokenizer = MBartTokenizer(vocab=[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)])
-    assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
-    assert isinstance(tokenizer.backend_tokenizer.model, models.Unigram)
     assert [_find_language_code(tokenizer, language) for language in ("en", "ro", "de", "ro_RO")] == [
         "en_XX", "ro_RO", "de_DE", "ro_RO",
     ]  # fmt: skip
@@ -187,7 +159,7 @@ def test_mbart_marks_its_languages():
     read, write = tokenizer("a")["input_ids"], tokenizer(text_target="a")["input_ids"]
     assert tokenizer.convert_ids_to_tokens(read)[-2:] == ["</s>", "en_XX"]
     assert tokenizer.convert_ids_to_tokens(write)[-2:] == ["</s>", "ro_RO"]
-    model = __import__("test_seq2seq").small_model("mbart")
+    model = small_model("mbart")
     shifted = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[4, 2, 7], [4, 7, 0]]))
     assert shifted[:, 0].tolist() == [7, 7]
     with fails():
@@ -195,8 +167,6 @@ def test_mbart_marks_its_languages():
 
 
 def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
-    from isobench.data.weights import fingerprint_encoder
-
     save_model(tmp_path / "model", "marian")
     cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path / 'model'}")
     before = fingerprint_encoder(cfg.encoder)
@@ -207,8 +177,6 @@ def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
 def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation, outputs, tmp_path):
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
-
-    from isobench.kinds.generation.batches import tokenise_texts
 
     save_model(tmp_path / "model", "bart")
     file = tmp_path / "model" / "tokenizer.json"
@@ -223,19 +191,14 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ['{"model":{}}', None])
+@pytest.mark.parametrize("content", [b'{"model":{}}', None])
 def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
-    arguments = [
-        *translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"),
-        "optimization.epochs=1",
-    ]
-    assert cli(*arguments)[0] == 0
+    arguments = translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o")
+    check_done(cli(*arguments, "optimization.epochs=1"))
     (file,) = (tmp_path / "cache/tokenizers").glob("*.json")
     whole = file.read_bytes()
     swapped = whole.replace(b'"a":', b'"?":', 1).replace(b'"b":', b'"a":', 1).replace(b'"?":', b'"b":', 1)
     assert swapped != whole
-    file.write_bytes(swapped if content is None else content.encode())
-    code, _, err = cli(*arguments, "seed=2")
-    assert code == 0, err
+    file.write_bytes(content or swapped)
+    check_done(cli(*arguments, "optimization.epochs=1", "seed=2"))
     assert file.read_bytes() == whole
-    assert f"isobench: {file} is damaged or can't be read: it is made again\n" in err
