@@ -119,7 +119,9 @@ def test_imported_files_are_those_of_the_run_or_say_of_which_they_are_copies(
     monkeypatch.undo()
     assert list_failures(tmp_path / "other") == []
     assert set(load_runs(tmp_path / "other", experiment="glue_isobn")["status"]) == {"finished"}
-    change_byte(random.Random(0), pick_run(tmp_path / "other") / "predictions.parquet")
+    file = pick_run(tmp_path / "other") / "predictions.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])  # in a page, which has a checksum
     assert "damaged" in set(load_runs(tmp_path / "other", experiment="glue_isobn")["status"])
     assert list_failures(tmp_path / "other")
 

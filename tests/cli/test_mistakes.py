@@ -15,9 +15,10 @@ TYPED = [
     [], ["taks"], ["--mulitrun", "seed=1,2"], ["seed=1", "--config-dir"], ["--config-dir", "/nowhere"],
     ["++=3", "-m"], ["data.files={train:", "a.csv,", "validation:", "0.2}"], ["experiment=glue_isobn", "-m"],
     ["~task=rte", "-m"], ["data.root=${paper:isobm}"], ["hydra.run.dir=x"], ["output_dir=o_${seed}"],
-    ["status", "--watch", "0"], ["status", "output_dir="], ["report", "output_dir=s3://bucket/x"], ["prune", "+experiment=glue_isobn"],
-    ["task=rtee"], ["optimisation.lr=1"], ["+seed=1"], ["calibration=isobn_paper", "calibration.betta=1"],
-    ["optimization.lr=fast"], ["optimization.lr=-1"], ["encoder.scratch.d_model=64"], ["experiment.name=../up"],
+    ["status", "--watch", "0"], ["status", "output_dir="], ["report", "output_dir=s3://bucket/x"],
+    ["prune", "+experiment=glue_isobn"], ["task=rtee"], ["optimisation.lr=1"], ["+seed=1"],
+    ["calibration=isobn_paper", "calibration.betta=1"], ["optimization.lr=fast"], ["optimization.lr=-1"],
+    ["encoder.scratch.d_model=64"], ["experiment.name=../up"],
     ["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"], ["calibration=[none,[cosine,flow]]"],
     ["task.metrics=[accuracy,accuracy]"], ["encoder=local"], ["seed=interval(0,1)", "-m"], ["output_dir='\udcff'"],
 ]  # fmt: skip

@@ -143,7 +143,7 @@ def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli
     text = "from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    def forward(self, h):\n"
     monkeypatch.syspath_prepend(str(tmp_path))
     sweep = [*small, "calibration._target_=own_of_mine.Mine", "calibration.name=mine", "optimization.epochs=1"]
-    for body, is_named in (("h / 2", False), ("h / 2  # the same", False), ("h / 3", True)):
+    for body, is_named in (("h / 2", False), ("h / 2\n# the same", False), ("h / 3", True)):
         file.write_text(f"{text}        return {body}\n")
         linecache.clearcache()
         sys.modules.pop("own_of_mine", None)
