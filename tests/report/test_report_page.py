@@ -103,21 +103,6 @@ def test_time_and_memory_are_relative_to_plain_fine_tuning():
     assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("make", [small, hostile])
-def test_a_browser_shows_it(driver, tmp_path, make, width):
-    report = make()
-    script = open_page(driver, tmp_path, render_report(report), width)
-    assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
-    script("document.querySelectorAll('details').forEach(e => (e.open = true))")
-    assert script("return document.documentElement.scrollWidth") <= width
-    assert script("return document.title") == f"{report.name}: report"
-    assert script("return document.scripts.length") == 0
-    assert script("return performance.getEntriesByType('resource').length") == 0
-    drawn = "return [...document.querySelectorAll('.strip')].filter(e => e.getBoundingClientRect().width > 0).length"
-    assert script(drawn) == len(report.cells)
-
-
 def one_task(**changes):
     report = small(encoders=["all-MiniLM-L6-v2"], tasks=["rotten_tomatoes"], seeds=5, **changes)
     settings = "beta=0.25, lr=2e-05, batch_size=16"

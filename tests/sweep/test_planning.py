@@ -199,15 +199,3 @@ def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_pa
         assert state(updated=updated) == "interrupted"  # on this machine
         assert state(updated, machine="elsewhere") == "running"  # the file server's clock is wrong
         assert state(updated) == "running"
-
-
-def test_a_failure_from_the_future_is_tried_again(tmp_path):
-    folder, now = RunFolder(str(tmp_path), "ab" * 32), time.time()
-    folder.write_record(make_record(make_config(), key=folder.key, failure={"name": "crash", "message": "x"}))
-    for written, is_final in ((now - 9, False), (now + 9, True), (now + 86400, False)):
-        os.utime(folder.result_file, (written, written))
-        assert (folder.read_final_record(True, since=now) is not None) == is_final
-        assert folder.read_final_record(False, since=now) is not None
-    row = Run(make_config(), folder, folder.read_record())
-    queue = {folder.path.name: Submission("12", [], now)}
-    assert find_run_state(row, queue).name == "queued"  # to be tried again

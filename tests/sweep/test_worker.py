@@ -188,15 +188,6 @@ def test_a_strangers_plan_runs_no_code_of_his_without_trust(planned, outputs, tm
         assert len(read_records(outputs)) == 2
 
 
-def test_the_same_class_at_another_place_is_isobenchs_own(planned, tmp_path):
-    """A class may have moved since the plan was written."""
-    content = orjson.loads(planned.read_bytes())
-    content["settings"]["calibration"][0] |= {"_target_": "stranger.Calibration"}
-    write_signed_json(planned, content)
-    _, runs = worker.read_plan(planned, None, [], is_trusted=False)
-    assert {run.cfg.calibration["_target_"] for run in runs} == {"isobench.calibration.Calibration"}
-
-
 def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
     (tmp_path / "calibration").mkdir()
     (tmp_path / "calibration" / "mine.yaml").write_text("name: mine\n_target_: stranger.Other\n")

@@ -151,23 +151,6 @@ def test_a_signal_stops_the_sweep_and_a_second_one_loses_no_work(tmp_path, first
     assert sweep.list_ended() == []
 
 
-def test_ctrl_c_while_runs_save_ends_their_processes(tmp_path):
-    sweep = MadeUpSweep(tmp_path, SAVE.replace("0.3", "60"))
-
-    def send() -> None:
-        wait_until(lambda: "trains" in sweep.read_notes())
-        os.kill(os.getpid(), TERM)
-        time.sleep(1)
-        os.kill(os.getpid(), INT)
-
-    threading.Thread(target=send).start()
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        sweep.carry_out(Division(1))
-    assert time.monotonic() - began < 50
-    assert "saved" not in sweep.read_notes()
-
-
 @pytest.fixture
 def unread(monkeypatch):
     """Make standard error, as every command has it, a pipe that nobody reads."""
