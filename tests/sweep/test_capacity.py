@@ -30,6 +30,10 @@ def test_every_run_has_a_core_or_a_share_of_the_cores(cores):
     ):  # fmt: skip
         cores(count)
         assert divide_machine([make_config()] * planned, planned, workers) == division
+    cores(8)
+    assert divide_machine([make_config()] * 2, 4) == Division(
+        2, 2
+    )  # a sweep that goes on has as many threads as before
 
 
 def test_a_user_chooses_the_threads_of_a_run(cores, monkeypatch):
