@@ -38,7 +38,7 @@ def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(cli, smal
     for settings in (mine, ["seed=2"], mine, [*mine, "retry_failed=true", "hydra/launcher=sequential"]):
         check_done(cli(*quick, place, *settings))
     check_done(cli(*quick, place, "seed=7", "-m", "dry_run=true"))
-    assert [len(plan.runs) for plan in read_plans(tmp_path / "outputs")] == [4, 1]
+    assert sorted(len(plan.runs) for plan in read_plans(tmp_path / "outputs")) == [1, 4]
     shutil.move(tmp_path / "outputs", tmp_path / "copy")
     for gone in ("conf", "data"):
         shutil.rmtree(tmp_path / gone)

@@ -11,6 +11,7 @@ import pytest
 from helpers import check_done, make_config, read_records, review_columns, write_parquet
 from tampering import change_byte
 
+from isobench.cli import report
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
 from isobench.sweep import worker
@@ -104,7 +105,7 @@ def test_data_that_change_meanwhile_start_no_other_run_and_it_is_said(
 
 
 @pytest.mark.slow
-def test_a_report_is_not_written_through_a_link(cli, small, outputs, tmp_path):
+def test_a_report_is_not_written_through_a_link(cli, command, small, outputs, tmp_path):
     sweep = [*small, "optimization.epochs=1", "seed=1,2", "report=true"]
     check_done(cli(*sweep, "-m"))
     (folder,) = outputs.glob("reports/*")
@@ -112,12 +113,12 @@ def test_a_report_is_not_written_through_a_link(cli, small, outputs, tmp_path):
     folder.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere/report.md").write_text("mine")
     check_done(cli(*sweep, "-m"))
-    assert cli("report", *sweep)[0] == 2
+    assert command(report.main, *sweep)[0] == 2
     assert (tmp_path / "elsewhere/report.md").read_text() == "mine"
 
 
 @pytest.mark.slow
-def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, small, outputs):
+def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, command, small, outputs):
     sweep = [*small, "optimization.epochs=1", "-m", "seed=1,2,3"]
     check_done(cli(*sweep))
     first, second, third = sorted(outputs.glob("runs/*"))
@@ -127,7 +128,7 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, sma
     assert changed != end
     record.write_text(start + best + changed)
     change_byte(random.Random(0), predictions)
-    out, err = check_done(cli("report", *sweep))
+    out, err = check_done(command(report.main, *sweep))
     assert ("2 damaged" in out, f"{record} is damaged" in err, f"{predictions} is damaged" in err) == (True,) * 3
     assert next(outputs.glob("reports/*/report.md")).read_text().count("is damaged; remove") == 2
     code, out, err = cli(*sweep, "seed=1,2,3,4")
@@ -135,7 +136,7 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, sma
     assert "4 runs: 2 finished, 1 whose record can't be read, 1 to do" in err
     assert len(read_records(outputs)) == 4
     (third / "result.json").write_text("{")
-    assert cli("report", *sweep)[0] == 2  # no run has an intact record
+    assert command(report.main, *sweep)[0] == 2  # no run has an intact record
 
 
 def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli, small, tmp_path, monkeypatch):
