@@ -17,38 +17,29 @@ pytestmark = pytest.mark.slow
 def test_an_analysis_without_training_is_exported_imported_and_computed_again(
     cli, command, small, outputs, run_import, tmp_path
 ):
-    target = tmp_path / "bundle"
+    target, rows = tmp_path / "bundle", "explained_variance.parquet"
     settings = ["+experiment=isobn_ev", *small, "encoder.pooling=cls", "task.train_samples=60", "calibration=none"]
-    check_refused(command(export.main, "--to", str(target), *settings), "has no analysis of these runs")
-    assert cli(*settings)[0] == 0
+    check_refused(command(export.main, "--to", str(target), *settings))
+    check_done(cli(*settings))
     folder = outputs / "reports" / "isobn_ev"
     check_done(command(export.main, "--to", str(target), *settings))
     manifest = read_manifest(target)
     assert (manifest["runs"], manifest["experiment"]) == ({}, "isobn_ev")
-    assert manifest["files"].keys() == {
-        "plan.json", "analysis/about.json", "analysis/explained_variance.parquet"
-    }  # fmt: skip
-    rows = "explained_variance.parquet"
+    assert manifest["files"].keys() == {"plan.json", "analysis/about.json", f"analysis/{rows}"}
     assert (target / "analysis" / rows).read_bytes() == (folder / rows).read_bytes()
     assert verify(target, Options()).count()["analysis"] == {UNCHECKED: 1}
     assert verify(target, Options(recompute=True, trust=True)).count()["analysis"] == {HOLDS: 1}
-    elsewhere = tmp_path / "elsewhere"
-    out, _ = check_done(run_import(target, elsewhere))
-    assert "Imported 2 files of the analysis isobn_ev" in out
-    assert (elsewhere / "reports" / "isobn_ev" / rows).read_bytes() == (folder / rows).read_bytes()
-    assert "Imported 0 files" in run_import(target, elsewhere)[1]
-    (elsewhere / "reports" / "isobn_ev" / "about.json").write_text("{}")
-    code, _, err = run_import(target, elsewhere)
-    assert code == 2
-    assert "about.json has other content" in err
+    elsewhere = tmp_path / "elsewhere" / "reports" / "isobn_ev"
+    for _ in range(2):
+        check_done(run_import(target, tmp_path / "elsewhere"))
+        assert (elsewhere / rows).read_bytes() == (folder / rows).read_bytes()
+    (elsewhere / "about.json").write_text("{}")
+    check_refused(run_import(target, tmp_path / "elsewhere"))
     check_done(command(export.main, "--to", str(tmp_path / "hidden"), "--anonymous", *settings))
-    for path, content in read_content(tmp_path / "hidden").items():
-        assert str(tmp_path.parent).encode() not in content, path
-    assert run_import(tmp_path / "hidden", tmp_path / "other")[0] == 0
+    assert not any(str(tmp_path.parent).encode() in text for text in read_content(tmp_path / "hidden").values())
+    check_done(run_import(tmp_path / "hidden", tmp_path / "other"))
     (folder / rows).write_text("I_1 = 1")
-    code, _, err = command(export.main, "--to", str(tmp_path / "damaged"), *settings)
-    assert code == 2
-    assert f"{rows} is damaged or missing" in err
+    check_refused(command(export.main, "--to", str(tmp_path / "damaged"), *settings))
 
 
 def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, run_import, outputs, tmp_path):
@@ -65,6 +56,5 @@ def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, ru
     assert not (tmp_path / "elsewhere" / "reports").exists()
     about = json.loads((own / "about.json").read_text())
     (own / "about.json").write_text(json.dumps(about | {"ended": []}))
-    out, _ = check_done(command(export.main, "--to", str(tmp_path / "outdated"), *drift))
-    assert "Without the analysis" in out
+    check_done(command(export.main, "--to", str(tmp_path / "outdated"), *drift))
     assert not (tmp_path / "outdated" / "analysis").exists()

@@ -12,7 +12,6 @@ from tampering import edit_record, list_failures
 
 from isobench import load_runs
 from isobench.bundles import transfer
-from isobench.cli import export as export_command
 from isobench.cli import report
 from isobench.runs.bundled import simplify
 from isobench.runs.plan import parse_plan
@@ -21,16 +20,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they shar
 
 
 def test_a_bundle_holds_records_byte_for_byte_predictions_a_plan_and_a_checksum_of_every_file(
-    alice, run_export, tmp_path
+    alice, run_export, exported, tmp_path
 ):
     (pick_run(alice) / "checkpoints").mkdir()
     (pick_run(alice) / "checkpoints" / "last.ckpt").write_text("weights")
     target = tmp_path / "new" / "bundle"
-    code, out, err = run_export(alice, target)
-    assert (code, err) == (0, "")
-    assert "Exported all 4 runs" in out
-    assert f"isobench verify {target}" in out
+    check_done(run_export(alice, target))
     files = read_content(target)
+    assert files == read_content(exported)  # the same runs give the same bytes
     assert files.keys() == {"bundle.json", "plan.json", "records.parquet", "predictions.parquet"}
     texts, rows = read_texts(target), read_predictions(target)
     assert {key[:16]: text for key, text in texts.items()} == {
@@ -47,15 +44,9 @@ def test_a_bundle_holds_records_byte_for_byte_predictions_a_plan_and_a_checksum_
     assert plan.experiment == manifest["experiment"] == "glue_isobn"
     fingerprints = {identity.key: (identity.data, identity.encoder) for _, identity in plan.runs}
     assert fingerprints == {r["key"]: (r["data"]["fingerprint"], r["encoder"]["fingerprint"]) for r in records}
-    (command,) = plan.commands
-    assert "seed=1,2" in command
+    assert ["seed=1,2" in command for command in plan.commands] == [True]
     assert [path.name for path in target.parent.iterdir()] == ["bundle"]
     assert len(load_runs(target)) == 4
-
-
-def test_the_same_runs_give_the_same_bytes(alice, run_export, exported, tmp_path):
-    assert run_export(alice, tmp_path / "again")[0] == 0
-    assert read_content(tmp_path / "again") == read_content(exported)
 
 
 def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(alice, run_export, tmp_path):
@@ -77,14 +68,10 @@ def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(ali
 def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path):
     record = pick_run(alice) / "result.json"
     record.rename(tmp_path / "kept")
-    code, out, _ = run_export(alice, tmp_path / "bundle")
-    assert code == 0
-    assert "Exported 3 of 4 runs; the others have not ended: export again later" in out
+    check_done(run_export(alice, tmp_path / "bundle"))
     assert len(read_texts(tmp_path / "bundle")) == 3
     (tmp_path / "kept").rename(record)
-    code, out, _ = run_export(alice, tmp_path / "bundle")
-    assert code == 0
-    assert "Exported all 4 runs" in out
+    check_done(run_export(alice, tmp_path / "bundle"))
     assert len(read_texts(tmp_path / "bundle")) == 4
     assert not list(tmp_path.glob(".*"))
 
@@ -99,33 +86,23 @@ def test_an_interrupted_export_leaves_the_earlier_bundle(alice, run_export, bund
         return write(path)
 
     monkeypatch.setattr(transfer, "write_whole", fail)
-    code, _, err = run_export(alice, bundle)
-    assert code == (130 if error is KeyboardInterrupt else 2)
-    assert len(err.splitlines()) == 1
-    assert error is KeyboardInterrupt or "no space left on device" in err
+    assert run_export(alice, bundle)[0] == (130 if error is KeyboardInterrupt else 2)
     assert read_content(bundle) == before
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_folder_with_anything_else_is_refused(alice, bob, run_export, bundle, tmp_path):
+def test_a_folder_with_anything_else_is_refused(alice, run_export, bundle, command, tmp_path):
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "mine.txt").write_text("mine")
-    (tmp_path / "file").write_text("mine")
-    for target in (tmp_path / "notes", tmp_path / "file", alice):
-        before = read_content(tmp_path)
+    for name in ("notes/mine.txt", "file", "bundle/mine.txt"):
+        (tmp_path / name).write_text("mine")
+    before = read_content(tmp_path)
+    for target in (tmp_path / "notes", tmp_path / "file", alice, bundle, bundle / "inside"):
         check_refused(run_export(alice, target))
-        assert read_content(tmp_path) == before
-    (bundle / "mine.txt").write_text("mine")
-    code, _, err = run_export(alice, bundle)
-    assert code == 2
-    assert "mine.txt, which is not the bundle's" in err
-
-
-def test_nothing_is_written_into_a_bundle(alice, bundle, run_export, command):
-    before = read_content(bundle)
-    check_refused(run_export(alice, bundle / "inside"), "is or lies in the bundle")
-    check_refused(command(report.main, str(bundle), f"output_dir={bundle}"), "is or lies in the bundle")
-    assert read_content(bundle) == before
+    (bundle / "mine.txt").unlink()
+    del before["bundle/mine.txt"]
+    check_refused(run_export(alice, bundle / "inside"))
+    check_refused(command(report.main, str(bundle), f"output_dir={bundle}"))
+    assert read_content(tmp_path) == before
 
 
 def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_one_is_refused(
@@ -133,28 +110,18 @@ def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_o
 ):
     run = pick_run(alice)
     (run / "predictions.parquet").unlink()
-    code, _, err = run_export(alice, tmp_path / "bundle")
-    assert (code, str(run) in err) == (2, True)
+    check_refused(run_export(alice, tmp_path / "bundle"), str(run))
     for file in alice.glob("runs/*/predictions.parquet"):
         file.unlink()
-    assert run_export(alice, tmp_path / "bundle")[0] == 0
+    check_done(run_export(alice, tmp_path / "bundle"))
     assert len(list_files(tmp_path / "bundle")) == 3
     (run / "result.json").write_text((run / "result.json").read_text().replace('"epoch": 1', '"epoch": 2', 1))
-    code, _, err = run_export(alice, tmp_path / "other")
-    assert code == 2
-    assert str(run / "result.json") in err
+    check_refused(run_export(alice, tmp_path / "other"), str(run / "result.json"))
     assert not (tmp_path / "other").exists()
 
 
-def test_what_can_not_be_exported_is_said_in_one_line(command, tmp_path):
-    for arguments, message in ((["--to", str(tmp_path / "x")], "+experiment=NAME"), (["+experiment=x"], "--to")):
-        check_refused(command(export_command.main, *arguments), message)
-
-
 def test_an_anonymous_bundle_of_trained_runs_holds_and_can_be_imported(alice, run_export, run_import, tmp_path):
-    out, _ = check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
-    assert "name this machine" not in out
-    assert "It keeps these names" in out
+    check_done(run_export(alice, tmp_path / "hidden", "--anonymous"))
     assert list_failures(tmp_path / "hidden") == []
     content = b"".join([*read_texts(tmp_path / "hidden").values(), (tmp_path / "hidden" / "plan.json").read_bytes()])
     assert str(tmp_path.parent.parent).encode() not in content
@@ -174,10 +141,8 @@ def test_a_token_in_a_record_is_refused_and_not_shown(alice, run_export, tmp_pat
     assert not (tmp_path / "bundle").exists()
 
 
-def test_a_subset_of_a_sweep_is_exported_with_its_own_command(alice, run_export, tmp_path, tiny):
+def test_a_subset_of_a_sweep_is_exported(alice, run_export, tmp_path, tiny):
     more = ["task=sst2", "encoder=local", f"encoder.path={tiny}", "tracking=none", "optimization.epochs=2"]
     more += ["optimization.batch_size=16", "optimization.lr=3e-3", "seed=2", "calibration=none,isobn_paper"]
-    out, _ = check_done(run_export(alice, tmp_path / "bundle", *more))
-    assert "Exported all 2 runs" in out
-    (command,) = parse_plan((tmp_path / "bundle" / "plan.json").read_bytes()).commands
-    assert "seed=2" in command
+    check_done(run_export(alice, tmp_path / "bundle", *more))
+    assert {json.loads(text)["config"]["seed"] for text in read_texts(tmp_path / "bundle").values()} == {2}

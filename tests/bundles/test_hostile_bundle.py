@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import sys
 from dataclasses import replace
@@ -21,60 +20,48 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they shar
 
 OUTSIDE = [
     "../evil", "/etc/passwd", "runs/../../evil", "analysis/../../x", "analysis/a/b", "analysis/.hidden.parquet",
-    "analysis/", "analysis/x.html", "analysis/x.parquet.exe", "analysis/..parquet", "Plan.json", "plan.json\n",
-    "analysis/a\\b.parquet", "analysis/C:x.parquet", "analysis/a\x00.parquet", "analysis/a\nb.parquet",
-    "analysis/" + "x" * 300 + ".parquet", "predictions_a.parquet", "report.html", "bundle.json", "", ".", "runs",
+    "analysis/", "analysis/x.html", "analysis/..parquet", "plan.json\n", "analysis/a\\b.parquet", "\x1b[2Jx",
+    "analysis/C:x.parquet", "analysis/a\x00.parquet", "analysis/" + "x" * 300 + ".parquet", "report.html", "", ".",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_no_other_path_can_be_listed(bundle, run_import, tmp_path, path):
-    sign(bundle, lambda manifest: manifest["files"].update({path: "0" * 64}))
-    with pytest.raises(UserError, match="is damaged or was changed"):
-        read_manifest(bundle)
-    refuse(run_import, bundle, tmp_path, "bundle.json")
-
-
-def change_manifest(**parts):
-    return lambda manifest: manifest.update(parts)
+MANIFESTS = [
+    {"format": 4}, {"format": "2"}, {"format": True}, {"runs": []}, {"files": None}, {"experiment": "../evil"},
+    {"runs": {}}, {"more": 1}, {"created": "yesterday\x1b[31m"}, {"license": "x y"}, {"experiment": "other"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        change_manifest(format=4), change_manifest(format="2"), change_manifest(format=True),
-        change_manifest(runs=[]), change_manifest(files=None), change_manifest(experiment="../evil"),
-        change_manifest(experiment="a/b"), change_manifest(runs={}), change_manifest(more=1),
-        change_manifest(created="yesterday\x1b[31m"),
-        change_manifest(isobench="1\x1b[31m"), change_manifest(license="x y"), change_manifest(experiment="other"),
+        *(lambda m, path=path: m["files"].update({path: "0" * 64}) for path in OUTSIDE),
+        *(lambda m, parts=parts: m.update(parts) for parts in MANIFESTS),
         lambda m: m["runs"].pop(next(iter(m["runs"]))), lambda m: m["runs"].update({"x" * 64: 1.0}),
         lambda m: m["runs"].update({"0" * 64: 1.0}), lambda m: m["runs"].update({next(iter(m["runs"])): 1e300}),
-        lambda m: m["runs"].update({next(iter(m["runs"])): -1.0}), lambda m: m["files"].pop("plan.json"),
-        lambda m: m["files"].update({"plan.json": "x"}), lambda m: m["files"].update({"plan.json": "0" * 64}),
+        lambda m: m["files"].pop("plan.json"), lambda m: m["files"].update({"plan.json": "0" * 64}),
     ],
 )  # fmt: skip
-def test_a_manifest_that_contradicts_itself_or_its_files_is_refused(bundle, run_import, tmp_path, change):
+def test_a_manifest_that_contradicts_itself_or_its_files_or_leads_outside_is_refused(
+    bundle, run_import, tmp_path, change
+):
     sign(bundle, change)
     refuse(run_import, bundle, tmp_path)
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"null", b"[" * 100_000, b'{"format": 1e999}', b"\xff\xfe"])
-def test_a_manifest_of_anything_else_is_refused(bundle, run_import, tmp_path, text):
-    (bundle / "bundle.json").write_bytes(text)
-    refuse(run_import, bundle, tmp_path, "bundle.json")
-
-
-@pytest.mark.parametrize("name", ["records.parquet", "predictions.parquet"])
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
-def test_only_regular_files_are_read(bundle, run_import, tmp_path, name, kind):
-    (bundle / name).unlink()
-    if kind == "pipe":
-        os.mkfifo(bundle / name)
-    elif kind == "device":
-        (bundle / name).symlink_to("/dev/zero")
-    else:
-        (bundle / name).mkdir()
-    refuse(run_import, bundle, tmp_path, name)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "junk"])
+def test_only_regular_files_are_read(bundle, run_import, tmp_path, kind):
+    for name in ("records.parquet", "predictions.parquet", "bundle.json"):
+        content = (bundle / name).read_bytes()
+        (bundle / name).unlink()
+        if kind == "pipe":
+            os.mkfifo(bundle / name)
+        elif kind == "device":
+            (bundle / name).symlink_to("/dev/zero")
+        elif kind == "folder":
+            (bundle / name).mkdir()
+        else:
+            (bundle / name).write_bytes(b"[" * 100_000)
+        refuse(run_import, bundle, tmp_path, name)
+        (bundle / name).rmdir() if kind == "folder" else (bundle / name).unlink()
+        (bundle / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("added", ["evil.html", "analysis/evil.py", "runs/link"])
@@ -84,7 +71,7 @@ def test_a_file_or_link_that_the_manifest_does_not_name_is_refused(bundle, run_i
         (bundle / added).symlink_to("/etc")
     else:
         (bundle / added).write_text("evil")
-    refuse(run_import, bundle, tmp_path, added, "nothing of this bundle is imported")
+    refuse(run_import, bundle, tmp_path)
 
 
 def test_files_that_change_after_they_were_verified_are_not_imported(bundle, tmp_path):
@@ -118,15 +105,8 @@ def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report
     assert not (tmp_path / "imported").exists()
 
 
-def test_texts_of_a_bundle_reach_the_terminal_without_control_characters(bundle, run_import, tmp_path):
-    sign(bundle, lambda manifest: manifest["files"].update({"\x1b[2Jx": "0" * 64}))
-    _, out, err = run_import(bundle, tmp_path / "outputs")
-    assert not re.search(r"[\x00-\x09\x0b-\x1f]", out + err)
-
-
 @pytest.mark.parametrize(
-    ("settings", "name"),
-    [({"trains": True}, "isobn_drift"), ({"trains": False}, "isobn_drift"), ({}, "isobn_ev")],
+    ("settings", "name"), [({"trains": True}, "isobn_drift"), ({"trains": False}, "isobn_drift"), ({}, "isobn_ev")]
 )
 def test_an_analysis_without_runs_is_of_an_experiment_that_trains_nothing(run_import, tmp_path, settings, name):
     """It would be shown as the analysis of the runs that are there."""

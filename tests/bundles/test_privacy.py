@@ -34,17 +34,14 @@ PLACES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_tokens_are_found_by_their_form():
+    for text in (
         "hf_" + "a1B2" * 9, "ghp_" + "a1B2" * 9, "AKIA" + "ABCD" * 4, "-----BEGIN OPENSSH PRIVATE KEY-----",
         "api_key: " + "0123456789" * 4, "WANDB_API_KEY=" + "0123456789" * 4,
-    ],
-)  # fmt: skip
-def test_tokens_are_found_by_their_form(text):
-    with pytest.raises(UserError, match="holds what looks like") as refusal:
-        require_no_secret("a record", f"before {text} after".encode())
-    assert text not in str(refusal.value)
+    ):  # fmt: skip
+        with pytest.raises(UserError) as refusal:
+            require_no_secret("a record", f"before {text} after".encode())
+        assert text not in str(refusal.value)
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +127,7 @@ def test_no_byte_of_an_anonymous_bundle_names_a_user_a_machine_or_a_folder(made_
 def test_what_went_wrong_in_a_failed_run_is_left_out_but_for_its_name(made_up):
     content = json.loads(next(made_up.glob("runs/*/result.json")).read_text())
     failure = {"name": "crash", "message": f"no /{WORD}/x", "step": 3, "traceback": f"File /{WORD}/x.py"}
-    record = RunRecord.model_validate(content | {"status": "failed", "failure": failure})
-    text = anonymise_record(record)
+    text = anonymise_record(RunRecord.model_validate(content | {"status": "failed", "failure": failure}))
     assert WORD.encode() not in text
     assert json.loads(text)["failure"] == {"name": "crash", "message": "anonymous", "step": 3}
 
@@ -149,42 +145,22 @@ def test_an_analysis_says_of_its_settings_what_stays_of_them():
     about = {
         "experiment": {"name": "x", "grid": {"paper": [{"data.root": [f"{WORD}/glue"]}]}},
         "analysis": {"_target_": "a.b", "vectors": f"s3://{WORD}/v.npy", "set": "org/model"},
-        "scale": {
-            "name": "paper",
-            "differs": ["at most 60 training examples", f"own: weights of /home/{WORD}/x lack y"],
-        },
-        "provenance": {"command": [WORD], "platform": f"Linux-{WORD}", "cpu": "a cpu"},
-        "keys": ["k"],
-        "mine": WORD,
-    }
-    assert anonymise_about(about) == {
-        "experiment": {"name": "x", "grid": {"paper": [{"data.root": ["glue"]}]}},
-        "analysis": {"_target_": "a.b", "vectors": "v.npy", "set": "org/model"},
-        "scale": {"name": "paper", "differs": ["at most 60 training examples"]},
-        "provenance": {"command": [], "platform": "Linux", "cpu": "a cpu"},
-        "keys": ["k"],
-    }
+        "scale": {"name": "paper", "differs": ["at most 60 examples", f"own: weights of /home/{WORD}/x lack y"]},
+        "provenance": {"command": [WORD], "platform": f"Linux-{WORD}", "cpu": "a cpu"}, "keys": ["k"], "mine": WORD,
+    }  # fmt: skip
+    kept = anonymise_about(about)
+    assert WORD not in str(kept)
+    assert kept["analysis"] == {"_target_": "a.b", "vectors": "v.npy", "set": "org/model"}
+    assert (kept["experiment"]["grid"], kept["keys"]) == ({"paper": [{"data.root": ["glue"]}]}, ["k"])
 
 
-@pytest.mark.parametrize("rows", [["local (/home/me/x)"], ["~/x"], ["C:\\Users\\me"], [["a", "in /data/me"]]])
-def test_rows_that_name_folders_are_refused(tmp_path, rows):
-    pyarrow.parquet.write_table(pyarrow.table({"text": rows, "n": range(len(rows))}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="names folders"):
+def test_rows_that_name_folders_are_refused_and_those_of_texts_and_addresses_are_not(tmp_path):
+    def check(*rows):
+        pyarrow.parquet.write_table(pyarrow.table({"text": rows, "n": range(len(rows))}), tmp_path / "x.parquet")
         require_no_folder("x", (tmp_path / "x.parquet").read_bytes())
 
-
-def test_rows_of_texts_and_addresses_are_no_folders(tmp_path):
-    texts = [
-        "and/or",
-        "https://a.b/c/d",
-        "org/model",
-        "1/2",
-        "a / b",
-        "</s>",
-        "<br />",
-        "9/11/2001",
-        "s3://a/b",
-        None,
-    ]
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "x.parquet")
-    require_no_folder("x", (tmp_path / "x.parquet").read_bytes())
+    for row in ("local (/home/me/x)", "~/x", "C:\\Users\\me", ["a", "in /data/me"]):
+        with pytest.raises(UserError):
+            check(row)
+    texts = ["and/or", "https://a.b/c/d", "org/model", "1/2", "a / b", "</s>", "<br />", "9/11/2001", "s3://a/b"]
+    check(*texts, None)

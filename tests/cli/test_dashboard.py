@@ -185,16 +185,10 @@ def metrics_of(panel):
 
 @pytest.mark.slow
 def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
-    sweep = [
-        *small,
-        "+experiment=glue_isobn",
-        "tracking=wandb",
-        "calibration=none,isobn_paper",
-        "task.train_samples=48",
-    ]
-    sweep += ["optimization.epochs=1"]
-    out, err = check_done(cli(*sweep, "-m"))
-    printed = out + err
+    sweep = [*small, "+experiment=glue_isobn", "tracking=wandb", "calibration=none,isobn_paper"]
+    check_refused(board(*sweep))
+    assert server.views == []
+    printed = "".join(check_done(cli(*sweep, "task.train_samples=48", "optimization.epochs=1", "-m")))
     records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert len(records) == 2
     logged = set()
@@ -206,16 +200,11 @@ def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
         history = server.file(name, "wandb-history.jsonl")
         assert len([row for row in history if "train/loss" in row]) == 3
         summary = server.file(name, "wandb-summary.json")[-1]
-        assert summary["best/score"] == record["best"]["score"]
-        assert summary["status"] == "finished"
+        assert (summary["best/score"], summary["status"]) == (record["best"]["score"], "finished")
         logged |= {key for row in [*history, summary] for key in row}
 
-    code, out, err = board("+experiment=glue_isobn", f"output_dir={outputs}", "--report")
-    printed += out + err
-    assert code == 0, err
-    assert out.startswith(f"Workspace: {server.url}/{ENTITY}/isobench?nw=")
-    assert f"Report: {server.url}/{ENTITY}/isobench/reports/" in out
-    workspace, report = server.views
+    printed += "".join(check_done(board("+experiment=glue_isobn", f"output_dir={outputs}", "--report")))
+    workspace, _ = server.views
     view = workspace["spec"]["section"]
     sections = {section["name"]: section["panels"] for section in view["panelBankConfig"]["sections"]}
     isotropy = [f"Isotropy: {title}" for title in ("Embeddings after calibration", "Head", "Vocabulary")]
@@ -228,55 +217,9 @@ def test_runs_online_and_their_dashboard(server, small, outputs, cli, board):
     assert set(shown["Training"]) == {name for name in logged if name.startswith("train/")}
     assert {metric for metrics in shown.values() for metric in metrics} <= logged  # nothing that is not there
     (runs,) = view["runSets"]
-    assert [key["name"] for key in runs["grouping"]] == ["task.value.name", "encoder_label.value", "method.value"]
     (chosen,) = runs["filters"]["filters"]
     assert (chosen["key"]["name"], chosen["op"], chosen["value"]) == ("group", "=", "glue_isobn")
-    assert report["displayName"] == "isobench glue_isobn"
-    assert "jobType" in json.dumps(report["spec"])
 
     assert files_with(outputs, KEY) == []
     assert KEY not in printed
     assert not any(KEY.encode() in body for body in server.bodies)
-
-
-@pytest.mark.slow
-def test_runs_that_are_not_online_are_missed(server, small, board):
-    code, _, err = board(*small, "+experiment=glue_isobn", "tracking=wandb")
-    assert code == 2
-    assert "W&B has no runs of glue_isobn in someone/isobench" in err
-    assert "wandb sync" in err
-    assert server.views == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["+experiment=glue_isobn", "tracking=none"], ["+experiment=isobn_ev"],
-        ["+experiment=glue_isobn", "tracking=wandb"], ["tracking=wandb", "seed=1"], ["+experiment=glue_isobnn"],
-        ["output_dir=/nowhere"],
-    ],
-)  # fmt: skip
-def test_what_is_missing_is_one_line(board, monkeypatch, tmp_path, cache, arguments):
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    place = [] if "output_dir=/nowhere" in arguments else [f"output_dir={tmp_path}", f"data.cache={cache}"]
-    code, out, err = board(*arguments, *place)
-    assert (code, out) == (2, "")
-    assert len(err.strip().splitlines()) == 1
-
-
-def test_a_missing_package_is_one_line(board, monkeypatch):
-    monkeypatch.setattr("isobench.common.packages.find_spec", lambda name: None)
-    check_refused(
-        board("+experiment=glue_isobn"),
-        "isobench dashboard needs the package wandb-workspaces: pip install 'wandb-workspaces",
-    )
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_one_line(board, monkeypatch, small):
-    monkeypatch.setattr(wandb, "Api", lambda: (_ for _ in ()).throw(ConnectionError("no route")))
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    code, _, err = board(*small, "+experiment=glue_isobn", "tracking=wandb")
-    assert (code, err) == (2, "isobench: making a dashboard on W&B: no route\n")

@@ -1,16 +1,16 @@
 """Reports from made-up records: tidy rows, selection, verdicts, Markdown and LaTeX, as a reader would check them."""
 
-import re
 import statistics
 
 import pandas as pd
 import pytest
 from helpers import fails, make_ended_run
+from scipy import stats
 
 from isobench.config.schema import Experiment, Selection
+from isobench.papers.published import PrintedNumber
 from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
-from isobench.report.output.page import render_report
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.selection import find_varying
 from isobench.report.tables import describe_choice
@@ -55,14 +55,10 @@ PLAIN, BETTER = [0.67, 0.68, 0.685, 0.69, 0.70], [0.76, 0.75, 0.765, 0.78, 0.77]
 def test_verdicts_hold_ours_against_the_papers_spread(tmp_path):
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
-    assert found["none"].published == "67.87 (1.1)"
-    assert (found["none"].verdict, found["isobn_paper"].verdict) == (
-        "within",
-        "above",
-    )  # 68.5, 76.5 against 70.75 (1.6)
-    assert found["isobn_paper"].why == "+5.75, spread 1.6"
-    assert found["isobn_paper"].seeds == [1, 2, 3, 4, 5]
-    assert found["isobn_paper"].values == pytest.approx([100 * score for score in BETTER])
+    plain, ours = found["none"], found["isobn_paper"]
+    assert (plain.published, plain.verdict, ours.verdict) == ("67.87 (1.1)", "within", "above")
+    assert ours.why == "+5.75, spread 1.6"  # 76.5 against 70.75 (1.6)
+    assert (ours.seeds, ours.values) == ([1, 2, 3, 4, 5], pytest.approx([100 * score for score in BETTER]))
     low = cells(build_report(experiment(), runs(tmp_path, "none", [0.5, 0.5, 0.5])))["none"]
     assert low.verdict == "below"
 
@@ -81,8 +77,6 @@ def test_what_is_not_comparable_says_why(tmp_path, more, why):
 
 
 def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
-    from scipy import stats
-
     rows = [*runs(tmp_path, "none", PLAIN), *runs(tmp_path, "isobn_paper", BETTER)]
     found = cells(build_report(experiment(), rows))
     assert not found["none"].compared
@@ -105,25 +99,10 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     report = build_report(experiment(), add_states(rows))
     assert report.states == {"done": 4, "failed": 1, "missing": 1}
     found = cells(report)
-    assert found["isobn_paper"].troubles == ["crash", "missing"]
-    assert found["isobn_paper"].verdict == ""
+    assert (found["isobn_paper"].troubles, found["isobn_paper"].verdict) == (["crash", "missing"], "")
     assert found["isobn_released"].ours.startswith("constant (52.70")
     assert not found["isobn_released"].compared
     assert len(report.failures) == 3  # one crash, two constant predictors
-    assert "seed 1: crash it <broke> & fell_over" in report.failures[0]
-
-
-def test_own_data_name_their_report_which_shows_files_columns_and_settings(tmp_path):
-    (tmp_path / "all.csv").write_text("review,stars\ngood,a\nbad,b\n")
-    files = f"data.files={{train: {tmp_path}/all.csv, validation: 0.2}}"
-    mine = ("task=mine", files, "task.text=[review]", "task.label=stars", "task.labels=[a,b]", "task.metrics=[f1]")
-    data = {"fingerprint": {}, "examples": {"train": 1600, "validation": 400}}
-    report = build_report(Experiment(), [row(tmp_path, 0.7, *mine, "task.primary=f1", data=data)])
-    assert report.name == "mine"
-    files = "train all.csv (1,600 examples), validation all.csv (400 examples)"
-    expected = {"lr": "2e-05", "batch": "32", "files": files, "columns": "review, stars"}
-    assert expected.items() <= report.settings.items()
-    assert all(files in text for text in (render_report(report), format_markdown(report)))
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
@@ -155,12 +134,10 @@ def test_selection_on_the_reported_set_and_on_seeds_of_its_own(tmp_path):
     rows = configurations(tmp_path)
     kept, words = select(rows, "dev")
     assert [r.cfg.optimization.lr for r in kept if r.cfg.calibration["name"] == "none"] == [2e-5] * 4
-    assert "plain 2, isobn_paper 1" in words
-    assert "The best of 2 instead of 1 is worth about 0.56 standard deviations by chance alone" in words
-    kept, words = select(rows, "seeds", [1, 2])
+    assert "about 0.56 standard deviations by chance alone" in words  # the best of 2 instead of 1
+    kept, _ = select(rows, "seeds", [1, 2])
     mine = [(r.cfg.optimization.lr, r.cfg.seed) for r in kept if r.cfg.calibration["name"] == "none"]
     assert mine == [(1e-5, 3), (1e-5, 4)]  # chosen by 1 and 2, reported by the others
-    assert "best mean over seeds 1, 2; the other seeds are reported" in words
     mean = statistics.fmean(cells(build_report(experiment(rule="seeds", seeds=[1, 2]), rows))["none"].values)
     assert mean == pytest.approx(50)
 
@@ -179,12 +156,8 @@ def test_tidy_rows_say_from_how_many_configurations_the_reported_scores_selected
 
 
 def test_equal_budgets_leave_every_method_as_many_configurations(tmp_path):
-    kept, words = select(configurations(tmp_path), "dev", equal_budget=True)
-    assert "plain 1, isobn_paper 1; for equal budgets each method's own settings are fixed" in words
+    kept, _ = select(configurations(tmp_path), "dev", equal_budget=True)
     assert len({r.cfg.optimization.lr for r in kept}) == 1  # that which both methods have
-
-
-def test_equal_budgets_take_the_default_of_a_methods_own_setting_with_the_whole_grid_of_others(tmp_path):
     lrs = ("optimization.lr=1e-5", "optimization.lr=2e-5")
     rows = [run for lr in lrs for run in runs(tmp_path, "none", [0.7, 0.71], lr)]
     for beta, score in (("0.25", 0.9), ("0.5", 0.8), ("1.0", 0.95)):  # the default, 0.5, is the worst
@@ -198,19 +171,13 @@ def test_equal_budgets_take_the_default_of_a_methods_own_setting_with_the_whole_
 def test_a_configuration_with_fewer_scores_can_not_win(tmp_path):
     rows = runs(tmp_path, "none", [0.7, 0.7], "optimization.lr=1e-5")
     rows += runs(tmp_path, "none", [0.99], "optimization.lr=2e-5")
-    kept, _ = select(rows, "dev")
-    assert {r.cfg.optimization.lr for r in kept} == {1e-5}
+    assert {r.cfg.optimization.lr for r in select(rows, "dev")[0]} == {1e-5}
 
 
-@pytest.mark.parametrize(
-    "selection",
-    [
-        Selection("none"), Selection("seeds", [1, 2, 3, 4]), Selection("seeds", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("selection", [("none",), ("seeds", [1, 2, 3, 4]), ("seeds", [])])
 def test_selections_that_cant_be_made(tmp_path, selection):
     with fails():
-        build_report(experiment_of(selection), configurations(tmp_path))
+        select(configurations(tmp_path), *selection)
 
 
 @pytest.mark.parametrize(
@@ -237,31 +204,14 @@ def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs
     assert line.difference.startswith("+18.00 ")  # plain fine-tuning of the same scale and head, too
 
 
-@pytest.mark.parametrize(
-    ("ours", "printed", "agrees"), [(81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)]
-)
-def test_a_number_that_gives_the_printed_digits_agrees(ours, printed, agrees):
-    from isobench.papers.published import PrintedNumber
-
-    target = PrintedNumber(printed)
-    target.text = printed
-    assert matches_printed(ours, target) == agrees
+def test_a_number_that_gives_the_printed_digits_agrees():
+    for ours, printed, agrees in ((81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)):
+        target = PrintedNumber(printed)
+        target.text = printed
+        assert matches_printed(ours, target) == agrees
 
 
-def test_latex_is_balanced_and_escaped(tmp_path):
-    few = "task.train_samples=9"
-    rows = [*runs(tmp_path, "none", PLAIN, few), *runs(tmp_path, "isobn_paper", BETTER, few)]
-    text = format_latex(build_report(experiment(), rows))
-    assert text.count(r"\begin{tabular}{llrr}") == text.count(r"\end{tabular}") == 1
-    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
-    assert [line.count(" & ") for line in body] == [3] * 4
-    assert r"isobn\_paper" in text
-    assert "Not the paper's setting" in text
-    assert not re.search(r"(?<!\\)[_%#]", text.split("\n", 1)[1])
-    assert text.count("{") == text.count("}")
-
-
-def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tmp_path):
+def test_the_papers_average_and_the_numbers_that_it_repeats(tmp_path):
     large = "encoder=roberta-large"
     rows = [*runs(tmp_path, "none", PLAIN, large), *runs(tmp_path, "isobn_paper", BETTER, large)]
     report = build_report(experiment(), rows)
@@ -274,7 +224,6 @@ def test_the_papers_average_and_the_numbers_that_it_repeats_are_in_every_form(tm
     assert {name: cell.published for name, cell in reported.cells.items()} == {"Avg": "88.46", "RTE": "86.6"}
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in format_markdown(report)
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
-    assert "Reported (isobn_arxiv_v1)" in render_report(report)
     assert list(report.comparisons["tasks"]) == ["RTE"]
 
 

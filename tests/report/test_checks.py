@@ -38,22 +38,18 @@ def shifted(shift):
 def test_a_gain_is_judged_by_the_interval_of_the_difference(shift, word):
     ours = make_runs("isobn_paper", shifted(shift))
     outcome = improves("isobn_paper")(make_report(*make_runs("none", PLAIN), *ours))
-    assert outcome.word == word
-    assert f"isobn_paper on rte accuracy {shift:+.2f} points [".replace("+0.00", "0.00") in outcome.numbers
+    assert (outcome.word, f"{shift:+.2f}".replace("+0.00", "0.00") in outcome.numbers) == (word, True)
     others = [*make_runs("isobn_original", PLAIN), *make_runs("none", shifted(9))]
     assert is_better_than("isobn_paper", "isobn_original")(make_report(*ours, *others)).word == word
 
 
 @pytest.mark.parametrize("check", [improves("isobn_paper"), is_better_than("isobn_paper", "none")])
 def test_the_best_of_more_configurations_is_not_better_for_it(check):
-    def judge(shift, ours, theirs):
+    for shift, ours, theirs, word in (
+        (5, 18, 6, UNDECIDED), (5, 6, 6, HOLDS), (5, 6, 18, HOLDS), (-5, 18, 6, FAILS), (-5, 6, 18, UNDECIDED),
+    ):  # fmt: skip
         better = make_runs("isobn_paper", shifted(shift), candidates=ours)
-        return check(make_report(*better, *make_runs("none", PLAIN, candidates=theirs)))
-
-    favoured = judge(5, 18, 6)
-    assert (favoured.word, "selected from 18 and 6 configurations" in favoured.numbers) == (UNDECIDED, True)
-    assert (judge(5, 6, 6).word, judge(5, 6, 18).word, judge(-5, 18, 6).word) == (HOLDS, HOLDS, FAILS)
-    assert judge(-5, 6, 18).word == UNDECIDED
+        assert check(make_report(*better, *make_runs("none", PLAIN, candidates=theirs))).word == word
 
 
 def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
@@ -62,24 +58,18 @@ def test_a_single_seed_an_undefined_score_or_no_spread_decides_nothing():
     assert check(make_report(*make_runs("isobn_paper", PLAIN))).word == NOT_RUN
     better = [*make_runs("none", PLAIN), *make_runs("isobn_paper", shifted(5))]
     undefined = [*make_runs("none", PLAIN, task="sts"), *make_runs("isobn_paper", [80.0, math.nan], task="sts")]
-    assert check(make_report(*better, *undefined)) == (
-        UNDECIDED,
-        "isobn_paper: undefined score (NaN) on sts accuracy",
-    )
-    flat = check(make_report(*make_runs("none", [70.0] * 5), *make_runs("isobn_paper", [75.0] * 5)))
-    assert (flat.word, "no spread" in flat.numbers) == (UNDECIDED, True)
+    assert check(make_report(*better, *undefined)).word == UNDECIDED
+    flat = [*make_runs("none", [70.0] * 5), *make_runs("isobn_paper", [75.0] * 5)]
+    assert check(make_report(*flat)).word == UNDECIDED
 
 
 def test_a_constant_predictor_is_in_no_mean():
     better = [*make_runs("none", PLAIN), *make_runs("isobn_paper", shifted(5))]
-    constant = [
-        *make_runs("none", PLAIN, task="mrpc"),
-        *make_runs("isobn_paper", [10.0] * 5, task="mrpc", **CONSTANT),
-    ]
+    constant = make_runs("isobn_paper", [10.0] * 5, task="mrpc", **CONSTANT)
+    constant += make_runs("none", PLAIN, task="mrpc")
     outcome = improves("isobn_paper")(make_report(*better, *constant))
     assert outcome.word == UNDECIDED  # its collapse is not hidden
     assert outcome.numbers.startswith("isobn_paper on rte accuracy +5.00 points [")
-    assert "(left out, constant predictors: mrpc)" in outcome.numbers
     assert gains(4, 6, "isobn_paper")(make_report(*better, *constant)).word == UNDECIDED
     swapped = [run | {"method": {"none": "isobn_paper"}.get(run["method"], "none")} for run in constant]
     assert improves("isobn_paper")(make_report(*better, *swapped)).word == HOLDS  # plain fine-tuning's collapse
@@ -87,17 +77,12 @@ def test_a_constant_predictor_is_in_no_mean():
 
 @pytest.mark.parametrize("constant", [("none",), ("isobn_paper",), ("none", "isobn_paper")])
 def test_constant_predictors_were_run(constant):
-    """The outcome is undecided, and names the task and the method; it does not ask for runs that are there."""
-    arms = {"none": PLAIN, "isobn_paper": shifted(5)}
-    own = [
-        run
-        for method, scores in arms.items()
-        for run in make_runs(method, scores, **(CONSTANT if method in constant else {}))
-    ]
-    outcome = improves("isobn_paper")(make_report(*own))
-    assert outcome == (UNDECIDED, "isobn_paper: no task can be compared (left out, constant predictors: rte)")
-    outcome = nothing_improves(make_report(*own))
-    assert (outcome.word, outcome.numbers.endswith("constant predictors: isobn_paper on rte")) == (UNDECIDED, True)
+    plain, ours = (
+        make_runs(method, scores, **(CONSTANT if method in constant else {}))
+        for method, scores in (("none", PLAIN), ("isobn_paper", shifted(5)))
+    )
+    for check in (improves("isobn_paper"), nothing_improves):
+        assert check(make_report(*plain, *ours)).word == UNDECIDED
 
 
 def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_show_them():
@@ -106,22 +91,17 @@ def test_nothing_improves_is_about_gains_that_survive_holm_and_runs_that_would_s
     assert failed == (FAILS, "1 of 2 comparisons on rte accuracy are gains that survive Holm: cosine on rte accuracy")
     assert nothing_improves(make_report(*plain)).word == NOT_RUN
     assert nothing_improves(make_report(*plain[:1], *make_runs("cosine", [79.0]))).word == NOT_RUN
-    blind = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(-9))))
-    assert (blind.word, "; the intervals end at -" in blind.numbers) == (HOLDS, True)  # a loss is no gain
-    wide = nothing_improves(make_report(*plain, *make_runs("cosine", shifted(0.2))))
-    assert (wide.word, "the intervals end at +" in wide.numbers) == (UNDECIDED, True)
+    loss, wide = ([*plain, *make_runs("cosine", shifted(shift))] for shift in (-9, 0.2))
+    assert nothing_improves(make_report(*loss)).word == HOLDS  # a loss is no gain
+    assert nothing_improves(make_report(*wide)).word == UNDECIDED
     scores = [70 + (value - 70) / 4 for value in PLAIN]
     close = [*make_runs("none", scores), *make_runs("cosine", scores[::-1])]
     assert nothing_improves(make_report(*close)).word == HOLDS
-    wide = [*make_runs("none", PLAIN, task="mrpc"), *make_runs("cosine", shifted(0.2), task="mrpc")]
-    assert nothing_improves(make_report(*close, *wide)).word == UNDECIDED
-    single = [*make_runs("none", [70.0], task="mrpc"), *make_runs("cosine", [70.1], task="mrpc")]
-    assert "1 more can't be tested" in nothing_improves(make_report(*close, *single)).numbers
+    assert nothing_improves(make_report(*close, *(run | {"task": "mrpc"} for run in wide))).word == UNDECIDED
     gain = make_runs("gain", [70.2, 70.3, 70.1, 70.3, 70.1])  # p = .011
     equal = [run for number in range(4) for run in make_runs(f"m{number}", [70.1, 69.9, 70.2, 69.8, 70.0])]
     outcome = nothing_improves(make_report(*make_runs("none", [70.0] * 5), *gain, *equal))
-    assert (outcome.word, "0 of 5 comparisons" in outcome.numbers) == (UNDECIDED, True)
-    assert "survive Holm, 1 without it" in outcome.numbers
+    assert (outcome.word, "survive Holm, 1 without it" in outcome.numbers) == (UNDECIDED, True)
 
 
 def test_two_methods_that_never_met_are_not_run():
@@ -130,18 +110,6 @@ def test_two_methods_that_never_met_are_not_run():
     assert check(make_report(*ours, *make_runs("isobn_original", PLAIN[:1]))).word == NOT_RUN
     for differs in ({"task": "cola"}, {"scale": "reduced"}, {"head.name": "huggingface"}, {"evaluation.every": "2"}):
         assert check(make_report(*ours, *make_runs("isobn_original", PLAIN, **differs))).word == NOT_RUN
-    other = is_better_than("isobn_paper", "isobn_original", ["cola"])
-    assert other(make_report(*ours, *make_runs("isobn_original", PLAIN))).word == NOT_RUN
-
-
-def test_runs_that_predict_one_class_count_and_are_said():
-    own = [
-        *make_runs("isobn_paper", shifted(0)),
-        *make_runs("isobn_original", [value - 30 for value in PLAIN], **CONSTANT),
-    ]
-    outcome = is_better_than("isobn_paper", "isobn_original")(make_report(*own))
-    assert outcome.word == HOLDS
-    assert outcome.numbers.endswith("(rte; 5 of 5 runs of isobn_original predict one class)")
 
 
 @pytest.mark.slow
@@ -181,23 +149,17 @@ def test_most_methods_must_improve_and_none_be_worse():
 
 def test_a_share_of_one_asks_for_every_column():
     runs = [*on_tasks("none", PLAIN, PLAIN, PLAIN), *on_tasks("isobn_paper", shifted(9), shifted(9), shifted(-1))]
-    assert improves("isobn_paper")(make_report(*runs)).word == HOLDS
-    outcome = improves("isobn_paper", share=1)(make_report(*runs))
-    assert (outcome.word, "mean above plain fine-tuning's in 2 of 3 cells" in outcome.numbers) == (UNDECIDED, True)
-    assert improves("isobn_paper", share=0.51)(make_report(*runs)).word == HOLDS
+    for options, word in (({}, HOLDS), ({"share": 1}, UNDECIDED), ({"share": 0.51}, HOLDS)):
+        assert improves("isobn_paper", **options)(make_report(*runs)).word == word
 
 
 @pytest.mark.parametrize(
     ("shift", "spread", "word"),
     [
-        (0.9, 0.1, HOLDS),
-        (1.05, 0.1, UNDECIDED),
-        (3.0, 0.1, FAILS),
-        (-3.0, 0.1, FAILS),
-        (0.9, 2.0, UNDECIDED),
+        (0.9, 0.1, HOLDS), (1.05, 0.1, UNDECIDED), (3.0, 0.1, FAILS), (-3.0, 0.1, FAILS), (0.9, 2.0, UNDECIDED),
         (0.1, 0.8, UNDECIDED),
     ],
-)
+)  # fmt: skip
 def test_a_gain_of_about_a_point(shift, spread, word):
     plain = [70.0 + number * spread for number in range(5)]
     ours = [value + shift for value in plain[::-1]]
@@ -209,22 +171,18 @@ def test_a_gain_of_about_a_point(shift, spread, word):
 
 def test_a_consistent_gain_is_above_on_most_tasks_by_more_than_chance():
     check = nothing_improves_consistently
-
-    def judge(*shifts):
+    for shifts, word in (
+        ((9, 9, 9, -1), FAILS), ((9, 9, 9, -500), FAILS),  # a collapse hides no gains
+        ((9, 9, -1), HOLDS), ((-9, -9, -9), HOLDS),
+        ((0.1, 0.1, -0.1, -0.1), HOLDS), ((0.1, 0.1, 0.1, -0.1), UNDECIDED), ((0.1, 0.1, 0.1), UNDECIDED),  # chance
+    ):  # fmt: skip
         plain, ours = on_tasks("none", *[PLAIN] * len(shifts)), on_tasks("cosine", *map(shifted, shifts))
-        return check(make_report(*plain, *ours)).word
-
-    assert judge(9, 9, 9, -1) == FAILS  # three quarters
-    assert judge(9, 9, 9, -500) == FAILS  # a collapse hides no gains
-    assert [judge(9, 9, -1), judge(-9, -9, -9)] == [HOLDS, HOLDS]
-    words = [judge(0.1, 0.1, -0.1, -0.1), judge(0.1, 0.1, 0.1, -0.1), judge(0.1, 0.1, 0.1)]
-    assert words == [HOLDS, UNDECIDED, UNDECIDED]  # by chance
+        assert check(make_report(*plain, *ours)).word == word
     assert check(make_report(*make_runs("none", PLAIN), *make_runs("cosine", PLAIN))).word == NOT_RUN  # one task
-    constant = on_tasks("none", PLAIN, PLAIN, PLAIN), on_tasks("cosine", shifted(9), shifted(9), [10.0] * 5)
-    lost = [run | (CONSTANT if run["task"] == "task2" else {}) for run in constant[1]]
-    assert check(make_report(*constant[0], *lost)).word == HOLDS  # a task that is not learnt is no gain
+    plain, ours = on_tasks("none", PLAIN, PLAIN, PLAIN), on_tasks("cosine", shifted(9), shifted(9), [10.0] * 5)
+    lost = [run | (CONSTANT if run["task"] == "task2" else {}) for run in ours]
+    assert check(make_report(*plain, *lost)).word == HOLDS  # a task that is not learnt is no gain
     several = [run | {"method": f"m{k}"} for k in range(9) for run in on_tasks("", *[shifted(0.6)] * 3)]
-    plain = on_tasks("none", PLAIN, PLAIN, PLAIN)
     words = [check(make_report(*plain, *(run for run in several if run["method"] < f"m{k}"))).word for k in (1, 9)]
     assert words == [FAILS, UNDECIDED]  # one of nine methods may gain as much by chance
 
@@ -239,15 +197,13 @@ def test_equal_methods_seldom_gain_over_all_tasks_together():
 
 
 def test_gains_are_counted_by_students_test_against_chance():
-    def judge(*shifts):
+    for shifts, count, word in (
+        ((2, 0, 0, 0, 0, 0, 0, 0, 0), 1, HOLDS), ((2, 2, 0, 0, 0, 0, 0, 0, 0), 2, FAILS),  # chance gives one of nine
+        ((-2, -2, -2, -2, 0, 0, 0, 0, 0), 0, HOLDS),
+    ):  # fmt: skip
         plain, ours = on_tasks("none", *[PLAIN] * len(shifts)), on_tasks("cosine", *map(shifted, shifts))
-        return gains_are_few(make_report(*plain, *ours))
-
-    outcome = judge(2, 0, 0, 0, 0, 0, 0, 0, 0)
-    assert (outcome.word, outcome.numbers[:17]) == (HOLDS, "1 of 9 comparison")
-    assert "cosine on task0 accuracy (bert)" in outcome.numbers
-    assert judge(2, 2, 0, 0, 0, 0, 0, 0, 0).word == FAILS  # chance gives one of nine
-    assert judge(-2, -2, -2, -2, 0, 0, 0, 0, 0).word == HOLDS  # losses are no gains
+        outcome = gains_are_few(make_report(*plain, *ours))
+        assert (outcome.word, outcome.numbers[:6]) == (word, f"{count} of 9")
     plain = make_runs("none", PLAIN)
     constant = gains_are_few(make_report(*plain, *make_runs("cosine", [75.0] * 5, **CONSTANT)))
     assert constant.numbers.startswith("1 of 1 comparisons")  # as the paper counts them
@@ -257,19 +213,16 @@ def test_gains_are_counted_by_students_test_against_chance():
 
 def test_most_methods_degrade_and_by_how_much():
     plain = on_tasks("none", PLAIN, PLAIN)
-    runs = [
-        run for name, shift in (("a", -9), ("b", -9), ("c", 0.1)) for run in on_tasks(name, *[shifted(shift)] * 2)
-    ]
-    assert most_degrade(make_report(*plain, *runs)).word == HOLDS
-    gained = on_tasks("d", shifted(9), shifted(9))
-    assert most_degrade(make_report(*plain, *runs, *gained)).word == UNDECIDED
-    better = [run for name in "ab" for run in on_tasks(name, shifted(9), shifted(9))]
-    assert most_degrade(make_report(*plain, *better)).word == FAILS
-    assert most_degrade(make_report(*plain, *on_tasks("a", shifted(-0.1), shifted(-0.1)))).word == UNDECIDED
-    assert most_degrade(make_report(*plain)).word == NOT_RUN
+
+    def judge(check, **shifts):
+        runs = [run for name, shift in shifts.items() for run in on_tasks(name, *[shifted(shift)] * 2)]
+        return check(make_report(*plain, *runs)).word
+
+    words = [judge(most_degrade, a=-9, b=-9, c=0.1), judge(most_degrade, a=-9, b=-9, c=0.1, d=9)]
+    words += [judge(most_degrade, a=9, b=9), judge(most_degrade, a=-0.1), judge(most_degrade)]
+    assert words == [HOLDS, UNDECIDED, FAILS, UNDECIDED, NOT_RUN]
     sizes = [{"task0": 3, "task1": 5}, {"task0": 9.5, "task1": 5}, {"task0": 99, "task1": 99}, {"other": 1}]
-    lost = [run for run in runs if run["method"] != "c"]
-    words = [loses_more(points)(make_report(*plain, *lost)).word for points in sizes]
+    words = [judge(loses_more(points), a=-9, b=-9) for points in sizes]
     assert words == [HOLDS, UNDECIDED, FAILS, NOT_RUN]
 
 
@@ -372,29 +325,20 @@ def timed(method, factor, where=SUMMARIES, **columns):
 
 
 def test_a_factor_is_judged_by_its_interval_against_the_declared_range():
-    check = FLOW_COSTS
     highest = 5.5 * TOLERANCE
     factors = (5.5, 0.97 * highest, highest, 1.03 * highest, 1.0)  # the third's interval crosses
-    words = [check(make_report(*timed("none", 1), *timed("flow", factor))).word for factor in factors]
+    words = [FLOW_COSTS(make_report(*timed("none", 1), *timed("flow", factor))).word for factor in factors]
     assert words == [HOLDS, HOLDS, UNDECIDED, FAILS, FAILS]
-    outcome = check(make_report(*timed("none", 1), *timed("flow", 2.0)))
-    numbers = r"flow 2\.00x \[1\.9\d, 2\.0\d\], on NVIDIA TITAN RTX; agrees from 4\.4x to 6\.88x"
-    assert re.match(numbers, outcome.numbers)
+    numbers = FLOW_COSTS(make_report(*timed("none", 1), *timed("flow", 2.0))).numbers
+    assert re.match(r"flow 2\.00x \[1\.9\d, 2\.0\d\]", numbers)
 
 
 def test_another_machine_can_confirm_a_factor_but_not_contradict_it():
-    check, ours = FLOW_COSTS, {"machine": "NVIDIA H100 80GB HBM3"}
-    assert check(make_report(*timed("none", 1, **ours), *timed("flow", 5.5, **ours))).word == HOLDS
-    outcome = check(make_report(*timed("none", 1, **ours), *timed("flow", 2, **ours)))
-    assert (outcome.word, outcome.numbers.endswith("of another machine, Titan RTX")) == (UNDECIDED, True)
-
-
-@pytest.mark.parametrize("factor", [1.2, 5.5])
-def test_other_encoders_and_data_decide_nothing(factor):
-    small = {"where": ("bart-scratch", "bulletins"), "scale": "encoder bart-scratch is randomly initialised"}
-    outcome = FLOW_COSTS(make_report(*timed("none", 1, **small), *timed("flow", factor, **small)))
-    assert outcome.word == UNDECIDED
-    assert outcome.numbers.startswith(f"flow {factor:.2f}x [")
+    for factor, word in ((5.5, HOLDS), (2, UNDECIDED)):
+        other = {"machine": "NVIDIA H100 80GB HBM3"}
+        assert FLOW_COSTS(make_report(*timed("none", 1, **other), *timed("flow", factor, **other))).word == word
+        small = {"where": ("bart-scratch", "bulletins"), "scale": "encoder bart-scratch is randomly initialised"}
+        assert FLOW_COSTS(make_report(*timed("none", 1, **small), *timed("flow", factor, **small))).word == UNDECIDED
 
 
 @pytest.mark.parametrize("column", ["status", *TIMED])
@@ -406,9 +350,7 @@ def test_times_of_different_machines_or_settings_are_not_divided(column):
 def test_an_average_over_tasks_needs_every_task_and_is_the_geometric_mean():
     check = costs(TRANSLATION, GPU, 10.5 / TOLERANCE, 10.5 * TOLERANCE, "flow")
     first = [*timed("none", 1, SMALL_PAIRS[0]), *timed("flow", 6, SMALL_PAIRS[0])]
-    outcome = check(make_report(*first))
-    assert outcome.word == UNDECIDED
-    assert outcome.numbers.endswith("not measured: flow on wmt16_de_en_50k (mbart-large-cc25)")
+    assert check(make_report(*first)).word == UNDECIDED
     outcome = check(make_report(*first, *timed("none", 1, SMALL_PAIRS[1]), *timed("flow", 18, SMALL_PAIRS[1])))
     assert outcome.word == HOLDS
     assert outcome.numbers.startswith(f"flow {math.sqrt(6 * 18):.2f}x")

@@ -8,7 +8,6 @@ from helpers import make_ended_run
 
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
-from isobench.report.output.page import render_report
 from isobench.runs.folder import RunFolder, write_predictions
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import compare_predictions
@@ -56,15 +55,13 @@ def read_pair(cell):
     return [cell.paired_difference, cell.paired_low, cell.paired_high, cell.paired_p]
 
 
-def test_a_report_compares_the_pairs_and_its_page_shows_their_interval(tmp_path):
-    report, cell = build(make_rows(tmp_path))
+def test_a_report_compares_the_pairs(tmp_path):
+    _, cell = build(make_rows(tmp_path))
     ours, theirs = (np.stack([predict(name, s) for s in (1, 2, 3, 4)]) for name in ("isobn_paper", "none"))
     expected = compare_predictions("accuracy", LABELS, ours, theirs)
     assert read_pair(cell) == [*expected.difference, expected.p]  # ours less plain's: the sign is the vectors'
     assert np.sign(cell.paired_difference) == np.sign(cell.difference)
     assert (cell.paired_seeds, cell.paired_examples, cell.paired_reason) == (4, EXAMPLES, "")
-    numbers = f"[{cell.paired_low:+.2f}, {cell.paired_high:+.2f}]"
-    assert f"<td>{numbers.replace('-', chr(0x2212))}</td>" in render_report(report)
 
 
 def test_pairs_are_made_by_seed_whatever_the_order_of_the_runs(tmp_path):
@@ -76,39 +73,30 @@ def test_pairs_are_made_by_seed_whatever_the_order_of_the_runs(tmp_path):
     assert (fewer.paired_seeds, fewer.paired_reason) == (3, "")
 
 
-def remove(row: Run) -> None:
-    (row.folder.path / "predictions.parquet").unlink()
-
-
-def damage(row: Run) -> None:
-    (row.folder.path / "predictions.parquet").write_bytes(b"PAR1 no table")
-
-
-@pytest.mark.parametrize("change", [remove, damage])
-def test_a_file_that_is_missing_or_broken_leaves_the_comparison_out(tmp_path, change):
+@pytest.mark.parametrize("content", [None, b"PAR1 no table"])
+def test_a_file_that_is_missing_or_broken_leaves_the_comparison_out(tmp_path, content):
     rows = make_rows(tmp_path)
-    change(rows[-1])
-    _, cell = build(rows)
-    assert "predictions.parquet of seed 4" in cell.paired_reason
+    file = rows[-1].folder.path / "predictions.parquet"
+    file.write_bytes(content) if content else file.unlink()
+    assert "predictions.parquet of seed 4" in build(rows)[1].paired_reason
 
 
 @pytest.mark.parametrize(
-    ("parts", "reason"),
+    "parts",
     [
-        ({"labels": 1 - LABELS}, "the labels of the dev examples differ"),
-        ({"labels": LABELS[:150], "predictions": LABELS[:150]}, "the runs have other dev examples"),
-        ({"fingerprint": "c"}, "the runs had other data"),
-        ({"score": 0.5}, "the predictions do not give the recorded scores"),
+        {"labels": 1 - LABELS}, {"labels": LABELS[:150], "predictions": LABELS[:150]}, {"fingerprint": "c"},
+        {"score": 0.5},
     ],
-)
-def test_other_examples_are_refused(tmp_path, parts, reason):
-    assert build(make_rows(tmp_path, **parts))[1].paired_reason == reason
+)  # fmt: skip
+def test_other_examples_are_not_compared(tmp_path, parts):
+    cell = build(make_rows(tmp_path, **parts))[1]
+    assert cell.paired_reason
+    assert cell.paired_p != cell.paired_p
 
 
-def test_seeds_that_are_not_shared_or_not_single_are_refused(tmp_path):
+def test_seeds_that_are_not_shared_or_not_single_are_not_compared(tmp_path):
     rows = make_rows(tmp_path / "a", seeds=(1, 2))
-    assert build(rows)[1].paired_reason == "2 shared seeds, fewer than 3"
     others = [make_row(tmp_path / "b", "none", seed) for seed in (5, 6)]
-    assert build([*rows[2:], *others])[1].paired_reason == "no shared seed"
     twice = replace(rows[0], folder=RunFolder(str(tmp_path), "f" * 64))
-    assert build([*rows, twice])[1].paired_reason == "seed 1 has 2 runs of one method"
+    for own in (rows, [*rows[2:], *others], [*rows, twice]):
+        assert build(own)[1].paired_reason

@@ -45,11 +45,3 @@ def test_print_is_broken_by_changes_and_by_exchanged_rows_and_plain_fine_tuning_
         assert average(report, "training_seconds", method="cosine", **names) == seconds
         (cell,) = report.cells.query("method == 'cosine' and column == 'EN-RO BLEU'").itertuples()
         assert math.isclose(cell.difference, cosine - plain, abs_tol=1e-6)
-
-
-def test_a_report_of_print_has_the_methods_encoders_and_machine_that_are_asked_for():
-    report = build("table1", methods=["flow"], encoders=["bert-base-cased", "roberta-base"], machine="Titan RTX")
-    assert set(report.runs["method"]) == {"none", "flow"}
-    assert set(report.runs["encoder"]) == {"bert-base-cased", "roberta-base"}
-    assert set(report.runs["machine"]) == {"Titan RTX"}
-    assert set(build("table3").runs["machine"]) == {"printed"}

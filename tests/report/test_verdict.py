@@ -1,7 +1,6 @@
 """What the report says the runs support: every sentence from made-up runs whose answer is known."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -29,12 +28,16 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
         "better": {c: noisy(84, 5, 10 * k + 1) for c, k in columns.items()},
         "worse": {c: noisy(76, 5, 10 * k + 2) for c, k in columns.items()},
         "same": {c: noisy(80, 5, 10 * k)[::-1] for c, k in columns.items()},
+        "moved": {c: [x + 9 for x in noisy(80, 5, 10 * k)] for c, k in columns.items()},  # no spread, no test
     }
     found = compare_all(table(arms))
-    assert found["is_shown"].to_dict() == {"none": False, "better": True, "worse": True, "same": False}
+    assert found["is_shown"][["better", "worse", "same", "moved"]].tolist() == [True, True, False, False]
     assert found["difference"].round(1)[["better", "worse", "same"]].gt(0).tolist() == [True, False, False]
-    answer = r"better gains .* after Holm over 3 methods\); worse loses .*; the other method shows no difference"
-    assert re.match(answer, verdict(arms))  # gains stand before losses
+    assert math.isnan(found.loc["moved", "p"])
+    test = compare((HIGH, LOW))
+    assert verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}).startswith(
+        f"isobn gains {test.value:.2f} points over plain (95% interval {test.low:.2f} to {test.high:.2f}, p < 0.001"
+    )
 
 
 def test_the_verdict_rests_on_the_p_after_holm_over_methods():
@@ -86,14 +89,6 @@ def test_encoders_are_compared_each_with_its_own_base():
     assert found["p_holm"]["bert"]["isobn"] == pytest.approx(2 * found["p"]["bert"]["isobn"])
 
 
-def test_a_gain_has_its_interval_and_p():
-    test = compare((HIGH, LOW))
-    said = verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}})
-    assert said == (
-        f"isobn gains {test.value:.2f} points over plain (95% interval {test.low:.2f} to {test.high:.2f}, p < 0.001)."
-    )
-
-
 def test_the_detectable_difference_is_that_of_the_decision():
     """At Holm's first step over two methods, each with its own spread: a wide method makes no other one wide."""
     base, steady, wide = [80.0, 81.0, 82.0], [80.1, 81.2, 82.0], [70.0, 81.0, 95.0]
@@ -105,57 +100,37 @@ def test_the_detectable_difference_is_that_of_the_decision():
 
 
 def test_the_best_of_more_configurations_pays_for_them():
-    arms = {
-        "none": {"a": LOW},
-        "isobn": {"a": [value + gain for value, gain in zip(LOW, (1, 2, 1, 2, 3), strict=True)]},
-    }
+    gains = (1, 2, 1, 2, 3)
+    arms = {"none": {"a": LOW}, "isobn": {"a": [value + gain for value, gain in zip(LOW, gains, strict=True)]}}
     assert verdict(arms).startswith("isobn gains 1.80 points")
     chosen = verdict(arms, candidates={"isobn": 10})
-    assert chosen.startswith(
-        "isobn does not differ from plain by more than chance: +1.80 points in the configuration"
-    )
-    p = compare((arms["isobn"]["a"], LOW)).p
-    assert f"p = {10 * p:.2g} times 10 configurations" in chosen
+    assert chosen.startswith("isobn does not differ from plain by more than chance")
+    assert f"p = {10 * compare((arms['isobn']['a'], LOW)).p:.2g} times 10 configurations" in chosen
     assert verdict(arms, candidates={"isobn": 6, "none": 6}).startswith("isobn gains")
 
 
 def test_a_collapse_is_part_of_the_verdict():
-    """A method that no test can compare, because it predicts one class, is not left out in silence."""
     arms = {"none": {"a": LOW}, "more": {"a": HIGH}, "less": {"a": [48.9] * 5}}
     text = verdict(arms, troubles={("less", "a"): {"constant_predictor": 5}})
     assert text.startswith("more gains")
-    assert text.endswith("Left out, because runs predict one class: less (5 of 5 runs on a).")
+    assert "less (5 of 5 runs on a)" in text
     text = verdict({"none": {"a": LOW}, "less": {"a": HIGH}}, troubles={("less", "a"): {"constant_predictor": 1}})
-    assert "less (1 of 5 runs on a). Train longer (optimization.epochs=N" in text
-    every = {(method, "a"): {"constant_predictor": 5} for method in ("none", "less")}
-    text = verdict({"none": {"a": [48.9] * 5}, "less": {"a": [48.9] * 5}}, troubles=every)
-    assert "optimization.epochs=N" in text
+    assert "less (1 of 5 runs on a)" in text
 
 
 def test_isotropy_is_averaged_over_tasks_that_rows_share():
-    """Compare on shared tasks, as in glue_isobn: over all tasks, plain seems more isotropic than it is."""
+    """Over all tasks, plain fine-tuning would seem more isotropic than it is."""
     ev1 = {("none", "a"): 0.866, ("none", "b"): 0.238, ("x", "a"): 0.757, ("y", "a"): 0.7, ("y", "b"): 0.2}
     columns = {method: {c: LOW for m, c in ev1 if m == method} for method in ("none", "x", "y")}
     cells = finish_cells(table(columns))
     runs = cells[["encoder", "part", "method", "task"]].assign(selected=True, failure=None, candidates=1)
     runs["embedding/ev1"] = [ev1[pair] for pair in zip(runs["method"], runs["task"], strict=True)]
-    found = compare_methods(cells, runs).set_index("method")
-    assert found["ev1"].to_dict() == {"none": 0.866, "x": 0.757, "y": 0.7}
-    assert list(found["isotropy_tasks"]) == [["a"]] * 3
+    found = compare_methods(cells, runs).set_index("method")["ev1"]
+    assert found.to_dict() == {"none": 0.866, "x": 0.757, "y": 0.7}
     both = runs["method"] != "x"
-    found = compare_methods(cells[cells["method"] != "x"], runs[both]).set_index("method")
-    assert found["ev1"].to_dict() == pytest.approx({"none": 0.552, "y": 0.45})
+    found = compare_methods(cells[cells["method"] != "x"], runs[both]).set_index("method")["ev1"]
+    assert found.to_dict() == pytest.approx({"none": 0.552, "y": 0.45})
     # A task that all have is missing: the one that most have is shown, and rows without it have none.
     last = runs.assign(task=runs["task"].mask((runs["method"] == "x"), "c"))
-    found = compare_methods(cells, last.iloc[[0, 2, 3]]).set_index("method")
-    assert found.loc["none", "ev1"] == 0.866
-    assert math.isnan(found.loc["x", "ev1"])
-
-
-def test_the_same_difference_in_every_seed_has_no_test_and_that_is_said():
-    arms = {"none": {"a": LOW}, "x": {"a": [value + 1 for value in LOW]}}
-    reason = "the difference does not vary over seeds, so no test is possible."
-    assert verdict(arms) == f"x is 1.00 points above plain, which may be chance: {reason}"
-    found = compare_all(table(arms | {"y": {"a": HIGH}})).loc["x"]
-    assert math.isnan(found["p"])
-    assert found["difference"] == pytest.approx(1)
+    found = compare_methods(cells, last.iloc[[0, 2, 3]]).set_index("method")["ev1"]
+    assert (found["none"], math.isnan(found["x"])) == (0.866, True)

@@ -139,16 +139,14 @@ def call_work(*arguments: object, **variables: str) -> tuple[int, str, str]:
 
 @pytest.mark.slow
 def test_a_plan_is_carried_out_where_it_lies_and_elsewhere(planned, outputs, tmp_path):
-    _, err = check_done(call_work(planned))
-    assert err.count("accuracy") == 2
+    check_done(call_work(planned))
     first = read_records(outputs)
     assert len(first) == 2
     moved = shutil.copy(planned, tmp_path / "plan.json")
-    check_refused(call_work(moved), "say where its runs go, output_dir=FOLDER")
+    check_refused(call_work(moved))
     check_done(call_work(moved, f"output_dir={tmp_path}/elsewhere"))
-    assert {key: record["history"] for key, record in read_records(tmp_path / "elsewhere").items()} == {
-        key: record["history"] for key, record in first.items()
-    }
+    again = read_records(tmp_path / "elsewhere")
+    assert {key: r["history"] for key, r in again.items()} == {key: r["history"] for key, r in first.items()}
     command = first.popitem()[1]["provenance"]["command"]
     assert {"isobench", "seed=1,2"} <= set(command)
     assert "work" not in command
@@ -169,13 +167,11 @@ class Other(Calibration):
 @pytest.mark.parametrize(
     "change",
     [
-        {"_target_": "stranger.Other"},
-        {"_target_": "stranger.Other", "name": "mine"},
-        {"_target_": "isobench.calibration.base.torch.os.system"},
-        {"settings": {"_target_": "stranger.Other"}},
+        {"_target_": "stranger.Other"}, {"_target_": "stranger.Other", "name": "mine"},
+        {"_target_": "isobench.calibration.base.torch.os.system"}, {"settings": {"_target_": "stranger.Other"}},
         {"then": {"_target_": "stranger.Other", "name": "isobn_paper"}},
     ],
-)
+)  # fmt: skip
 def test_a_strangers_plan_runs_no_code_of_his_without_trust(planned, outputs, tmp_path, change):
     mark = tmp_path / "was run"
     (tmp_path / "stranger.py").write_text(STRANGER.format(mark=mark))
@@ -186,28 +182,10 @@ def test_a_strangers_plan_runs_no_code_of_his_without_trust(planned, outputs, tm
     check_refused(call_work(planned, PYTHONPATH=path), "--trust")
     assert not mark.exists()
     assert not read_records(outputs)
-
-
-@pytest.mark.slow
-def test_trust_or_the_folder_of_its_config_lets_a_plan_run_a_class(planned, outputs, tmp_path):
-    mark = tmp_path / "was run"
-    (tmp_path / "stranger.py").write_text(STRANGER.format(mark=mark))
-    path = os.pathsep.join([str(ROOT), str(tmp_path)])
-    content = orjson.loads(planned.read_bytes())
-    content["settings"]["calibration"][0] |= {"_target_": "stranger.Other"}
-    write_signed_json(planned, content)
-    check_done(call_work(planned, "--trust", PYTHONPATH=path))
-    assert mark.exists()
-    assert len(read_records(outputs)) == 2
-
-
-def test_the_same_class_at_another_place_is_isobenchs_own(planned, tmp_path):
-    """A class may have moved since the plan was written."""
-    content = orjson.loads(planned.read_bytes())
-    content["settings"]["calibration"][0] |= {"_target_": "stranger.Calibration"}
-    write_signed_json(planned, content)
-    _, runs = worker.read_plan(planned, None, [], is_trusted=False)
-    assert {run.cfg.calibration["_target_"] for run in runs} == {"isobench.calibration.Calibration"}
+    if change == {"_target_": "stranger.Other"}:
+        check_done(call_work(planned, "--trust", PYTHONPATH=path))
+        assert mark.exists()
+        assert len(read_records(outputs)) == 2
 
 
 def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
@@ -215,10 +193,8 @@ def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
     (tmp_path / "calibration" / "mine.yaml").write_text("name: mine\n_target_: stranger.Other\n")
     cfg = make_config(f"output_dir={tmp_path}/outputs")
     cfg = replace(cfg, calibration=cfg.calibration | {"name": "mine", "_target_": "stranger.Other"})
-    file = write_plan(
-        tmp_path / "outputs",
-        Plan(None, ["x"], [(cfg, replace(Run(cfg, RunFolder("", "0" * 64), None).identity, key="0" * 64))]),
-    )
+    identity = replace(Run(cfg, RunFolder("", "0" * 64), None).identity, key="0" * 64)
+    file = write_plan(tmp_path / "outputs", Plan(None, ["x"], [(cfg, identity)]))
     with pytest.raises(worker.UntrustedError):
         worker.read_plan(file, None, [], is_trusted=False)
     _, (run,) = worker.read_plan(file, None, [tmp_path], is_trusted=False)

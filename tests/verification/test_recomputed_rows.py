@@ -39,10 +39,6 @@ def drift(tmp_path) -> Path:
     return Path(shutil.copytree(RESULTS / "isobn/results/isobn_drift", tmp_path / "isobn_drift"))
 
 
-def scale(column, factor):
-    return lambda rows: [row | {column: row[column] * factor} for row in rows]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("column", "factor"), [("slope", -1), ("p_holm", 0.01), ("low", 1.001)])
 def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
@@ -61,7 +57,7 @@ def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda rows: scale("cosine", 0.999)(rows),
+        lambda rows: [row | {"cosine": row["cosine"] * 0.999} for row in rows],
         lambda rows: rows[1:],
         lambda rows: [*rows, rows[0]],
         lambda rows: [row | {"encoder": "bert"} for row in rows],
@@ -70,8 +66,7 @@ def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
 )
 def test_changed_rows_of_an_analysis_of_runs_fail(drift, change):
     outcomes = verify(drift, Options())
-    assert outcomes.count()["analysis"] == {HOLDS: 1}
-    assert not outcomes.has_failed
+    assert (outcomes.count()["analysis"], outcomes.has_failed) == ({HOLDS: 1}, False)
     change_rows(drift, "drift", change)
     (failure,) = list_failures(drift)
     assert failure.startswith("analysis/drift.parquet analysis: ")
@@ -103,15 +98,10 @@ def test_an_analysis_is_computed_by_our_own_function(drift):
 
 
 def test_rows_agree_within_the_tolerance():
-    def compare(column, other, tolerance=1e-6):
-        return list(find_differences(pyarrow.table({"x": column}), pyarrow.table({"x": other}), tolerance))
-
-    assert compare([1.0, 1e-9, None], [1.0 + 1e-8, 0.0, float("nan")]) == [
-        "x in row 3 is None, and computed again nan"
-    ]
-    assert compare([1.0, float("nan")], [1.0, float("nan")]) == []
-    assert compare([1.0, -1e-3], [1.0, 1e-3]) == ["x in row 2 is -0.001, and computed again 0.001"]
-    assert compare([True, False], [True, True])
-    assert compare(["a", "b"], ["a", "b"]) == []
-    assert compare(["a", "1"], ["a", "2"])
-    assert compare([1], [1, 1])
+    nan = float("nan")
+    for column, other, count in (
+        ([1.0, 1e-9, None], [1.0 + 1e-8, 0.0, nan], 1), ([1.0, nan], [1.0, nan], 0), ([1.0, -1e-3], [1.0, 1e-3], 1),
+        ([True, False], [True, True], 1), (["a", "b"], ["a", "b"], 0), (["a", "1"], ["a", "2"], 1), ([1], [1, 1], 1),
+    ):  # fmt: skip
+        found = list(find_differences(pyarrow.table({"x": column}), pyarrow.table({"x": other}), 1e-6))
+        assert len(found) == count, column
