@@ -38,7 +38,7 @@ def make_run(output_dir, seed: int = 1) -> RunFolder:
 
 
 def plan_seeds(output_dir, *seeds: int) -> None:
-    """Write the plan of a command with these seeds; it replaces the one before."""
+    """Write the plan of a command with these seeds, which replaces the one before."""
     configs = [config_of(output_dir, seed) for seed in seeds]
     write_plan(output_dir, Plan(None, ["a command"], [(cfg, identify(cfg)) for cfg in configs]))
 
@@ -91,6 +91,7 @@ def test_plans_that_are_missing_or_name_no_run_remove_nothing(tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_never_listed(tmp_path):
+    make_run(tmp_path, 1)
     plan_seeds(tmp_path, 1)
     for name in ["ab" * 8, "backup", "ab" * 8 + ".bak", "AB" * 8, "ab" * 7, "xy" * 8, ".git"]:
         (tmp_path / "runs" / name).mkdir(parents=True)
@@ -108,6 +109,7 @@ def test_without_its_mark_or_any_plan_nothing_is_removed(tmp_path):
             prune_all(output_dir)
         mark_output_folder(output_dir)
     assert run.path.exists()
+    make_run(output_dir, 2)
     plan_seeds(output_dir, 2)
     prune_all(output_dir)
     assert not run.path.exists()
@@ -134,6 +136,7 @@ def test_what_cannot_be_read_is_named_and_kept(tmp_path, capfd):
 
 
 def test_a_run_whose_record_was_changed_or_is_another_runs_is_kept_and_in_no_table(tmp_path):
+    make_run(tmp_path, 9)
     plan_seeds(tmp_path, 9)
     first, second = make_run(tmp_path, 1), make_run(tmp_path, 2)
     file = first.result_file
@@ -167,6 +170,7 @@ def test_a_lock_that_links_to_another_file_leaves_that_file_alone(tmp_path):
 @pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": [7], "submitted": 1.0}'])
 def test_without_a_terminal_nothing_is_removed(tmp_path, jobs):
     mark_output_folder(tmp_path)
+    make_run(tmp_path, 9)
     plan_seeds(tmp_path, 9)
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "array-1.json").write_text(jobs)  # damaged: it keeps no command from working
