@@ -138,12 +138,7 @@ def test_the_command_sets_it_before_torch_is_imported(tmp_path):
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
     main, guarded = find_command(word), []
-    needed = {
-        "export": ["--to", "folder"],
-        "import": ["folder"],
-        "verify": ["folder"],
-        "work": ["plan"],
-    }
+    needed = {"export": ["--to", "folder"], "import": ["folder"], "verify": ["folder"], "work": ["plan"]}
     monkeypatch.setattr(sys.modules[main.__module__], "run_guarded", guarded.append)
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
     main()

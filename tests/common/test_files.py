@@ -105,10 +105,7 @@ def test_a_folder_made_for_work_that_fails_is_removed_again(tmp_path):
         pass
     assert (tmp_path / "a" / "b").is_dir()
     (tmp_path / "file").write_text("")
-    with (
-        fails(),
-        require_writable(tmp_path / "file"),
-    ):
+    with fails(), require_writable(tmp_path / "file"):
         pass
 
 

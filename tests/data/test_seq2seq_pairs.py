@@ -16,15 +16,8 @@ from isobench.common.files import read_checksummed
 from isobench.data import sources
 from isobench.data.scale import find_task_differences
 from isobench.kinds.base import Examples
-from isobench.kinds.generation.batches import (
-    PairCollator,
-    batch_by_tokens,
-    tokenise_pairs,
-)
-from isobench.kinds.generation.pairs import (
-    normalise_diacritics,
-    read_pairs,
-)
+from isobench.kinds.generation.batches import PairCollator, batch_by_tokens, tokenise_pairs
+from isobench.kinds.generation.pairs import normalise_diacritics, read_pairs
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:

@@ -13,13 +13,7 @@ from helpers import WORDS, make_config, save_tiny
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data.batches.loaders import describe_unknown_tokens
-from isobench.data.batches.tokens import (
-    Collator,
-    EpochSampler,
-    Tokens,
-    find_chunk_bounds,
-    tokenise_examples,
-)
+from isobench.data.batches.tokens import Collator, EpochSampler, Tokens, find_chunk_bounds, tokenise_examples
 from isobench.data.cache import (
     SUMS_FILE,
     load_cached_arrays,

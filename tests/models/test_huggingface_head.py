@@ -96,10 +96,7 @@ def make_batch() -> dict[str, Tensor]:
 
 def compute_logits(module: Classifier, batch: dict[str, Tensor]) -> Tensor:
     """Compute as the training step does, with the batch in two chunks, each cut to its longest sentence."""
-    chunks = [
-        {k: v[:2] for k, v in batch.items()},
-        {k: v[2:, :6] for k, v in batch.items()},
-    ]
+    chunks = [{k: v[:2] for k, v in batch.items()}, {k: v[2:, :6] for k, v in batch.items()}]
     return module.head(module.dropout(module.embed({"chunks": chunks, "restore": torch.arange(4)})))
 
 

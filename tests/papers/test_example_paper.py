@@ -88,8 +88,7 @@ def test_its_printed_numbers_differ_by_a_tenth(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["title: [", "title: x\ncolour: red\n", "authors: [x]\n", "", "title: x\nauthors: {a: b}\n"],
+    "text", ["title: [", "title: x\ncolour: red\n", "authors: [x]\n", "", "title: x\nauthors: {a: b}\n"]
 )
 def test_a_broken_paper_yaml_is_one_line(cli, tmp_path, text):
     (tmp_path / "mine").mkdir()

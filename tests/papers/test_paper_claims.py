@@ -216,10 +216,7 @@ def test_prints_word_similarities_are_those_of_both_tables():
 
 
 def test_made_up_numbers_of_what_common_does_not_print_are_accepted():
-    made = {
-        "all but two": common.make_gaps(*common.BERT_CASED),
-        "non-target": common.make_gradient(0.9, 0.9, -0.45),
-    }
+    made = {"all but two": common.make_gaps(*common.BERT_CASED), "non-target": common.make_gradient(0.9, 0.9, -0.45)}
     for words_of_quote, rows in made.items():
         claim = next(claim for claim in common.CLAIMS if words_of_quote in claim.quote)
         assert claim.check(rows).word == HOLDS

@@ -41,10 +41,7 @@ CALIBRATION = "isotropy_calibration table1 bert-base-cased"
         (f"{CALIBRATION} spectrum_polynomial stsb pearson", ("NaN", BERT)),
         (f"{CALIBRATION} cosine mrpc accuracy", None),  # it printed F1
         ("isotropy_calibration table1 roberta-base flow sst2 accuracy", ("91.09 ± 0.54", BERT)),
-        (
-            "isotropy_calibration table4 minilm spectrum_polynomial mrpc head/i2_printed",
-            ("7.0e-4 ± 3.0e-4", BERT),
-        ),
+        ("isotropy_calibration table4 minilm spectrum_polynomial mrpc head/i2_printed", ("7.0e-4 ± 3.0e-4", BERT)),
         ("task_adaptation table1 bert-base-uncased none mrpc f1", ("88.2 ± 0.5 / 88.1 / 89.2", UNCASED)),
         ("task_adaptation table2 minilm none mnli accuracy", ("84.21 / 84.29", UNCASED)),
         ("task_adaptation table9 minilm none mnli accuracy", None),

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isobench.papers import published
-from isobench.statistics.seeds import (
-    Arm,
-    compare_runs,
-    count_trials,
-    expected_maximum,
-    flip_signs,
-    hedges_g,
-    holm,
-)
+from isobench.statistics.seeds import Arm, compare_runs, count_trials, expected_maximum, flip_signs, hedges_g, holm
 
 PAGE = Path(__file__).parents[2] / "docs" / "development" / "statistics.md"
 # Accuracies of 408 examples, in percent: ties are common, and their differences are not exact in binary.

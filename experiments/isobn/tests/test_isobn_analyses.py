@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import check_refused, make_config, read_analysis_rows
+from helpers import check_done, make_config, read_analysis_rows
 
 from isobench.analyses.subject import Subject
 from isobench.runs.identity import identify
@@ -20,8 +20,7 @@ def arguments(small):
 
 @pytest.mark.slow
 def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments, outputs):
-    code, out, err = cli("+experiment=isobn_ev", *arguments, "analysis.curve=32")
-    assert code == 0, err
+    check_done(cli("+experiment=isobn_ev", *arguments, "analysis.curve=32"))
     cfg = make_config(*arguments)
     h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
     correlation = np.corrcoef(h.T)
@@ -33,26 +32,13 @@ def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments,
         values = np.linalg.svd(matrix - matrix.mean(0), compute_uv=False) ** 2
         found = [row["ev"] for row in rows if row["method"] == method]
         np.testing.assert_allclose(found, np.cumsum(values) / values.sum(), rtol=1e-5, err_msg=method)
-    assert "/".join(f"{row['ev']:.2f}" for row in rows[:3]) in out
-
-
-@pytest.mark.slow
-def test_layers_and_own_methods_stand_beside_each_other(cli, arguments, outputs):
-    """Layer 0 of [CLS] is one vector, its token's and its position's."""
+    # Layer 0 of [CLS] is one vector, its token's and its position's: no variance.
     layers = ["-m", "calibration=none,whitening_zca", "encoder.layer=0,1,2"]
-    code, out, err = cli("+experiment=isobn_ev", *arguments, *layers, "analysis.curve=32")
-    assert code == 0, err
+    out, _ = check_done(cli("+experiment=isobn_ev", *arguments, *layers, "analysis.curve=32"))
     rows = read_analysis_rows(outputs, "isobn_ev")["explained_variance"]
-    assert {row["encoder"] for row in rows} == {f"local layer={number}" for number in range(3)}
     first = {(row["encoder"], row["method"]): row["ev"] for row in rows if row["k"] == 1}
     assert first["local layer=1", "whitening_zca"] < 0.1 < first["local layer=1", "none"]
     assert out.count("no variance") == 2
-    assert "nan/" not in out
-
-
-def make_subject(h):
-    vectors = torch.tensor(h, dtype=torch.float32)
-    return SimpleNamespace(encoder="some", task="one", embeddings=lambda: vectors)
 
 
 def plant(sizes, noise=0.1, n=500):
@@ -63,9 +49,10 @@ def plant(sizes, noise=0.1, n=500):
     return signs * (common[:, groups] + noise * rng.normal(size=(n, len(groups))))
 
 
-def measure(h, **names):
-    found = embeddings.measure_dimensions(make_subject(h), [0.5], 0.5)
-    return {name: [{"encoder": "some", "task": "one", **names, **row} for row in own] for name, own in found.items()}
+def measure(h):
+    names, vectors = {"encoder": "some", "task": "one"}, torch.tensor(h, dtype=torch.float32)
+    found = embeddings.measure_dimensions(SimpleNamespace(**names, embeddings=lambda: vectors), [0.5], 0.5)
+    return {name: [names | row for row in own] for name, own in found.items()}
 
 
 def test_dimensions_of_planted_groups():
@@ -96,8 +83,7 @@ def test_rows_have_the_correlations_in_the_order_of_the_clusters_and_blocks_of_m
 
 @pytest.mark.slow
 def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
-    code, _, err = cli("+experiment=isobn_embeddings", *arguments)
-    assert code == 0, err
+    check_done(cli("+experiment=isobn_embeddings", *arguments))
     rows = read_analysis_rows(outputs, "isobn_embeddings")
     cfg = make_config(*arguments)
     h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
@@ -105,12 +91,3 @@ def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
     sizes = [row["size"] for row in rows["clusters"]]
     clusters = [row["cluster"] for row in rows["dimensions"]]
     assert np.bincount(clusters)[1:].tolist() == sizes == sorted(sizes, reverse=True)
-    folder = outputs / "reports" / "isobn_embeddings"
-    assert {file.stem for file in folder.glob("*.svg")} == {"figure4", "figure5", "figure6"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["isobn_ev", "isobn_embeddings"])
-def test_a_single_example_does_not_vary(cli, small, experiment):
-    result = cli(f"+experiment={experiment}", *small, "encoder.pooling=cls", "task.train_samples=1")
-    check_refused(result, "do not vary over 1 training example")

@@ -22,7 +22,6 @@ SLOPES = {"isobn": 2.0, "istar": -0.5, "cosine": 0.0, "whitening": 0.8}
 
 @functools.cache
 def compose_configs():
-    """Compose the configs of the study's runs, in the order of its grid, without reading data or weights."""
     grid = read_experiment("isotropy_dial")["experiment"]["grid"]["embedded"]
     runs = [
         [f"{key}={value}" for key, value in zip(part, values, strict=True)]
@@ -33,8 +32,6 @@ def compose_configs():
 
 
 class Study:
-    """Subjects with made-up records: the score is linear in the dose, with a level for each seed and some noise."""
-
     def __init__(self, tmp_path, seeds=SEEDS, noise=0.2):
         configs = compose_configs()
         self.folder, self.noise, self.rng = RunFolder(str(tmp_path), "key"), noise, np.random.default_rng(0)

@@ -106,11 +106,7 @@ def test_centring_does_not_help_on_every_benchmark():
         for column, (value,) in rows["centered"].items()
         if value < rows["raw"][column][0]
     }
-    assert worse == {
-        ("bert-base-cased", "CosSim"),
-        ("bert-base-cased", "Inner"),
-        ("bert-large-cased", "CosSim"),
-    }
+    assert worse == {("bert-base-cased", "CosSim"), ("bert-base-cased", "Inner"), ("bert-large-cased", "CosSim")}
     for encoder, _ in worse:  # although the matrix became more isotropic
         cells = table(1).cells[encoder]["embeddings"]
         assert cells["I(Wc)"][0] > cells["I(W)"][0] + 0.3
