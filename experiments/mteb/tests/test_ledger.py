@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import check_refused, make_config
+from helpers import make_config
 from scipy import stats
 
 from isobench.analyses.rows import select_rows
@@ -61,19 +61,14 @@ def test_correlations_are_scipys():
 def test_a_score_is_hit_within_1e_4_and_a_miss_says_why():
     row = {"task": "STS12", "published": 0.5}
     assert [ledger.compare(row, ledger.MTEB, 0.5 + off)["hit"] for off in (9e-5, -9e-5, 2e-4)] == [True, True, False]
-    assert ledger.compare(row, ledger.MTEB, 0.5)["reason"] == ""
     missed = ledger.compare(row | {"task": "BIOSSES"}, ledger.MTEB, 0.6)
-    assert missed["reason"] == ledger.REASONS["BIOSSES"]
-    assert missed["difference"] == pytest.approx(0.1)
+    assert (missed["reason"], missed["difference"]) == (ledger.REASONS["BIOSSES"], pytest.approx(0.1))
 
 
 def test_every_published_score_has_a_place_where_its_data_are():
     cells = ledger.read_published()
-    assert (
-        len(cells)
-        == count_numbers("mteb")
-        == len({tuple(row[key] for key in ("encoder", "task", "subset", "split", "metric")) for row in cells})
-    )
+    places = {tuple(row[key] for key in ("encoder", "task", "subset", "split", "metric")) for row in cells}
+    assert len(cells) == count_numbers("mteb") == len(places)
     assert {(row["task"], row["subset"]) for row in cells} == set(ledger.TASKS)
     assert all(-1 <= row["published"] <= 1 for row in cells)
 
@@ -94,14 +89,3 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
         hits = sum(row["hit"] for row in rows)
         assert hits == (len(rows) if recipe == ledger.MTEB else 0), (recipe, rows)
     assert len(found) == (2 if task == "STS16" else 3)
-
-
-def test_what_the_ledger_does_not_take(cli, tmp_path):
-    for settings, said in (
-        (["encoder=minilm", "data.root=null"], "probe"),
-        (["encoder=minilm", "encoder.pooling=cls", f"data.root={tmp_path}"], "means over tokens"),
-        (["encoder=distilbert-quire", f"data.root={tmp_path}"], "no published score"),
-        (["encoder=minilm", f"data.root={tmp_path}"], "probe"),
-    ):
-        result = cli("+experiment=mteb", f"output_dir={tmp_path / 'outputs'}", "tracking=none", *settings)
-        check_refused(result, said)

@@ -5,7 +5,6 @@ import math
 import pytest
 from helpers import fails, write_parquet, write_sts
 
-from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench_papers.mteb import sts_sets as sts
@@ -20,36 +19,11 @@ def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):
     assert (own.first, own.second, own.scores.tolist(), len(own)) == (["a b", "c"], ["d", "e f"], [1.0, 4.5], 2)
 
 
-def test_all_missing_files_are_named_in_one_line(tmp_path):
-    write_sts(tmp_path)
-    for name in ("sts12", "stsb"):
-        (tmp_path / sts.SETS[name].files[0]).unlink()
-    with pytest.raises(UserError, match=r"lacks sts/sts12\.parquet, sts/stsb_test_labelled\.parquet \(col") as error:
-        sts.load_sentence_pairs(Data(root=str(tmp_path)), sts.SETS)
-    assert "\n" not in str(error.value)
-    assert list(sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts16"])) == [
-        "sts16"
-    ]  # the others are not needed
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"sentence1": ["a"], "sentence2": ["b"]}, {"sentence1": ["a"], "sentence2": ["b"], "score": ["much"]},
-        {"sentence1": ["a"], "sentence2": ["b"], "score": ["1_0"]},
-        {"sentence1": ["a"], "sentence2": ["b"], "score": [[1.0]]},
-        {"sentence1": ["a"] * 2, "sentence2": ["b"] * 2, "score": [2.5] * 2},
-        {"sentence1": ["a"], "sentence2": ["b"], "score": [math.inf]},
-        {"sentence1": ["a"], "sentence2": [None], "score": [1.0]},
-        {"sentence1": [], "sentence2": [], "score": []},
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns):
-    file = tmp_path / "sts" / "sts14.parquet"
-    write_parquet(file, columns)
-    with fails():
-        sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts14"])
-    file.write_text("sentence1,sentence2,score")
+@pytest.mark.parametrize("score", [None, ["much"], ["1_0"], [[1.0]], [math.inf], [2.5] * 2, []])
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
+    count = 1 if score is None else len(score)
+    columns = {"sentence1": ["a"] * count, "sentence2": ["b"] * count} | ({} if score is None else {"score": score})
+    write_parquet(tmp_path / "sts" / "sts14.parquet", columns)
     with fails():
         sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts14"])
 
