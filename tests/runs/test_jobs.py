@@ -31,6 +31,4 @@ def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
     (file,) = (tmp_path / "jobs").iterdir()
     file.write_text(file.read_text().replace("abab", "acac"))
     assert read_submissions(tmp_path) == read_submissions(tmp_path) == []
-    assert capsys.readouterr().err == (
-        f"isobench: {file} is damaged: its runs do not count as queued; remove it when its jobs have ended\n"
-    )
+    assert capsys.readouterr().err.count(f"{file} is damaged") == 1

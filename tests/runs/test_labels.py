@@ -3,7 +3,7 @@
 from helpers import make_config
 
 from isobench.report.tables import describe_choice
-from isobench.runs.grouping import label_runs, shorten_setting_names
+from isobench.runs.grouping import label_runs
 from isobench.runs.run import Run, format_run_name
 from isobench.training.tracking import format_wandb_name
 
@@ -17,22 +17,9 @@ def make_labels(runs):
     return [run.cfg.tracking.label for run in runs]
 
 
-def test_settings_are_shortened_as_far_as_they_can_be_told_apart():
-    assert shorten_setting_names(["calibration.beta", "optimization.lr", "head.name"]) == {
-        "calibration.beta": "beta", "optimization.lr": "lr", "head.name": "head",
-    }  # fmt: skip
-    alike = ["head.dropout", "seeds.dropout", "calibration.strength", "calibration.then.strength"]
-    assert list(shorten_setting_names(alike).values()) == [
-        "head.dropout", "seeds.dropout", "calibration.strength", "then.strength",
-    ]  # fmt: skip
-
-
 def test_a_null_is_left_out_beside_other_settings():
-    rows = make_rows(
-        ["encoder.layer=null", "encoder.pooling=cls"],
-        ["encoder.layer=1", "encoder.pooling=cls"],
-        ["encoder.layer=1", "encoder.pooling=mean"],
-    )
+    layers = (("null", "cls"), ("1", "cls"), ("1", "mean"))
+    rows = make_rows(*([f"encoder.layer={layer}", f"encoder.pooling={pooling}"] for layer, pooling in layers))
     assert make_labels(rows) == ["pooling=cls", "pooling=cls layer=1", "pooling=mean layer=1"]
     assert make_labels(rows[:2]) == ["layer=null", "layer=1"]
     assert describe_choice(["encoder.layer", "encoder.pooling"], [None, "cls"]) == "pooling=cls"
@@ -41,11 +28,8 @@ def test_a_null_is_left_out_beside_other_settings():
 
 def test_a_label_has_the_settings_that_vary_and_the_method_has():
     isobn = ["calibration=isobn_paper", "optimization.lr=1e-5"]
-    rows = make_rows(
-        ["calibration=none", "optimization.lr=1e-5"],
-        [*isobn, "calibration.beta=0.25"],
-        [*isobn, "calibration.beta=1"],
-    )
+    betas = [[*isobn, f"calibration.beta={beta}"] for beta in (0.25, 1)]
+    rows = make_rows(["calibration=none", "optimization.lr=1e-5"], *betas)
     assert make_labels(rows) == [None, "beta=0.25", "beta=1"]
     rows = make_rows(*(["optimization.lr=1e-5", f"optimization.batch_size={size}", "seed=3"] for size in (8, 16)))
     label_runs(rows)

@@ -13,8 +13,6 @@ from isobench.config.schema import Data
 from isobench.data.scored_pairs import ScoredPairs
 from isobench_papers.too_much_in_common import word_pairs
 
-# --- Sources.
-
 
 def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
     before = "gensim" in sys.modules
@@ -23,10 +21,7 @@ def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
     assert {name: len(pairs) for name, pairs in sets.items()} == {"simlex999": 999, "ws353": 353}
     simlex, both = sets["simlex999"], sets["ws353"]
     assert (simlex.first[0], simlex.second[0], simlex.scores[0]) == ("old", "new", 1.58)
-    assert (simlex.first[-1], simlex.second[-1], simlex.scores[-1]) == ("attend", "arrive", 6.08)
     assert (both.first[0], both.second[0], both.scores[0]) == ("love", "sex", 6.77)
-    assert len(both.first) == len(both.second) == 353
-    assert all(0 <= score <= 10 for pairs in sets.values() for score in pairs.scores)
 
 
 def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_path):
@@ -57,51 +52,22 @@ def test_sets_can_be_named_or_all_be_taken(tmp_path):
         word_pairs.load_word_pairs(Data(), ["ws353", "men"])
 
 
-def test_other_bytes_or_no_package_is_an_error(monkeypatch):
-    monkeypatch.setitem(word_pairs.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
-    with fails():
-        word_pairs.load_word_pairs(Data())
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    with fails():
-        word_pairs.load_word_pairs(Data())
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"word1": ["a"], "word2": ["b"]}, {"word1": ["a"], "word2": ["b"], "score": ["much"]},
-        {"word1": ["a"], "word2": ["b"], "score": [math.nan]}, {"word1": ["a"], "word2": [None], "score": [1.0]},
-        {"word1": [], "word2": [], "score": []}, None, "missing",
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns):
-    write_sets(tmp_path, **({"rw": columns} if isinstance(columns, dict) else {}))
-    if columns is None:
-        (tmp_path / "wordsim" / "rw.parquet").write_text("word1 word2")
-    elif columns == "missing":
-        (tmp_path / "wordsim" / "rw.parquet").unlink()
+@pytest.mark.parametrize("score", [None, ["much"], [math.nan], []])
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
+    count = 1 if score is None else len(score)
+    columns = {"word1": ["a"] * count, "word2": ["b"] * count} | ({} if score is None else {"score": score})
+    write_sets(tmp_path, rw=columns)
     with fails():
         word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
-# --- Tokens.
-
-
-def byte_level(*wrapped):
-    """A byte-level BPE that knows " good" and " film" as one token, neither of them without the space."""
-    tokenizer = Tokenizer(models.BPE())
-    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*wrapped, splitter]) if wrapped else splitter
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(["a good film is a good film"] * 5, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-
 def test_byte_level_words_get_their_space():
-    tokenizer = byte_level()
-    names = ["Ġgood", "Ġfilm"]
+    learned = Tokenizer(models.BPE())
+    learned.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    learned.train_from_iterator(["a good film is a good film"] * 5, trainer)
+    tokenizer, names = PreTrainedTokenizerFast(tokenizer_object=learned), ["Ġgood", "Ġfilm"]
     assert set(names) < set(tokenizer.get_vocab())
     assert len(tokenizer("good")["input_ids"]) > 1
     pairs = ScoredPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
@@ -112,16 +78,11 @@ def test_byte_level_words_get_their_space():
 
 
 def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
-    """By hand: unknown words, two tokens, and capitals (no lower-casing) do not; twice the same word does."""
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     first = ["good", "good", "good film", "Good", "great", "bad"]
     second = ["bad", "unheard", "bad", "bad", "great", "awful"]
     ids, scores = word_pairs.select_single_token_pairs(ScoredPairs(first, second, np.arange(6.0)), tokenizer)
     number = tokenizer.get_vocab()
-    assert ids.tolist() == [
-        [number[a], number[b]] for a, b in (("good", "bad"), ("great", "great"), ("bad", "awful"))
-    ]
+    pairs = (("good", "bad"), ("great", "great"), ("bad", "awful"))
+    assert ids.tolist() == [[number[a], number[b]] for a, b in pairs]
     assert scores.tolist() == [0.0, 4.0, 5.0]
-    nothing, scores = word_pairs.select_single_token_pairs(ScoredPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
-    assert nothing.shape == (0, 2)
-    assert len(scores) == 0
