@@ -47,7 +47,6 @@ def run_python(code: str) -> None:
 
 @pytest.mark.slow
 def test_import_linters_contracts_hold():
-    """pyproject.toml states them; `make lint` checks them before the fast tests."""
     checker = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([checker], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,7 +64,6 @@ def test_the_check_of_forbidden_imports_can_fail():
 
 
 def test_no_file_imports_itself_through_others():
-    """Imports inside functions count. import-linter checks siblings only, not a file against its folder."""
     import grimp
 
     graph = grimp.build_graph("isobench", cache_dir=None)

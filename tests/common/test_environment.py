@@ -4,14 +4,12 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
 
 from isobench.__main__ import COMMANDS, find_command
-from isobench.cli.command import run_guarded
 from isobench.common import environment
 
 
@@ -24,18 +22,6 @@ def no_messages(monkeypatch):
     yield
     for name in os.environ.keys() - before.keys():
         del os.environ[name]
-
-
-def test_a_command_notes_its_start_and_whether_it_shows_tracebacks(monkeypatch):
-    before = time.time()
-    assert not environment.is_debugging()
-    assert before <= environment.read_command_start() <= time.time()
-    run_guarded(lambda: time.sleep(0.01))
-    assert before <= environment.read_command_start() <= time.time() - 0.01
-    assert not environment.is_debugging()
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    run_guarded(lambda: None)
-    assert environment.is_debugging()
 
 
 # The system's work for new memory, in pages, while the same tensor is made several times.
@@ -53,13 +39,7 @@ def count_pages(*_, **__):
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, file=sys.__stdout__)
     return 0
 """
-COUNT_IN_COMMAND = (
-    COUNT_PAGES
-    + """
-keep_freed_memory()
-count_pages()
-"""
-)
+COUNT_IN_COMMAND = COUNT_PAGES + "keep_freed_memory()\ncount_pages()\n"
 COUNT_IN_WORKER = (
     COUNT_PAGES
     + """
@@ -143,9 +123,3 @@ def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
     monkeypatch.setattr("sys.argv", ["isobench", *needed.get(word, [])])
     main()
     assert len(guarded) == 1
-
-
-@pytest.mark.slow
-def test_no_word_of_the_command_imports_torch_before_it_is_guarded(tmp_path):
-    imports = "\n".join(f"import {find_command(word).__module__}" for word in COMMANDS)
-    assert watch_torch(imports, tmp_path) == []
