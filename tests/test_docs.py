@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 import textwrap
 
 import pytest
@@ -66,3 +67,13 @@ def test_the_code_of_the_notebook_page_runs(monkeypatch):
 
     shown = execute_page((ROOT / "docs" / "how-to" / "notebook.md").read_text(), ROOT)
     assert (shown.count("<table"), shown.count("data:image/svg+xml;base64,")) == (5, 1)
+
+
+@pytest.mark.slow
+def test_isobn_in_plain_pytorch_lowers_the_first_components_share(capsys):
+    runpy.run_path(str(ROOT / "examples" / "isobn_in_pytorch.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["plain", "IsoBN"]
+    plain, isobn = ([float(number) for number in re.findall(r"(?<= )\d\.\d{3}", line)] for line in lines)
+    assert min(plain[0], isobn[0]) > 0.6  # of four classes
+    assert isobn[1] < plain[1]

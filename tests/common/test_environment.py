@@ -4,13 +4,11 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from helpers import ROOT
 
 from isobench.__main__ import COMMANDS, find_command
-from isobench.common import environment
 
 
 @pytest.fixture(autouse=True)
@@ -70,53 +68,8 @@ def test_freed_memory_is_kept_unless_the_user_has_chosen(code, chosen, kept):
     assert (int(printed) < 100_000) == kept
 
 
-# Run in a process of its own: the first import of torch prints the waiting policy, and ends what asked for it.
-WATCH_TORCH = """
-import os, pickle, runpy, sys
-from pathlib import Path
-from types import SimpleNamespace
-
-class TorchImported(BaseException):
-    pass
-
-class Watch:
-    def find_spec(self, name, *_):
-        if name == "torch":
-            print("torch", os.environ.get("GOMP_SPINCOUNT"))
-            raise TorchImported
-
-sys.meta_path.insert(0, Watch())
-"""
-RUN = """
-sys.argv = ["isobench", *{arguments!r}]
-try:
-    runpy.run_module({module!r}, run_name="__main__")
-except TorchImported:
-    pass
-"""
-
-
-def watch_torch(code: str, folder: Path) -> list[str]:
-    """Run code in a process without a waiting policy; returns the words that it prints."""
-    clean = {name: value for name, value in os.environ.items() if name not in environment.SPIN_SETTINGS}
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH_TORCH + code],
-        capture_output=True, text=True, check=False, env={**clean, "PYTHONPATH": str(ROOT)}, cwd=folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-@pytest.mark.slow
-def test_the_command_sets_it_before_torch_is_imported(tmp_path):
-    arguments = ["tracking=none", f"output_dir={tmp_path}"]
-    printed = watch_torch(RUN.format(module="isobench", arguments=arguments), tmp_path)
-    assert printed[:2] == ["torch", "1000"]
-    assert set(printed) == {"torch", "1000"}
-
-
 @pytest.mark.parametrize("word", COMMANDS)
-def test_every_word_of_the_command_is_guarded_and_so_sets_it(monkeypatch, word):
+def test_every_word_of_the_command_is_guarded(monkeypatch, word):
     main, guarded = find_command(word), []
     needed = {"export": ["--to", "folder"], "import": ["folder"], "verify": ["folder"], "work": ["plan"]}
     monkeypatch.setattr(sys.modules[main.__module__], "run_guarded", guarded.append)

@@ -1,14 +1,13 @@
 """Tokens, their cache, batches in chunks; tokenizers that don't know the texts, or have no words at all."""
 
 import itertools
-import json
 import os
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, make_config, save_tiny
+from helpers import WORDS, make_config
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
@@ -168,15 +167,6 @@ def test_a_share_above_one_percent_is_a_warning(tokenizer, unknown, known, warne
 def test_nothing_known_is_an_error(tokenizer):
     with pytest.raises(UserError):
         describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, "zzz yyy", "xxx"))
-
-
-def test_a_tokenizer_whose_unknown_token_has_another_use_is_passed_over(tmp_path):
-    save_tiny(tmp_path, "gpt2")
-    config = tmp_path / "tokenizer_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"unk_token": "[SEP]"}))
-    tokenizer = load_tokenizer(Encoder(name="gpt2", path=str(tmp_path)), None)
-    assert tokenizer.unk_token_id == tokenizer.eos_token_id
-    assert describe_unknown_tokens("gpt2", tokenizer, [np.array([tokenizer.eos_token_id])]) == []
 
 
 @pytest.mark.parametrize("text", ["", '{"tokenizer_class": "BertTokenizer"}'])

@@ -38,16 +38,13 @@ def binary_of(words, vectors, newline=b"\n"):
 
 
 FORMS = {
-    "glove": text_of(WORDS, VECTORS),
-    "header": text_of(WORDS, VECTORS, header=True),
+    "glove": text_of(WORDS, VECTORS), "header": text_of(WORDS, VECTORS, header=True),
     "carriage returns": text_of(WORDS, VECTORS, header=True, end="\r\n"),
     "blank at the end": f"{len(WORDS)} 3\n".encode() + text_of(WORDS, VECTORS, end=" \n"),
-    "no last newline": text_of(WORDS, VECTORS).rstrip(b"\n"),
-    "mark": codecs.BOM_UTF8 + text_of(WORDS, VECTORS),
-    "mark and header": codecs.BOM_UTF8 + text_of(WORDS, VECTORS, header=True),
-    "binary": binary_of(WORDS, VECTORS),
+    "no last newline": text_of(WORDS, VECTORS).rstrip(b"\n"), "mark": codecs.BOM_UTF8 + text_of(WORDS, VECTORS),
+    "mark and header": codecs.BOM_UTF8 + text_of(WORDS, VECTORS, header=True), "binary": binary_of(WORDS, VECTORS),
     "binary without newlines": binary_of(WORDS, VECTORS, b""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)

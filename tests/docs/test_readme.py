@@ -51,11 +51,7 @@ def test_what_it_says_was_found_is_in_the_bundles():
     ledger = ledger[ledger.recipe == "MTEB's"]
     sgd, adamw = (models.mean()[place] for place in (("SGD", 0.3), ("base", 0.001)))
     numbers = [
-        f"{-own.difference[0]:.1f} points",
-        f"{-full.groupby('task').change.mean().mean():.1f} points",
-        f"{sgd:.3f} with SGD",
-        f"{adamw:.3f} with AdamW",
-        f"Of {len(ledger)} published",
-        f"[{ledger.hit.sum()}]",
-    ]
+        f"{-own.difference[0]:.1f} points", f"{-full.groupby('task').change.mean().mean():.1f} points",
+        f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW", f"Of {len(ledger)} published", f"[{ledger.hit.sum()}]",
+    ]  # fmt: skip
     assert [number for number in numbers if number not in FOUND] == []

@@ -84,19 +84,16 @@ class RunsCode:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda file, _: file.unlink(),
-        lambda file, _: file.write_bytes(b"not a checkpoint"),
+        lambda file, _: file.unlink(), lambda file, _: file.write_bytes(b"not a checkpoint"),
         lambda file, _: file.write_bytes(file.read_bytes()[:-5000]),
         lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)),
-        lambda file, stored: torch.save(stored | {"x": RunsCode()}, file),
-        lambda file, _: torch.save([1], file),
-        lambda file, _: torch.save({}, file),
-        lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
+        lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), lambda file, _: torch.save([1], file),
+        lambda file, _: torch.save({}, file), lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.full((16,), float("nan"))}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.tensor([float("inf"), *range(15)])}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.arange(16)}, file),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_cannot_be_used_is_one_line_and_runs_no_code(roberta, tmp_path, monkeypatch, write):
     folder, stored = roberta
     shutil.copytree(folder, tmp_path / "copy")

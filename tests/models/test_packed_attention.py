@@ -31,15 +31,12 @@ BART = {
     "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 20,
 }  # fmt: skip
 SETTINGS = {
-    "bert": COMMON,
-    "roberta": COMMON,
-    "electra": COMMON | {"embedding_size": 8},
-    "albert": COMMON | {"embedding_size": 8},
-    "distilbert": DISTILBERT,
+    "bert": COMMON, "roberta": COMMON, "electra": COMMON | {"embedding_size": 8},
+    "albert": COMMON | {"embedding_size": 8}, "distilbert": DISTILBERT,
     "modernbert": COMMON | SPECIAL | {"num_hidden_layers": 4, "local_attention": 4},
     "gpt2": {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 20} | SPECIAL,
     "mistral": COMMON | {"num_key_value_heads": 1, "sliding_window": 4},
-}
+}  # fmt: skip
 FIRST_POSITION = {"roberta": 2}
 
 

@@ -66,17 +66,14 @@ def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_i
         ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
         ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
         ("runs", [{"key": "k", "settings": {}, "data": -1, "weights": 0}]),
-        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2),
-        ("runs", "all"),
+        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2), ("runs", "all"),
         ("settings", {"calibration": [{"name": "a", "then": "evil"}]}),
         ("settings", {"calibration": [{"name": "a", "then": {"name": "b", "then": [1]}}]}),
-        ("settings", {"seed": [-1]}),
-        ("settings", {"seed": ["${oc.env:HOME}"]}),
-        ("settings", {"task": [{"name": "../../etc"}]}),
-        ("settings", {"task": [{"nmae": "rte"}]}),
+        ("settings", {"seed": [-1]}), ("settings", {"seed": ["${oc.env:HOME}"]}),
+        ("settings", {"task": [{"name": "../../etc"}]}), ("settings", {"task": [{"nmae": "rte"}]}),
         ("settings", {"no_such_section": [1]}),
     ],
-)
+)  # fmt: skip
 def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):
     file = write_plan(tmp_path, make_plan())
     write_signed_json(file, orjson.loads(file.read_bytes()) | {entry: value})

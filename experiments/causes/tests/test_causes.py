@@ -162,11 +162,9 @@ def test_plain_pytorch_gives_the_same_changes():
         theirs = list(csv.DictReader(file))
     ours = read_bundle()
     names = {
-        "loss": "loss",
-        "vocabulary_cosine": "head/average_cosine",
-        "states_cosine": "embedding/average_cosine",
+        "loss": "loss", "vocabulary_cosine": "head/average_cosine", "states_cosine": "embedding/average_cosine",
         "vocabulary_isoscore": "head/isoscore",
-    }
+    }  # fmt: skip
     rates = {cause: lr for cause, (lr, _) in in_torch.RUNS.items()}
     assert {row["cause"]: float(row["lr"]) for row in theirs} == rates
 

@@ -1,5 +1,6 @@
 """IsoBN's Table 2 and Figures 4 to 7: explained variance, deviations and correlations of dimensions, by NumPy."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from isobench.analyses.subject import Subject
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench_papers.isobn import embeddings
+from isobench_papers.isobn.drift_monitor import fit_optimal_classifier, logit_variance_shares, measure_drift
 
 
 @pytest.fixture
@@ -91,3 +93,93 @@ def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
     sizes = [row["size"] for row in rows["clusters"]]
     clusters = [row["cluster"] for row in rows["dimensions"]]
     assert np.bincount(clusters)[1:].tolist() == sizes == sorted(sizes, reverse=True)
+
+
+RNG = np.random.default_rng(0)
+
+
+def data(n=200, d=6):
+    h = RNG.normal(size=(n, d)) @ np.diag([5, 2, 1, 1, 0.5, 0.1]) + 3
+    values, vectors = np.linalg.eigh(np.cov(h.T, bias=True))
+    return h, values[::-1].copy(), vectors[:, ::-1].copy()
+
+
+def test_shares_are_the_variance_of_the_logits_that_projections_give():
+    h, values, vectors = data()
+    weight = RNG.normal(size=(3, 6))
+    expected = []
+    for k in (1, 2, 5, 6):
+        subspace = vectors[:, :k] @ vectors[:, :k].T
+        part, whole = np.var(h @ subspace @ weight.T, axis=0), np.var(h @ weight.T, axis=0)
+        expected.append((part / whole).mean())
+    found = logit_variance_shares(*(torch.from_numpy(x) for x in (weight, values, vectors)), (1, 2, 5, 6))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    assert found[-1] == pytest.approx(1)
+
+
+def test_drift_is_measured_within_the_subspace_only():
+    _, _, vectors = data()
+    initial = RNG.normal(size=(2, 6))
+    outside = initial + 7 * vectors[:, 3]  # the fourth component: not among the top three
+    moved = initial + 0.5 * vectors[:, 0]
+    top = torch.from_numpy(vectors[:, :3])
+    norm = np.linalg.norm(initial @ vectors[:, :3], axis=1).mean()
+    drift = measure_drift(torch.from_numpy(outside), torch.from_numpy(initial), top)
+    assert drift == pytest.approx({"cosine": 1, "l2": 0, "initial_norm": norm}, abs=1e-12)
+    drift = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
+    projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
+    assert (drift["l2"], drift["initial_norm"]) == (pytest.approx(0.5), pytest.approx(norm))
+    assert drift["cosine"] == pytest.approx(
+        np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected])
+    )
+
+
+def test_the_optimal_classifier_finds_the_component_that_matters():
+    h, values, vectors = data()
+    labels = ((h - h.mean(0)) @ vectors[:, 3] > 0).astype(int)  # a small component decides
+    best = torch.from_numpy(fit_optimal_classifier(h, labels))
+    top = logit_variance_shares(best, torch.from_numpy(values), torch.from_numpy(vectors), (1, 3, 4))
+    assert top[1] < 0.2 < 0.8 < top[2]
+
+
+@pytest.fixture
+def drifting(small):
+    return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
+
+
+@pytest.mark.slow
+def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cli, drifting, small, outputs):
+    check_done(cli(*drifting, "-m", "seed=1,2"))
+    rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
+    assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in (1, 2) for e in (0, 1, 2)]
+    for row in rows:
+        if row["epoch"] == 0:
+            assert (row["cosine"], row["l2"]) == (pytest.approx(1), 0)
+        else:
+            assert row["l2"] > 0
+        assert row["initial_norm"] > 0
+        assert row["fine_tuned_top1"] <= row["fine_tuned_top5"] <= row["fine_tuned_top30"]
+    shared = [setting for setting in drifting if setting not in small][1:]
+    assert cli(*small, *shared, "optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=3e-3")[0] == 0
+    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
+    measured, plain = sorted(
+        (record for record in records if record["config"]["seed"] == 1),
+        key=lambda record: "drift" not in record["history"][0],
+    )
+    assert "drift" in measured["history"][0]
+    assert "drift" not in plain["history"][0]
+    for name in ("isotropy", "score"):
+        assert [epoch[name] for epoch in measured["history"]] == [epoch[name] for epoch in plain["history"]]
+
+
+@pytest.mark.slow
+def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, outputs):
+    regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
+    check_done(cli(*drifting, *regression))
+    rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert not any(name.startswith("optimal") for name in rows[0])
+    cosines, distances = ([row[name] for row in rows] for name in ("cosine", "l2"))
+    assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
+    assert 0 < distances[1] < distances[2]
+    assert cosines[2] < cosines[0]

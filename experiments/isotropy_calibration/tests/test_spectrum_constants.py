@@ -41,14 +41,11 @@ def print_isotropy(weight: np.ndarray) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("decay", "rows", "least", "most"),
     [
-        ("polynomial", 2, (0.955, 0.198), (0.92, 0.396)),
-        ("polynomial", 3, (0.973, 0.113), (0.93, 0.337)),
-        ("polynomial", 6, (0.991, 0.040), (0.94, 0.242)),
-        ("exponential", 2, (0.988, 0.053), (0.97, 0.144)),
-        ("exponential", 3, (0.996, 0.017), (0.97, 0.125)),
-        ("exponential", 6, (1.000, 0.0006), (0.98, 0.089)),
+        ("polynomial", 2, (0.955, 0.198), (0.92, 0.396)), ("polynomial", 3, (0.973, 0.113), (0.93, 0.337)),
+        ("polynomial", 6, (0.991, 0.040), (0.94, 0.242)), ("exponential", 2, (0.988, 0.053), (0.97, 0.144)),
+        ("exponential", 3, (0.996, 0.017), (0.97, 0.125)), ("exponential", 6, (1.000, 0.0006), (0.98, 0.089)),
     ],
-)
+)  # fmt: skip
 def test_constants_from_sigma_1_cannot_give_table_4_with_two_or_three_classes(decay, rows, least, most):
     first = float(torch.linalg.svdvals(new_head(rows))[0])
     target = [first * DECAYS[decay](k) for k in range(1, rows + 1)]

@@ -12,11 +12,9 @@ from isobench_papers.isotropy_dial.rows import DIALS, MEASURES
 
 SEEDS = range(1, 7)
 DOSES = {
-    "isobn": [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1],
-    "istar": [*range(-5, 6)],
-    "cosine": [*range(7)],
+    "isobn": [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1], "istar": [*range(-5, 6)], "cosine": [*range(7)],
     "whitening": [*range(7)],
-}
+}  # fmt: skip
 SLOPES = {"isobn": 2.0, "istar": -0.5, "cosine": 0.0, "whitening": 0.8}
 
 

@@ -1,17 +1,23 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
+import math
+
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, check_done, make_config, read_analysis_rows, write_sts
+from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
 from isobench.analyses.rows import select_rows
+from isobench.config.schema import Data
+from isobench.data import hub
 from isobench.frozen.posthoc import fit_method, take_batch_whole
 from isobench.papers import published
+from isobench_papers.mteb import sts_sets as sts
 from isobench_papers.mteb import sts_similarity
+from isobench_papers.mteb.similarities import SIMILARITIES
 
 
 def by_numpy(method, fitted_on, x):
@@ -170,3 +176,66 @@ def test_wmean_is_the_weighted_mean_of_the_subsets_correlations():
     for found, function in ((spearman, stats.spearmanr), (pearson, stats.pearsonr)):
         expected = [function(values[kept], scores[kept]).statistic for kept in (inside, ~inside)]
         assert found == pytest.approx(100 * np.average(expected, weights=[30, 10]), abs=1e-9)
+
+
+@pytest.fixture
+def pairs():
+    rng = np.random.default_rng(3)
+    left, right = rng.normal(2, [1, 5, 0.1, 3, 1, 1, 2], (2, 30, 7))
+    left[4, 2] = left[4, 5]  # two equal coordinates
+    right[9] = np.round(right[9])  # several
+    return left, right
+
+
+@pytest.mark.parametrize(
+    ("name", "by_definition"),
+    [
+        ("cosine", lambda x, y: x @ y / np.sqrt((x @ x) * (y @ y))),
+        ("inner", lambda x, y: sum(a * b for a, b in zip(x, y, strict=True))),
+        ("spearman", lambda x, y: stats.spearmanr(x, y).statistic),
+        ("l1", lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True))),
+    ],
+)
+def test_each_is_its_definition(pairs, name, by_definition):
+    left, right = pairs
+    found = SIMILARITIES[name](torch.tensor(left), torch.tensor(right))
+    expected = [by_definition(x, y) for x, y in zip(left, right, strict=True)]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_vector_without_direction_or_order_is_similar_to_nothing():
+    other = torch.arange(5.0)[None].double()
+    for name, vector in (("cosine", 0 * other), ("spearman", 0 * other + 2), ("l1", other)):
+        assert SIMILARITIES[name](vector, other).item() == 0
+
+
+def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):
+    columns = {"sentence1": ["a b", "c"], "sentence2": ["d", "e f"], "score": [1, 4.5], "source": ["x", "x"]}
+    write_sts(tmp_path, sts13=columns)
+    pairs = sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts13", "stsb"])
+    assert list(pairs) == ["sts13", "stsb"]
+    own = pairs["sts13"]
+    assert (own.first, own.second, own.scores.tolist(), len(own)) == (["a b", "c"], ["d", "e f"], [1.0, 4.5], 2)
+
+
+@pytest.mark.parametrize("score", [None, ["much"], ["1_0"], [[1.0]], [math.inf], [2.5] * 2, []])
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
+    count = 1 if score is None else len(score)
+    columns = {"sentence1": ["a"] * count, "sentence2": ["b"] * count} | ({} if score is None else {"score": score})
+    write_parquet(tmp_path / "sts" / "sts14.parquet", columns)
+    with fails():
+        sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts14"])
+
+
+def test_without_a_folder_the_hub_gives_the_pinned_test_sets(monkeypatch):
+    asked = []
+
+    def load(name, subset, revision, split, setting, advice):
+        asked.append((name, subset, revision, split))
+        return {"sentence1": ["a"], "sentence2": ["b"], "score": [3.0]}
+
+    monkeypatch.setattr(hub, "load_hub_dataset", load)
+    pairs = sts.load_sentence_pairs(Data(), sts.SETS)
+    assert all((own.first, own.second, own.scores.tolist()) == (["a"], ["b"], [3.0]) for own in pairs.values())
+    assert asked == [(own.hub, None, own.revision, own.split) for own in sts.SETS.values()]
+    assert all(len(revision) == 40 for _, _, revision, _ in asked)

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_done, make_config, read_analysis_rows, write_parquet
+from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
-from isobench_papers.probe import probe
+from isobench_papers.probe import probe, recipes, sets
 
 
 def make_set(n, trained, classes=2, columns=1, seed=0):
@@ -114,8 +114,7 @@ def test_holms_correction_is_over_the_methods_and_tasks_of_a_table():
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    """A data.root with three sets: with a test split, with one split, and with mistakes."""
+def probe_root(tmp_path_factory):  # with two sets: with a test split, and with one split
     root = tmp_path_factory.mktemp("sets")
     rng = np.random.default_rng(0)
 
@@ -131,9 +130,9 @@ def sets(tmp_path_factory):
 
 
 @pytest.fixture
-def experiment(tiny, sets, tmp_path):
+def experiment(tiny, probe_root, tmp_path):
     return [
-        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", f"data.root={sets}",
+        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", f"data.root={probe_root}",
         f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}", "calibration=none,center",
         "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]", "analysis.draws=3",
         "analysis.classifiers=[logistic,neighbours,mteb]",
@@ -174,3 +173,52 @@ def test_own_data_and_methods_fitted_on_the_drawn_texts(experiment, cli, outputs
     scores = read_analysis_rows(outputs, "probe")["scores"]
     assert {(row["task"], row["test"]) for row in scores} == {("mine", 20)}
     assert max(row["accuracy"] for row in scores) == 100
+
+
+def write_set(root, **splits):
+    for split, labels in splits.items():
+        columns = {"text": [f"{split} {row}" for row in range(len(labels))], "label": labels}
+        write_parquet(root / f"probe/own/{split}.parquet", columns)
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        {"train": [0, 1, -1] * 2}, {"train": [0.0, 1.0, 2.5] * 2}, {"train": ["a", "b"] * 2, "test": ["a", "c"]},
+        {"train": ["a", "b"] * 2, "test": [0, 1]}, {"train": ["not a", "not_a", "b"] * 2},
+        {"train": ["a"] * 4, "test": ["a"]}, {"train": ["neg", "pos"], "test": ["Neg", "pos"]},
+        {"train": ["neg", "pos"], "dev": ["neg", "pos"]}, {"train": ["neg", "pos", "Pos", "neg"]},
+        {"train": ["neg", "pos", "Pos\u200b", "neg"]},
+    ],
+)  # fmt: skip
+def test_likely_mistakes_are_refused(tmp_path, splits):
+    write_set(tmp_path, **splits)
+    with fails():
+        sets.read_probe_set(str(tmp_path), "own")
+
+
+def test_what_is_odd_but_no_mistake_is_said(tmp_path, capsys):
+    write_set(tmp_path, train=["pos", "neg", "pos ", "neg", "pso"], test=["pos", "pso"])
+    columns = {"text": ["train 0", "d"], "label": ["pos", "pso"]}
+    write_parquet(tmp_path / "probe/own/test.parquet", columns)
+    assert set(sets.read_probe_set(str(tmp_path), "own")[0].labels) == {"neg", "pos", "pso"}
+    said = capsys.readouterr().err
+    for text in ("1 of 2 rows in test are in train too", "single example of pso", "test has no example of neg"):
+        assert text in said
+
+
+def test_budgets_are_drawn_by_class_and_nested():
+    labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
+    small, large = (set(recipes.draw_budget(labels, size, seed=4)) for size in (2, 5))
+    assert small < large
+    assert np.bincount(labels[sorted(large)]).tolist() == [5, 5, 5]
+    assert set(recipes.draw_budget(labels, 5, seed=5)) != large
+
+
+def test_neighbours_vote_by_cosine():
+    rng = np.random.default_rng(0)
+    train, test, labels = rng.normal(size=(30, 3)), rng.normal(size=(20, 3)), rng.integers(0, 2, 30)
+    of_test, of_train = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (test, train))
+    votes = labels[np.argsort(-of_test @ of_train.T, axis=1)[:, :5]]
+    assert (recipes.predict_nearest(train, labels, test) == (votes.mean(1) > 0.5)).all()
+    assert (recipes.predict_nearest(train[:3], np.array([1, 1, 0]), test) == 1).all()  # all three are asked

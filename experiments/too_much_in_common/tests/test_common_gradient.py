@@ -43,14 +43,6 @@ def test_the_gradient_is_autograds(biased):
     torch.testing.assert_close(gradient.differentiate(*arguments), differentiate_by_autograd(*arguments))
 
 
-def test_words_that_are_no_targets_are_pushed_away_from_the_states_with_their_probabilities():
-    states, targets, weight, bias = make_step()
-    found = gradient.differentiate(states, targets, weight, bias)
-    probabilities = torch.softmax(states @ weight.T + bias, 1)
-    others = [word for word in range(len(weight)) if word not in targets]
-    torch.testing.assert_close(found[others], (probabilities.T @ states / len(states))[others])
-
-
 def test_the_gradients_are_parallel_for_one_prediction_and_not_for_several():
     one, several = (gradient.measure(gradient.differentiate(*step), *step[:2]) for step in map(make_step, (1, 6)))
     assert (one["others"], one["targets"]) == (39, 1)

@@ -15,9 +15,7 @@ from isobench.analyses.rows import group_rows, read_stored_rows
 from isobench.analyses.shown import format_estimate
 from isobench.frozen.diagnose import WHITENED
 from isobench.frozen.posthoc import fit_method
-from isobench.frozen.probe import predict_draws
 from isobench_papers.probe.probe import Draw, LabelledSet, Plan, name_outcomes
-from isobench_papers.probe.recipes import draw_budget, predict_nearest
 from isobench_papers.whitening_map import analysis, finetuned, show, verdicts
 
 LABELS = (4, 8, 16, 1000)
@@ -153,39 +151,6 @@ def test_what_isoscore_predicts():
     for row in pick(rows, "the gain in IsoScore predicts no gain in accuracy").values():
         assert row["value"] == pytest.approx(1)
         assert row["verdict"] == verdicts.REFUTED
-
-
-@pytest.mark.filterwarnings("ignore")  # of an optimiser that tries several methods
-def test_a_mixed_model_has_the_slope_of_the_tests():
-    mixedlm = pytest.importorskip("statsmodels.formula.api").mixedlm
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    own = {f"t{i}": rng.normal(1, 0.5) for i in range(9)}
-    tasks = dict.fromkeys(own, True)
-    changes, _ = make_changes(lambda t, e, z, n: own[t] * np.log2(n / 4) + rng.normal(), tasks=tasks)
-    curves = verdicts.group_strengths(verdicts.select_whitening(changes))[0.0]
-    slopes = [verdicts.measure_slope(curve) for curve in curves.values()]
-    rows = [{"task": task, "x": np.log2(n), "y": y} for task, curve in curves.items() for n, y, _ in curve]
-    table = pandas.DataFrame(rows)
-    fitted = mixedlm("y ~ x", table, groups=table["task"], re_formula="~x").fit()
-    assert fitted.params["x"] == pytest.approx(np.mean(slopes), abs=1e-3)
-
-
-def test_pca_whitening_predicts_as_zca_does():
-    rng = np.random.default_rng(0)
-    x = torch.tensor(rng.normal(0, np.exp(-np.arange(8) / 3), (400, 8)) + 2)
-    y = (x[:, 0] + x[:, 5] * 3 + torch.tensor(rng.normal(0, 0.5, 400)) > 2.6).numpy().astype(int)
-    drawn = np.stack([draw_budget(y[:200], 16, seed) for seed in range(5)])
-    found = []
-    for form in ("zca", "pca"):
-        for shrinkage in (0.0, 0.1):
-            cfg = make_config(f"calibration=whitening_{form}", f"calibration.shrinkage={shrinkage}")
-            z = fit_method(cfg.calibration, x[:200])(x).numpy()
-            predicted, _ = predict_draws(z[drawn], y[drawn], z[200:], 2, range(5))
-            found.append((predicted, predict_nearest(z[drawn[0]], y[drawn[0]], z[200:])))
-    for zca, pca in zip(found[:2], found[2:], strict=True):
-        assert (zca[0] != pca[0]).mean() < 0.005  # fits stop at a tolerance, and are float32
-        np.testing.assert_array_equal(zca[1], pca[1])
 
 
 def test_shrinkage_is_an_epsilon_of_mean_variances_up_to_one_factor():
