@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from isobench.common.plots import cut_outliers, find_outliers
-
-NORMAL = np.random.default_rng(0).normal(size=200)
+from isobench.common.plots import find_outliers
 
 
 @pytest.mark.parametrize(
@@ -23,16 +20,3 @@ NORMAL = np.random.default_rng(0).normal(size=200)
 )  # fmt: skip
 def test_an_outlier_squeezes_all_others(values, expected):
     assert np.flatnonzero(find_outliers(np.array(values))).tolist() == expected
-
-
-def test_a_panel_ends_before_an_outlier_and_says_its_value():
-    values = np.array([*NORMAL, -15.25])
-    axis = Figure().subplots()
-    axis.vlines(np.arange(len(values)), 0, values)
-    cut_outliers(axis, np.arange(len(values)), values, 0)
-    low, high = axis.get_ylim()
-    assert -5 < low < NORMAL.min() < NORMAL.max() < high < 5
-    (text,) = axis.texts
-    assert text.get_text() == "-15.2"
-    *_, arrow = axis.lines
-    assert (arrow.get_marker(), arrow.get_xdata()[0], arrow.get_ydata()[0]) == ("v", 200, low)

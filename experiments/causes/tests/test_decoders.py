@@ -1,6 +1,5 @@
 """Decoders without a few tokens: the states that are kept, at each layer, against transformers' own."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -86,15 +85,3 @@ def test_the_appendix_has_the_bundles_numbers():
     first, second, third = (list_values(early, kind, "isoscore") for kind in ("nothing", "first tokens", "0.01"))
     assert f"at most {max(first):.3f}, without the first tokens at most {max(second):.3f}, and" in text
     assert f"tokens between {min(third):.3f} and {max(third):.3f}." in text
-    changes = {
-        measure: [
-            abs(row[measure] / cells[layer, "nothing"][measure] - 1)
-            for (layer, left_out), row in cells.items() if left_out != "nothing"
-        ]
-        for measure in ("trimmed_isoscore", "average_cosine", "isoscore")
-    }  # fmt: skip
-    most = [f"{100 * max(changes[measure]):.1f}%" for measure in ("trimmed_isoscore", "average_cosine")]
-    assert f"by at most {most[0]} and {most[1]} of their value" in text
-    kinds = [left_out for _, left_out in cells if left_out != "nothing"]
-    near = Counter(kind for kind, change in zip(kinds, changes["isoscore"], strict=True) if change < 0.1)
-    assert f"in {min(near.values())} to {max(near.values())} layers of 31" in text
