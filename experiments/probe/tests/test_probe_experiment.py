@@ -132,10 +132,10 @@ def probe_root(tmp_path_factory):  # with two sets: with a test split, and with 
 @pytest.fixture
 def experiment(tiny, probe_root, tmp_path):
     return [
-        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", 
-        f"data.root={probe_root}", f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}", "calibration=none,center",
-        "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]", "analysis.draws=3",
-        "analysis.classifiers=[logistic,neighbours,mteb]",
+        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0",
+        f"data.root={probe_root}", f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}",
+        "calibration=none,center", "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]",
+        "analysis.draws=3", "analysis.classifiers=[logistic,neighbours,mteb]",
     ]  # fmt: skip
 
 
