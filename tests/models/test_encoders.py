@@ -128,6 +128,26 @@ def test_what_would_be_read_wrongly_is_refused(tiny, tmp_path, monkeypatch):
             weights.resolve_name_or_path(Encoder(name="minilm", embedded="minilm"), None)
 
 
+def test_a_damaged_conversion_is_made_again_and_said(tmp_path, monkeypatch, capsys):
+    read = {"weight": np.arange(9, dtype=np.float32)}
+    monkeypatch.setattr(packaged_encoders, "read_onnx_weights", lambda file: read)
+    monkeypatch.setattr(packaged_encoders, "find_packaged_file", lambda requirement, path, *_: tmp_path / path)
+    encoder = Encoder(name="distilbert-quire", embedded="distilbert")
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"one": 1}}}))
+    folder = packaged_encoders.make_package_folder(encoder, tmp_path / "cache")
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert len(whole) == 5
+    assert packaged_encoders.make_package_folder(encoder, tmp_path / "cache") == folder
+    assert capsys.readouterr().err == ""
+    damages = {name: content[:-9] + bytes([content[-9] ^ 1]) + content[-8:] for name, content in whole.items()}
+    for name, content in {**damages, "added_tokens.json": b"{}"}.items():
+        (folder / name).write_bytes(content)
+        assert packaged_encoders.make_package_folder(encoder, tmp_path / "cache") == folder
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole, name
+        assert "is damaged" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
+
+
 def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(tiny, folder)

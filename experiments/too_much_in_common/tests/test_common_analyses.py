@@ -1,5 +1,6 @@
 """Too Much in Common's training-free tables and figures: by NumPy, by brute force, by properties."""
 
+import math
 import types
 from collections import Counter
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import check_done, read_analysis_rows, write_parquet
+from helpers import check_done, fails, read_analysis_rows, write_parquet
 from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
@@ -66,6 +67,13 @@ def test_table_1_is_what_its_definitions_give(removed, count):
     assert places[:, 0].sum() > 0
 
 
+def test_the_correlation_of_norm_and_isotropy_needs_three_encoders():
+    three = [{"average_norm": norm, "i1_raw": i1} for norm, i1 in ((1.0, 0.5), (2.0, 0.6), (4.0, 0.1))]
+    (note,) = isotropy.describe_norm_correlation(three)
+    assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
+    assert isotropy.describe_norm_correlation(three[:2]) == []
+
+
 @pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
@@ -94,6 +102,18 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
 
 
+def test_a_spheres_singular_values_part_as_it_moves_away():
+    shifts, points = [0.0, 1.0, 3.0], 2000
+    spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
+    values = {shift: np.linalg.svd(sphere, compute_uv=False).tolist() for shift, sphere in spheres.items()}
+    gaps = [values[shift][0] - values[shift][1] for shift in shifts]
+    assert gaps[0] < gaps[1] < gaps[2]
+    for shift, sphere in spheres.items():
+        np.testing.assert_allclose(np.linalg.norm(sphere - shift / math.sqrt(3), axis=1), 1)
+        third = math.sqrt(points / 3)  # of a centred sphere's second moments each coordinate has a third
+        assert values[shift] == pytest.approx([math.sqrt(points * (1 / 3 + shift**2)), third, third], rel=0.05)
+
+
 def test_mean_cosines_are_those_of_all_pairs():
     assert token_counts.fit_to_rows(np.array([3, 0, 2]), 5).tolist() == [3, 0, 2, 0, 0]
     assert token_counts.fit_to_rows(np.array([3, 0, 2]), 2).tolist() == [3, 0]
@@ -115,6 +135,17 @@ def test_unused_tokens_are_the_vocabularys_own_or_its_last():
     other = types.SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 1, "c": 2})
     assert frequency.select_reference_tokens(other, 3, 2) == ([1, 2], False)
     assert frequency.select_reference_tokens(other, 3, 10)[0] == [0, 1, 2]
+
+
+def test_a_corpus_in_numbers():
+    counts = np.array([50, 30, 10, 10])
+    heads = [{"types": 2, "published": "?"}, {"types": 13, "published": "?"}]
+    found = frequency.summarise_counts(counts, heads, {"share": 0.8, "published": "?"}, [1, 4])
+    assert (found["types"], found["occurrences"], found["types_covering"]) == (4, 100, 2)
+    assert (found["share_of_2"], found["share_of_13"]) == (0.8, 1.0)
+    assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
+    with fails():
+        frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
 
 
 def test_words_keep_their_case_and_every_other_character_counts():
