@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import make_config
+from helpers import check_refused, make_config
 from scipy import stats
 
 from isobench.analyses.rows import select_rows
@@ -99,6 +99,12 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
 
 
 LEDGER, CORRELATIONS = load_claims("mteb")
+
+
+def test_what_has_no_published_score_is_refused(cli, tmp_path):
+    for settings in (["encoder=minilm", "encoder.pooling=cls"], ["encoder=distilbert-quire"]):
+        own = [f"data.root={tmp_path}", f"output_dir={tmp_path / 'outputs'}", "tracking=none"]
+        check_refused(cli("+experiment=mteb", *settings, *own))
 
 
 @pytest.mark.parametrize(
