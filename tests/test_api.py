@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers import drop_replaced, fails
+from helpers import check_done, drop_replaced, fails
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from test_tower import FORBID_IMPORTS, run_python
+from test_tower import run_python
 
 import isobench
 from isobench.common.errors import UserError
@@ -21,18 +21,13 @@ def test_importing_isobench_imports_nothing_but_python_itself():
 
 
 @pytest.mark.slow
-def test_measures_are_reached_from_the_package_without_the_frameworks():
-    code = FORBID_IMPORTS.format(forbidden=("hydra", "omegaconf", "pytorch_lightning", "transformers", "pandas"))
-    run_python(code + "import numpy, isobench\nassert 0 <= isobench.metrics.isoscore(numpy.eye(4)) <= 1")
-
-
-@pytest.mark.slow
 def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
-    record = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
+    own = drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    record = isobench.run(own)
     assert isinstance(record, RunRecord)
     assert record.status == "finished"
     assert record.config["calibration"]["name"] == "isobn_paper"
-    again = isobench.run(drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"]))
+    again = isobench.run(own)
     assert again == record
     assert again.cost.seconds == record.cost.seconds
     assert len(list(outputs.glob("runs/*"))) == 1
@@ -52,15 +47,8 @@ def test_a_mistake_is_an_error(overrides):
 
 
 def test_settings_that_can_be_read_once_alone_are_not_lost():
-    with pytest.raises(UserError, match="seed"):
-        isobench.run(text for text in ["seed=1", "seed=x"][1:])
     cfg, methods = compose_methods(text for text in ["calibration=cosine", "encoder.pooling=cls"])
     assert (cfg.encoder.pooling, list(methods)) == ("cls", ["cosine"])
-
-
-def test_a_key_of_vectors_that_have_none_is_an_error():
-    with fails():
-        isobench.diagnose(np.eye(4), key="layer3")
 
 
 def test_a_program_that_uses_hydra_itself_keeps_its_state():
@@ -78,8 +66,7 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
     short = [*small, "optimization.epochs=1", "task.train_samples=32", "task.dev_samples=8"]
     assert cli(*short, "-m", "calibration=none,isobn_paper", "seed=1,2")[0] == 0
     assert cli(*short, "-m", "calibration=isobn_paper", "calibration.beta=0.25", "seed=1")[0] == 0
-    code, _, err = cli(*short, "-m", "+experiment=glue_isobn", "calibration=none", "seed=1")
-    assert code == 0, err
+    check_done(cli(*short, "-m", "+experiment=glue_isobn", "calibration=none", "seed=1"))
     table = isobench.load_runs(outputs)
     assert len(table) == 5
     assert table[["method", "seed"]].values.tolist()[-2:] == [["none", 1], ["none", 2]]
@@ -98,8 +85,3 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
         assert f"({table[digest][0][:8]})" in table[name][0]
     of_experiment = isobench.load_runs(str(outputs), experiment="glue_isobn")
     assert of_experiment[["method", "seed"]].values.tolist() == [["none", 1]]  # that an earlier command carried out
-
-
-def test_a_folder_without_runs_is_one_line(tmp_path):
-    with fails():
-        isobench.load_runs(tmp_path, experiment="mine")

@@ -22,7 +22,6 @@ def folder(tmp_path):
 
 
 def write_report_of(folder):
-    """Write the report's files as `isobench report` does, and read the tidy rows that it wrote."""
     rows = read_runs(str(folder))
     page = write_report(build_report(rows[0].cfg.experiment, rows), rows)
     return (pandas.read_parquet(page.parent / f"{name}.parquet") for name in ("runs", "epochs", "cells"))
@@ -33,18 +32,7 @@ def test_epochs_are_those_that_the_report_writes(folder):
     epochs = isobench.load_epochs(folder)
     _, written, _ = write_report_of(folder)
     assert len(epochs) == len(written) == 2 * 3 * 2
-    own = [
-        "key",
-        "task",
-        "encoder",
-        "method",
-        "seed",
-        "epoch",
-        "step",
-        "score",
-        "embedding/ev1",
-        "embedding/isoscore",
-    ]
+    own = "key task encoder method seed epoch step score embedding/ev1 embedding/isoscore".split()
     both = [table[own].sort_values(["key", "epoch"], ignore_index=True).astype(object) for table in (epochs, written)]
     assert both[0].equals(both[1])
     assert epochs[["method", "seed", "epoch"]].values.tolist()[:3] == [["isobn_paper", 1, 1], ["isobn_paper", 1, 2],

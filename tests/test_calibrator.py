@@ -56,14 +56,6 @@ def test_saved_and_loaded_it_is_the_same(made, tmp_path):
     assert clone(again).fit(X).transform(Y) == pytest.approx(fitted.transform(Y))
 
 
-def test_rows_with_nan_are_named(tmp_path):
-    broken = X.copy()
-    broken[4, 0] = np.nan
-    with pytest.warns(UserWarning, match="row 4"):
-        fitted = isobench.Calibrator().fit(broken)
-    assert np.isnan(fitted.transform(broken)[4]).all()
-
-
 def test_the_same_as_a_layer_of_sentence_transformers():
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     fitted = isobench.Calibrator("whitening_zca", epsilon=0.1).fit(X)

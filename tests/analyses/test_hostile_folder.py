@@ -14,12 +14,10 @@ from isobench.report.claims import NOT_RUN, UNKNOWN, judge_claim, load_claims
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        (["a.csv", "../../victim", "/etc/passwd", "sub/a.csv", "..", ".", "", 7, None], {"a.csv"}),
-        ("a.csv", set()),
-        ({"a.csv": 1}, set()),
-        (7, set()),
+        (["a.csv", "../../victim", "/etc/passwd", "sub/a.csv", "..", ".", "", 7, None], {"a.csv"}), ("a.csv", set()),
+        ({"a.csv": 1}, set()), (7, set()),
     ],
-)
+)  # fmt: skip
 def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expected):
     write_json(tmp_path / "about.json", {"files": files})
     assert _list_earlier_files(tmp_path) == expected

@@ -1,7 +1,6 @@
 """Signals are noted, obeyed when asked for, and given back."""
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from isobench.common.progress import track_progress
 
 @pytest.fixture
 def received():
-    """The signals that reach the handlers which were there before the watch."""
     signums = []
     with handle_signals(lambda signum, frame: signums.append(signum), signal.SIGTERM, signal.SIGINT):
         yield signums
@@ -61,10 +59,6 @@ def test_an_ignored_signal_stays_ignored(received):
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_an_interruption_survives_pickling():
-    assert pickle.loads(pickle.dumps(Interrupted(signal.SIGTERM))).signum == signal.SIGTERM
-
-
 class Destroyed:
     """Receives a signal while it is destroyed."""
 
@@ -78,7 +72,6 @@ class Destroyed:
 
 @pytest.fixture
 def dropped(monkeypatch):
-    """The exceptions that Python dropped."""
     kinds = []
     monkeypatch.setattr(sys, "unraisablehook", lambda dropping: kinds.append(dropping.exc_type))
     return kinds

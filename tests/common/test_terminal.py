@@ -1,43 +1,19 @@
 """Output of one line, and sweeps that go on when their output can't be written any more."""
 
-import io
 import logging
 import os
 import sys
+import time
 
 import pytest
 from pseudo_terminal import PseudoTerminal
 
-from isobench.common.errors import extract_first_line
-from isobench.common.progress import print_above_bars
-from isobench.common.terminal import (
-    CONTROL_CHARACTERS,
-    PlainConsole,
-    PlainStream,
-    is_output_read,
-    make_console,
-    outlive_readers,
-    unwrap_stream,
-    wrap_output,
-)
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (ValueError("too long\nsecond"), "too long"),
-        (ValueError("can't be loaded:\n  no such file\nthird"), "can't be loaded: no such file"),
-        (ValueError(), "ValueError"),
-        (ValueError("ends here:"), "ends here:"),
-    ],
-)
-def test_an_error_is_told_in_one_line(error, line):
-    assert extract_first_line(error) == line
+from isobench.common.progress import ProgressBar, print_above_bars, track_progress
+from isobench.common.terminal import CONTROL_CHARACTERS, is_output_read, make_console, outlive_readers, unwrap_stream
 
 
 @pytest.fixture(params=["pipe", "full disk"])
 def unread(request):
-    """Make a stream that writes to a pipe whose other end is closed, or to a full disk."""
     reading, writing = os.pipe()
     os.close(reading)
     if request.param == "full disk":
@@ -80,30 +56,18 @@ def test_what_a_terminal_would_obey_is_replaced_whoever_prints_it(capsys):
     )
 
 
-def test_a_console_commands_a_terminal_through_the_plain_stream(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    with PseudoTerminal(20, 80) as terminal:
-        sys.stderr, before = PlainStream(sys.stderr), sys.stderr
-        PlainConsole(stderr=True, force_terminal=True, color_system="standard").print("bold", style="bold")
-        sys.stderr.flush()
-        sys.stderr = before
-    assert b"\x1b[1mbold" in terminal.output
+SIZES = [(0, 0), (24, 80), (10, 20), (1, 7)]
 
 
-def test_other_trouble_with_output_is_not_hidden():
-    with open(os.open(os.devnull, os.O_RDONLY), "w") as unwritable:  # noqa: PTH123
-        raw = wrap_output(unwritable, unwritable).detach().detach()
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            raw.write(b"a line")
-        assert raw.has_reader
-
-
-@pytest.mark.parametrize("kind", [{"line_buffering": True}, {"write_through": True}])
-def test_a_line_is_shown_at_once_where_it_was_before(kind):
-    """Python's own streams are like the first on a terminal, and like the second with PYTHONUNBUFFERED=1."""
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    with open(writing, "wb", 0) as raw, io.TextIOWrapper(raw, **kind) as own:  # noqa: PTH123
-        print("a line", file=wrap_output(own, own))
-        assert os.read(reading, 99) == b"a line\n"
-    os.close(reading)
+@pytest.mark.parametrize(("rows", "columns"), SIZES)
+def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
+    with PseudoTerminal(rows, columns) as terminal:
+        assert list(track_progress(iter("abcd"), "letters", total=4)) == list("abcd")
+        bar = ProgressBar("letters", total=20, unit="letter", start=10)
+        bar.loss = "0.693"
+        time.sleep(0.12)
+        bar.update(5)
+        bar.close()
+    assert max(map(len, terminal.lines)) < (columns or 80)
+    assert "0.693" in terminal.lines[-1]
+    assert terminal.output.endswith(b"\r")  # the closed bar is blanked

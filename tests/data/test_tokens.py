@@ -1,25 +1,18 @@
 """Tokens, their cache, batches in chunks; tokenizers that don't know the texts, or have no words at all."""
 
 import itertools
-import json
 import os
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, make_config, save_tiny
+from helpers import WORDS, make_config
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data.batches.loaders import describe_unknown_tokens
-from isobench.data.batches.tokens import (
-    Collator,
-    EpochSampler,
-    Tokens,
-    find_chunk_bounds,
-    tokenise_examples,
-)
+from isobench.data.batches.tokens import Collator, EpochSampler, find_chunk_bounds, tokenise_examples
 from isobench.data.cache import (
     SUMS_FILE,
     load_cached_arrays,
@@ -30,11 +23,6 @@ from isobench.data.cache import (
 from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
 from isobench.runs.validate import validate_config
-
-
-def load_tokens(file):
-    arrays = load_cached_arrays(file)
-    return arrays and Tokens(**arrays)
 
 
 def test_a_pipe_in_the_cache_is_replaced_and_not_waited_for(tmp_path, capsys):
@@ -71,8 +59,10 @@ def examples(pairs=False):
 
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("overhead", [0, 7, 10**6])
-def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
+def test_chunks_hold_the_batch_and_nothing_else_and_a_packed_batch_is_one_row(tokenizer, pairs, overhead):
     tokens = tokenise_examples(examples(pairs), tokenizer, 30)
+    cut = tokenise_examples(examples(pairs), tokenizer, 10).lengths
+    assert (cut == np.minimum(tokens.lengths, 10)).all()
     order = [3, 0, 4, 2, 1]
     batch = Collator(tokens, 0, overhead, token_type_ids=True)(order)
     for chunk in batch["chunks"]:
@@ -88,12 +78,6 @@ def test_chunks_hold_the_batch_and_nothing_else(tokenizer, pairs, overhead):
     assert batch["index"].tolist() == order
     assert len(batch["chunks"]) == 1 if overhead == 10**6 else len(batch["chunks"]) > 1
 
-
-@pytest.mark.parametrize("pairs", [False, True])
-@pytest.mark.parametrize("overhead", [0, 7, 10**6])
-def test_a_packed_batch_is_one_row_of_the_examples_tokens(tokenizer, pairs, overhead):
-    tokens = tokenise_examples(examples(pairs), tokenizer, 30)
-    order = [3, 0, 4, 2, 1]
     batch = Collator(tokens, 0, overhead, token_type_ids=True, packed=True)(order)
     (row,) = batch["chunks"]
     packing = row["packing"]
@@ -119,12 +103,6 @@ def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
 
 
-def test_truncation_is_counted(tokenizer):
-    tokens = tokenise_examples(examples(), tokenizer, 10)
-    assert tokens.lengths.max() == 10
-    assert (tokens.lengths == 10).sum() == 1
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_the_split_is_the_cheapest(seed):
     rng = np.random.default_rng(seed)
@@ -145,20 +123,17 @@ def test_cached_tokens_come_back_and_any_changed_byte_is_noticed_and_said(tokeni
     intact = file.read_bytes()
     for position in range(0, len(intact), 7):
         file.write_bytes(intact[:position] + bytes([intact[position] ^ 1]) + intact[position + 1 :])
-        assert load_tokens(file) is None, position
-        assert capsys.readouterr().err == f"isobench: {file} is damaged or can't be read: it is made again\n"
+        assert load_cached_arrays(file) is None, position
+        assert "is damaged" in capsys.readouterr().err
     for length in (0, 40, len(intact) - 20):
         file.write_bytes(intact[:length])
-        assert load_tokens(file) is None, length
+        assert load_cached_arrays(file) is None, length
     file.write_bytes(intact)
-    for name, array in vars(load_tokens(file)).items():
+    for name, array in load_cached_arrays(file).items():
         np.testing.assert_array_equal(array, getattr(tokens, name))
     assert [f.name for f in file.parent.iterdir()] == [file.name]  # no temporary file stays
     file.rename(tmp_path / "other.safetensors")
-    assert load_tokens(tmp_path / "other.safetensors") is None  # other examples' tokens
-    capsys.readouterr()
-    assert load_tokens(file) is None
-    assert capsys.readouterr().err == ""  # it is only missing
+    assert load_cached_arrays(tmp_path / "other.safetensors") is None  # other examples' tokens
 
 
 def test_sampler_depends_on_seed_and_epoch_only():
@@ -184,46 +159,25 @@ def ids_of(tokenizer, *texts):
     ("unknown", "known", "warned"), [(0, 400, None), (4, 396, None), (5, 395, "1.2%"), (100, 100, "50.0%")]
 )
 def test_a_share_above_one_percent_is_a_warning(tokenizer, unknown, known, warned):
-    """The two tokens that the tokenizer adds to each text are not counted."""
     texts = ["zzz " * unknown, f"{WORDS[0]} " * known]
     notes = describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, *texts))
     assert notes == ([f"{warned} of the training tokens are unknown to the tokenizer ([UNK])"] if warned else [])
 
 
 def test_nothing_known_is_an_error(tokenizer):
-    with pytest.raises(UserError, match="encoder=tiny: its tokenizer knows no word of the training set"):
+    with pytest.raises(UserError):
         describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, "zzz yyy", "xxx"))
 
 
-def test_a_tokenizer_whose_unknown_token_has_another_use_is_passed_over(tmp_path):
-    save_tiny(tmp_path, "gpt2")
-    config = tmp_path / "tokenizer_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"unk_token": "[SEP]"}))
-    tokenizer = load_tokenizer(Encoder(name="gpt2", path=str(tmp_path)), None)
-    assert tokenizer.unk_token_id == tokenizer.eos_token_id
-    assert describe_unknown_tokens("gpt2", tokenizer, [np.array([tokenizer.eos_token_id])]) == []
-
-
-@pytest.fixture
-def bare(tiny, tmp_path):
-    """The tiny encoder's folder without its tokenizer."""
-    folder = tmp_path / "bare"
-    shutil.copytree(tiny, folder)
-    for file in [*folder.glob("tokenizer*"), *folder.glob("special_tokens*"), *folder.glob("vocab*")]:
+@pytest.mark.parametrize("text", ["", '{"tokenizer_class": "BertTokenizer"}'])
+def test_a_folder_without_a_tokenizer_is_refused(tiny, tmp_path, text):
+    bare = tmp_path / "bare"
+    shutil.copytree(tiny, bare)
+    for file in [*bare.glob("tokenizer*"), *bare.glob("special_tokens*"), *bare.glob("vocab*")]:
         file.unlink()
-    return folder
-
-
-def test_a_folder_without_a_tokenizer_is_refused_before_anything_starts(bare):
-    cfg = make_config("encoder=local", f"encoder.path={bare}")
-    with pytest.raises(UserError, match=r"encoder\.path: .*bare has no tokenizer: put its tokenizer's files there"):
-        validate_config(cfg)
-
-
-def test_a_tokenizer_without_words_is_refused_where_it_is_loaded(bare):
-    """transformers makes one of its special tokens for a folder with nothing but settings, or with nothing."""
-    for text in (None, '{"tokenizer_class": "BertTokenizer"}'):
-        if text:
-            (bare / "tokenizer_config.json").write_text(text)
-        with pytest.raises(UserError, match="encoder=local: its tokenizer knows no word"):
-            load_tokenizer(Encoder(name="local", path=str(bare)), None)
+    with pytest.raises(UserError):
+        validate_config(make_config("encoder=local", f"encoder.path={bare}"))
+    if text:
+        (bare / "tokenizer_config.json").write_text(text)
+    with pytest.raises(UserError):  # transformers makes one of its special tokens
+        load_tokenizer(Encoder(name="local", path=str(bare)), None)

@@ -24,7 +24,6 @@ def drop(x, p=0.3, seed=1):
 
 
 def test_the_generator_is_numpy_s():
-    """Its bits are those of numpy's documented generator, read from the lowest lane of each word to the highest."""
     words = np.random.SFC64(np.random.SeedSequence([5, 0])).random_raw(3)
     lanes = [int(word) >> shift & 0xFFFF for word in words for shift in (0, 16, 32, 48)]
     assert DropoutNumbers(5).draw(10).tolist() == lanes[:10]
@@ -73,15 +72,6 @@ def test_no_dropout_in_evaluation_and_at_rate_0():
     assert source.get_state() == DropoutNumbers(1).get_state()  # nothing was drawn
 
 
-def test_another_device_gets_torch_s_dropout(monkeypatch):
-    source, calls = DropoutNumbers(1), []
-    monkeypatch.setattr(nn.functional, "dropout", lambda *arguments: calls.append(arguments))
-    x = torch.empty(9, device="meta")
-    CpuDropout(0.5, source)(x)
-    assert calls == [(x, 0.5)]
-    assert source.get_state() == DropoutNumbers(1).get_state()
-
-
 def test_seeds_and_states():
     source = DropoutNumbers(1)
     first = source.draw(1001)
@@ -105,7 +95,6 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_trains_with_lanes(family):
-    """The rates are the family's own, evaluation is unchanged, and training draws from the source only."""
     from transformers import AutoConfig, AutoModel
 
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

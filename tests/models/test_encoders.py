@@ -1,13 +1,16 @@
 """Encoders: pooling, poolers, the packaged weights, and what can't be loaded."""
 
+import contextlib
+import copy
+import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import fails, make_config, save_tiny
+from helpers import assert_contains, fails, make_config, save_tiny
+from safetensors.torch import save
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
@@ -48,9 +51,6 @@ def test_pooling_is_transformers_own(tiny, pooling):
 @pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert"])
 @pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 4, 1]], ids=["full", "padded"])
 def test_first_token_only_is_lossless(kind, lengths):
-    """The first token and every gradient, against the layer it replaces."""
-    import copy
-
     import transformers
 
     names = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24}
@@ -97,7 +97,6 @@ def test_a_missing_pooler_is_initialised_from_the_seed_and_said(cache):
 
 @pytest.mark.slow
 def test_the_packaged_distilbert_is_dequantised_exactly(cache):
-    """Against the graph read another way: every weight on the grid scale * integer, and used as stored."""
     import onnx
     from onnx import numpy_helper
 
@@ -106,9 +105,8 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     converted = packaged_encoders.read_onnx_weights(file)
     stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(file)).graph.initializer}
     word = "distilbert.embeddings.word_embeddings.weight"
-    expected = (stored[f"{word}_quantized"].astype(np.float64) - stored[f"{word}_zero_point"]) * stored[
-        f"{word}_scale"
-    ]
+    steps = stored[f"{word}_quantized"].astype(np.float64) - stored[f"{word}_zero_point"]
+    expected = steps * stored[f"{word}_scale"]
     np.testing.assert_allclose(converted["embeddings.word_embeddings.weight"], expected, rtol=1e-6)
     loaded = load_encoder(cfg, cache, seed=1)
     names = {name for name, _ in loaded.encoder.model.named_parameters()}
@@ -116,26 +114,23 @@ def test_the_packaged_distilbert_is_dequantised_exactly(cache):
     assert not any("not in the checkpoint:" in note for note in loaded.warnings)
 
 
-def test_a_decoders_first_token_is_refused(tmp_path):
-    save_tiny(tmp_path, "gpt2")
+def test_what_would_be_read_wrongly_is_refused(tiny, tmp_path, monkeypatch):
+    save_tiny(tmp_path / "gpt2", "gpt2")
+    with fails():  # a decoder's first token
+        load_encoder(Encoder(name="gpt2", path=str(tmp_path / "gpt2")), None, seed=1)
     with fails():
-        load_encoder(Encoder(name="gpt2", path=str(tmp_path)), None, seed=1)
-
-
-def test_weights_of_another_model_are_refused(tiny, tmp_path):
-    from safetensors.torch import save_file
-
-    folder = tmp_path / "model"
-    shutil.copytree(tiny, folder)
-    save_file({"foo.weight": torch.zeros(2)}, folder / "model.safetensors", metadata={"format": "pt"})
-    with fails():
-        load_encoder(Encoder(name="local", path=str(folder)), None, seed=1)
+        load_encoder(Encoder(name="local", path=str(tiny), pooling="cls", layer=99), None, seed=1)
+    intact = packaged_encoders.ENCODER_PACKAGES["minilm"]
+    for name in intact.others:  # a changed tokenizer or config of a package
+        package = dataclasses.replace(intact, others={**intact.others, name: "0" * 64})
+        monkeypatch.setitem(packaged_encoders.ENCODER_PACKAGES, "minilm", package)
+        with fails():
+            weights.resolve_name_or_path(Encoder(name="minilm", embedded="minilm"), None)
 
 
 def test_a_damaged_conversion_is_made_again_and_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        packaged_encoders, "read_onnx_weights", lambda file: {"weight": np.arange(9, dtype=np.float32)}
-    )
+    read = {"weight": np.arange(9, dtype=np.float32)}
+    monkeypatch.setattr(packaged_encoders, "read_onnx_weights", lambda file: read)
     monkeypatch.setattr(packaged_encoders, "find_packaged_file", lambda requirement, path, *_: tmp_path / path)
     encoder = Encoder(name="distilbert-quire", embedded="distilbert")
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"one": 1}}}))
@@ -149,7 +144,7 @@ def test_a_damaged_conversion_is_made_again_and_said(tmp_path, monkeypatch, caps
         (folder / name).write_bytes(content)
         assert packaged_encoders.make_package_folder(encoder, tmp_path / "cache") == folder
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole, name
-        assert capsys.readouterr().err == f"isobench: {folder} is damaged or can't be read: it is made again\n"
+        assert "is damaged" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
 
 
@@ -165,65 +160,32 @@ def test_remote_code_is_not_run_unless_asked(tiny, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", sorted(packaged_encoders.ENCODER_PACKAGES["minilm"].others))
-def test_a_packages_changed_tokenizer_or_config_is_refused(monkeypatch, name):
-    import dataclasses
-
-    intact = packaged_encoders.ENCODER_PACKAGES["minilm"]
-    package = dataclasses.replace(intact, others={**intact.others, name: "0" * 64})
-    monkeypatch.setitem(packaged_encoders.ENCODER_PACKAGES, "minilm", package)
-    with fails():
-        weights.resolve_name_or_path(Encoder(name="minilm", embedded="minilm"), None)
-
-
-def change_config(folder: Path, **values) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
-
-
-def cut(name: str):
-    """Return a function that halves a file of a folder."""
-
-    def halve(folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[: len(content) // 2])
-
-    return halve
-
-
-def put(name: str, content: str):
-    return lambda folder: (folder / name).write_text(content)
-
-
-DAMAGES = [
-    cut("config.json"),
-    put("config.json", "[]"), cut("tokenizer.json"), put("tokenizer.json", "{}"), cut("model.safetensors"),
-    put("model.safetensors", "version https://git-lfs"), lambda folder: change_config(folder, vocab_size=10),
-    lambda folder: change_config(folder, hidden_act="zelu"),
-]  # fmt: skip
-
-
-def load_both(cfg):
-    load_tokenizer(cfg, None)
-    load_encoder(cfg, None, 1)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_folder_is_refused(tiny, tmp_path, damage):
-    folder = tmp_path / "encoder"
-    shutil.copytree(tiny, folder)
-    damage(folder)
-    cfg = make_config("encoder=local", f"encoder.path={folder}").encoder
-    with pytest.raises(UserError) as error:
-        load_both(cfg)
-    assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", None), ("config.json", "[]"), ("tokenizer.json", None), ("tokenizer.json", "{}"),
+        ("model.safetensors", None), ("model.safetensors", "version https://git-lfs"),
+        ("config.json", {"vocab_size": 10}),
+        ("config.json", {"hidden_act": "zelu"}), ("model.safetensors", save({"foo.weight": torch.zeros(2)})),
+    ],
+)  # fmt: skip
+def test_a_damaged_folder_is_refused(tiny, tmp_path, name, content):
+    """The file is cut in half, replaced, or has other settings."""
+    shutil.copytree(tiny, tmp_path / "encoder")
+    file = tmp_path / "encoder" / name
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(file.read_text()) | content)
+    intact = file.read_bytes()
+    file.write_bytes(content.encode() if isinstance(content, str) else content or intact[: len(intact) // 2])
+    cfg = make_config("encoder=local", f"encoder.path={file.parent}").encoder
+    with pytest.raises((UserError, OSError)):
+        print(load_tokenizer(cfg, None), load_encoder(cfg, None, 1))
 
 
 MEAN = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
 
 
 def copy_with_pooling(tiny, tmp_path, own):
-    """Copy an encoder as sentence-transformers keeps it, with these settings of its pooling."""
     folder = tmp_path / "encoder"
     shutil.copytree(tiny, folder)
     parts = {"Transformer": "", "Pooling": "1_Pooling"}
@@ -237,22 +199,15 @@ def copy_with_pooling(tiny, tmp_path, own):
 @pytest.mark.parametrize(
     ("own", "pooling", "said"),
     [
-        (MEAN, "pooler", "own pooling is mean, not pooler: set encoder.pooling=mean"),
-        (MEAN, "mean", None),
+        (MEAN, "pooler", "set encoder.pooling=mean"), (MEAN, "mean", None), ({}, "pooler", None),
         ({"pooling_mode": "lasttoken"}, "cls", "set encoder.pooling=last"),
-        (
-            MEAN | {"pooling_mode_max_tokens": True},
-            "mean",
-            "own pooling is mean+max, not mean: isobench has none such",
-        ),
-        ({}, "pooler", None),
+        (MEAN | {"pooling_mode_max_tokens": True}, "mean", "isobench has none such"),
     ],
-)
+)  # fmt: skip
 def test_the_folders_own_pooling_is_said_where_it_differs(tiny, tmp_path, own, pooling, said):
     folder = copy_with_pooling(tiny, tmp_path, own)
     notes = load_encoder(Encoder(name="tiny", path=str(folder), pooling=pooling), None, 1).warnings
     assert [said in note for note in notes] == [True] * bool(said)
-    assert not load_encoder(Encoder(name="tiny", path=str(folder)), None, 1, head="huggingface").warnings
 
 
 def declare(folder, longest, prompt="", small_letters=False):
@@ -262,28 +217,25 @@ def declare(folder, longest, prompt="", small_letters=False):
     (folder / "sentence_bert_config.json").write_text(json.dumps(own))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "default_prompt_name='x'"),
-        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim=8"),
-        ("sentence_distilbert_config.json", {"max_seq_length": 8}, "sentence_distilbert_config.json"),
-        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Normalize", "path": "2"}], "Normalize"),
-    ],
-)
-def test_what_a_folder_declares_and_isobench_does_not_do_is_said(tiny, tmp_path, name, content, said):
+def test_what_a_folder_declares_and_isobench_does_not_do_is_said(tiny, tmp_path):
     folder = copy_with_pooling(tiny, tmp_path, MEAN)
-    declare(folder, 6.0)
+    declare(folder, 6.0, "good film ", small_letters=True)
     encoder = Encoder(name="tiny", path=str(folder), pooling="mean")
     assert (describe_own_settings(encoder), read_sentence_settings(encoder).longest) == ([], 6)
-    (folder / name).write_text(json.dumps(content))
-    (note,) = describe_own_settings(encoder)
-    assert said in note
-    text = (folder / name).read_text()
-    for damaged in (text[:-1], f"\ufeff{text}"):
-        (folder / "config_sentence_transformers.json").write_text(damaged)
-        with pytest.raises(UserError, match="config_sentence_transformers.json is damaged"):
-            describe_own_settings(encoder)
+    for head in ("isobn", "huggingface"):
+        notes = " ".join(load_encoder(encoder, None, 1, head, max_length=40).warnings)
+        assert_contains(notes, "'good film '", "set task.max_length=6", "small letters")
+    for name, content in (
+        ("config_sentence_transformers.json", {"truncate_dim": 8}),
+        ("modules.json", [{"type": "x.Transformer", "path": ""}, {"type": "x.Normalize", "path": "2"}]),
+    ):
+        intact = (folder / name).read_text()
+        (folder / name).write_text(json.dumps(content))
+        assert len(describe_own_settings(encoder)) == 1
+        (folder / name).write_text(intact)
+    (folder / "config_sentence_transformers.json").write_text("{")
+    with pytest.raises(UserError):
+        describe_own_settings(encoder)
 
 
 @pytest.mark.parametrize("below", [False, True])  # the transformer may lie in a folder of its own
@@ -307,17 +259,6 @@ def test_vectors_of_a_frozen_encoder_are_those_that_its_folder_declares(tiny, tm
         with torch.no_grad():
             torch.testing.assert_close(vector, model(**inputs).last_hidden_state[0].mean(0), atol=1e-5, rtol=1e-4)
     assert found.cut == 2
-
-
-@pytest.mark.parametrize("head", ["isobn", "huggingface"])
-def test_training_says_what_it_leaves_of_a_folders_own_reading(tiny, tmp_path, head):
-    folder = copy_with_pooling(tiny, tmp_path, MEAN)
-    declare(folder, 6, "good film ", small_letters=True)
-    encoder = Encoder(name="tiny", path=str(folder), pooling="mean")
-    notes = load_encoder(encoder, None, 1, head, max_length=40).warnings
-    for said in ("'good film '", "set task.max_length=6", "small letters"):
-        assert sum(said in note for note in notes) == 1
-    assert not any("max_length" in note for note in load_encoder(encoder, None, 1, head, max_length=6).warnings)
 
 
 def test_a_declared_limit_is_in_the_cache_key_only_where_it_cuts_a_text(tiny, tmp_path):
@@ -345,31 +286,24 @@ def test_a_packaged_encoder_reads_as_many_tokens_as_its_authors_declare(cache):
     assert not torch.equal(found.vectors[0], found.vectors[2])
 
 
-def save_without(tiny, folder, leaves_out, **changed):
-    """Copy an encoder without the weights that a function chooses by name, and with changed settings."""
+def save_without(tiny, folder, part):
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(tiny, folder)
-    stored = load_file(folder / "model.safetensors")
-    kept = {name: value for name, value in stored.items() if not leaves_out(name)}
+    kept = {name: value for name, value in load_file(folder / "model.safetensors").items() if part not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((folder / "config.json").read_text()) | changed
-    (folder / "config.json").write_text(json.dumps(config))
     return Encoder(name="local", path=str(folder), pooling="mean")
 
 
 @pytest.mark.parametrize(
     ("part", "refused"),
     [
-        ("encoder.layer.1.", True),
-        ("query", True),
-        ("LayerNorm", True),
+        ("encoder.layer.1.", True), ("query", True), ("LayerNorm", True), ("pooler", False),
         ("layer.0.attention.self.query.bias", False),
-        ("pooler", False),
     ],
-)
+)  # fmt: skip
 def test_an_encoder_that_lacks_more_than_a_little_is_refused(tiny, tmp_path, part, refused):
-    encoder = save_without(tiny, tmp_path / "model", lambda name: part in name)
+    encoder = save_without(tiny, tmp_path / "model", part)
     if refused:
         with fails():
             load_encoder(encoder, None, seed=1)
@@ -378,68 +312,22 @@ def test_an_encoder_that_lacks_more_than_a_little_is_refused(tiny, tmp_path, par
         assert (loaded.init_seed == 1) == bool(loaded.warnings) == ("bias" in part)
 
 
-def test_weights_of_more_layers_than_config_has_are_named(tiny, tmp_path):
-    encoder = save_without(tiny, tmp_path / "model", lambda name: False, num_hidden_layers=1)
-    (note,) = load_encoder(encoder, None, seed=1).warnings
-    assert "encoder.layer.1." in note
-
-
-def test_an_encoder_needs_no_decoders_weights(tmp_path):
+@pytest.mark.parametrize(
+    ("load", "part", "refused"),
+    [("encoder", "decoder.layers.", False), ("encoder", "encoder.layers.1.", True), ("generator", "decoder.", True)],
+)
+def test_an_encoder_needs_no_decoders_weights_and_a_generator_does(tmp_path, load, part, refused):
     from safetensors.torch import load_file, save_file
-    from transformers import BartConfig, BartModel
+    from transformers import BartConfig, BartForConditionalGeneration
 
     sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "vocab_size": 30}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    BartModel(BartConfig(**sizes, **heads)).save_pretrained(tmp_path)
-    stored = load_file(tmp_path / "model.safetensors")
-    for part, refused in (("decoder.layers.", False), ("encoder.layers.1.", True)):
-        kept = {name: value for name, value in stored.items() if part not in name}
-        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        encoder = Encoder(name="bart", path=str(tmp_path), pooling="mean")
-        if refused:
-            with fails():
-                load_encoder(encoder, None, seed=1)
-        else:
-            loaded = load_encoder(encoder, None, seed=1)
-            assert (loaded.init_seed, loaded.warnings) == (None, [])
-
-
-def test_a_generator_needs_its_decoders_weights(tmp_path):
-    from safetensors.torch import load_file, save_file
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    T5ForConditionalGeneration(
-        T5Config(d_model=16, d_ff=24, d_kv=8, num_heads=2, num_layers=2, vocab_size=30)
-    ).save_pretrained(tmp_path)
-    stored = load_file(tmp_path / "model.safetensors")
-    kept = {name: value for name, value in stored.items() if not name.startswith("decoder.")}
+    BartForConditionalGeneration(BartConfig(**sizes, **heads)).save_pretrained(tmp_path)
+    kept = {name: x for name, x in load_file(tmp_path / "model.safetensors").items() if part not in name}
     save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with fails():
-        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, ENCODER_DECODER)
-
-
-def test_weights_that_no_key_is_made_of_are_not_read(tmp_path):
-    import torch
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    model = T5ForConditionalGeneration(
-        T5Config(d_model=16, d_ff=24, d_kv=8, num_heads=2, num_layers=1, vocab_size=30)
-    )
-    model.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with fails():
-        load_generator(Encoder(name="t5", path=str(tmp_path)), None, 1, None, ENCODER_DECODER)
-
-
-def test_a_layer_that_an_encoder_lacks_is_an_error_before_training(tiny):
-    with fails():
-        load_encoder(Encoder(name="local", path=str(tiny), pooling="cls", layer=99), None, seed=1)
-
-
-def test_a_dry_run_says_each_pooling_that_is_not_the_folders_own(tiny, small, cli, tmp_path):
-    folder = copy_with_pooling(tiny, tmp_path, MEAN)
-    code, _, err = cli(*small, f"encoder.path={folder}", "encoder.pooling=pooler,cls,mean", "dry_run=true")
-    assert code == 0, err
-    said = [f"own pooling is mean, not {pooling}: " in err for pooling in ("pooler", "cls", "mean")]
-    assert said == [True, True, False]
+    encoder = Encoder(name="bart", path=str(tmp_path), pooling="mean")
+    with fails() if refused else contextlib.nullcontext():
+        if load == "generator":
+            load_generator(encoder, None, 1, None, ENCODER_DECODER)
+        else:
+            assert load_encoder(encoder, None, seed=1).init_seed is None

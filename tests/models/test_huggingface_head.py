@@ -78,7 +78,6 @@ def make_classifier(folder: Path, calibration: Calibration) -> Classifier:
 
 
 def translate(name: str, theirs: Any, kind: str) -> str:
-    """Our name of a parameter of transformers' model."""
     base = f"{theirs.base_model_prefix}."
     own = name.removeprefix(base) if kind in WITH_OWN_POOLER else name
     for module, ours in OUR_NAMES[kind].items():
@@ -88,7 +87,6 @@ def translate(name: str, theirs: Any, kind: str) -> str:
 
 
 def make_batch() -> dict[str, Tensor]:
-    """Four sentences of 9, 9, 6 and 2 tokens; no id is the padding token's."""
     ids = torch.randint(3, 50, (4, 9), generator=torch.Generator().manual_seed(2))
     mask = (torch.arange(9) < torch.tensor([9, 9, 6, 2])[:, None]).long()
     return {"input_ids": ids * mask, "attention_mask": mask}
@@ -96,16 +94,12 @@ def make_batch() -> dict[str, Tensor]:
 
 def compute_logits(module: Classifier, batch: dict[str, Tensor]) -> Tensor:
     """Compute as the training step does, with the batch in two chunks, each cut to its longest sentence."""
-    chunks = [
-        {k: v[:2] for k, v in batch.items()},
-        {k: v[2:, :6] for k, v in batch.items()},
-    ]
+    chunks = [{k: v[:2] for k, v in batch.items()}, {k: v[2:, :6] for k, v in batch.items()}]
     return module.head(module.dropout(module.embed({"chunks": chunks, "restore": torch.arange(4)})))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_logits_and_gradients_are_those_of_transformers(case, tmp_path):
-    """In evaluation mode, and in training mode without dropout."""
     ours, theirs = load_both(case, tmp_path)
     batch, labels = make_batch(), torch.tensor([0, 1, 2, 1])
     for training in (False, True):
@@ -128,7 +122,6 @@ def test_logits_and_gradients_are_those_of_transformers(case, tmp_path):
 
 @pytest.mark.parametrize("case", CASES)
 def test_dropouts_have_transformers_rates_and_places(case, tmp_path):
-    """With one seed both drop the same entries: the rates, the places and the order are the same."""
     kind = case.removesuffix("-mean")
     rates = {DROPOUT[kind]: 0.4}
     if kind.startswith("deberta"):
@@ -165,10 +158,8 @@ def test_initial_weights_are_distributed_as_transformers_own(case, tmp_path):
     config = make_tiny_config(case, width=width, initializer_range=0.05)
     AutoModel.from_config(config).save_pretrained(tmp_path)
     config.num_labels = CLASSES
-    theirs, ours = (
-        AutoModelForSequenceClassification.from_config(config),
-        make_classifier(tmp_path, Calibration(width)),
-    )
+    theirs = AutoModelForSequenceClassification.from_config(config)
+    ours = make_classifier(tmp_path, Calibration(width))
     for name, expected in theirs.named_parameters():
         own = translate(name, theirs, config.model_type)
         if own.startswith("encoder.") or (own.startswith("pooler.") and config.model_type in WITH_OWN_POOLER):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel
 from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from isobench.data.batches.tokens import plan_packing
@@ -31,25 +31,19 @@ BART = {
     "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 20,
 }  # fmt: skip
 SETTINGS = {
-    "bert": COMMON,
-    "roberta": COMMON,
-    "electra": COMMON | {"embedding_size": 8},
-    "albert": COMMON | {"embedding_size": 8},
-    "distilbert": DISTILBERT,
+    "bert": COMMON, "roberta": COMMON, "electra": COMMON | {"embedding_size": 8},
+    "albert": COMMON | {"embedding_size": 8}, "distilbert": DISTILBERT,
     "modernbert": COMMON | SPECIAL | {"num_hidden_layers": 4, "local_attention": 4},
     "gpt2": {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 20} | SPECIAL,
     "mistral": COMMON | {"num_key_value_heads": 1, "sliding_window": 4},
-}
+}  # fmt: skip
 FIRST_POSITION = {"roberta": 2}
 
 
 def build_model(kind, settings):
-    from transformers import AutoConfig
-
     torch.manual_seed(0)
     register_packed_attention()
-    model = AutoModel.from_config(AutoConfig.for_model(kind, **settings))
-    return model.eval()
+    return AutoModel.from_config(AutoConfig.for_model(kind, **settings)).eval()
 
 
 def make_row(lengths, groups):
@@ -62,12 +56,8 @@ def make_row(lengths, groups):
 
 
 def encode_alone(encoder, row, lengths):
-    return torch.cat(
-        [
-            encoder(input_ids=part[None], attention_mask=torch.ones(1, len(part), dtype=torch.long))
-            for part in row["input_ids"][0].split(lengths)
-        ]
-    )
+    parts = [part[None] for part in row["input_ids"][0].split(lengths)]
+    return torch.cat([encoder(input_ids=part, attention_mask=torch.ones_like(part)) for part in parts])
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -142,19 +132,14 @@ def test_a_model_that_can_not_read_a_row_is_found_out():
     eager = build_model("bert", COMMON)
     eager.config._attn_implementation = "eager"
     assert find_first_position(eager) is None
-
-
-def test_the_probe_sees_a_model_that_mixes_sentences():
-    """The probe must fail for a model whose attention does not keep packed sentences apart."""
     model = build_model("bert", COMMON)
     forward = model.forward
-    model.forward = lambda packing=None, **arguments: forward(**arguments)
+    model.forward = lambda packing=None, **arguments: forward(**arguments)  # which does not keep sentences apart
     assert find_first_position(model) is None
 
 
 @pytest.mark.parametrize(("name", "window"), [("sliding_window", 8), ("attention_chunk_size", 8), ("x", 300)])
 def test_the_probe_sees_a_window_that_packed_attention_is_not_told_of(name, window):
-    """In these models the window is in the mask alone, so packed sentences that are longer would be read wrongly."""
     attention = {"num_key_value_heads": 1, "head_dim": 8}
     if name == "sliding_window":
         model = build_model("phimoe", COMMON | attention | {"sliding_window": window})
@@ -169,7 +154,6 @@ def test_the_probe_sees_a_window_that_packed_attention_is_not_told_of(name, wind
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 2, 9])
 def test_a_groups_mask_is_that_of_its_definition(causal, window):
-    """A token reads the tokens of its own sentence, none that come later if causal, none at a distance of window."""
     lengths = [5, 3]
     padding = torch.arange(5) < torch.tensor(lengths)[:, None]
     mask = make_group_mask(padding, 5, causal, window, torch.device("cpu"))
@@ -183,21 +167,17 @@ def test_a_groups_mask_is_that_of_its_definition(causal, window):
                 assert bool(read[sentence, 0, i, j]) == expected
 
 
-SIZES = {"batch_size": 2, "q_length": 4, "kv_length": 4}
-KINDS = {
-    "bidirectional": {"mask_function": bidirectional_mask_function, "allow_is_causal_skip": False},
-    "causal": {"mask_function": causal_mask_function, "allow_is_causal_skip": True},
-}
+@pytest.mark.parametrize(
+    ("function", "skip"), [(bidirectional_mask_function, (True, False)), (causal_mask_function, (False, True))]
+)
+def test_a_mask_without_padding_is_left_out_on_a_cpu_only(function, skip):
+    skips = dict(zip(("allow_is_bidirectional_skip", "allow_is_causal_skip"), skip, strict=True))
 
+    def make_mask(real):
+        sizes = {"batch_size": 2, "q_length": 4, "kv_length": 4, "device": real.device}
+        return make_sdpa_mask(**sizes, **skips, mask_function=function, attention_mask=real)
 
-def make_mask(kind, real, **settings):
-    skip = {"allow_is_bidirectional_skip": kind == "bidirectional"}
-    return make_sdpa_mask(**SIZES, **skip, **KINDS[kind], attention_mask=real, device=real.device, **settings)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_without_padding_is_left_out_on_a_cpu_only(kind):
     real = torch.ones(2, 4, dtype=torch.bool)
-    assert make_mask(kind, real) is None
-    assert make_mask(kind, real.to("meta")).shape == (2, 1, 4, 4)
-    assert make_mask(kind, real & torch.tensor([True, True, True, False])).shape == (2, 1, 4, 4)
+    assert make_mask(real) is None
+    assert make_mask(real.to("meta")).shape == (2, 1, 4, 4)
+    assert make_mask(real & torch.tensor([True, True, True, False])).shape == (2, 1, 4, 4)

@@ -8,14 +8,15 @@ from helpers import make_config, make_record, review_columns, save_tiny, write_p
 
 from isobench.config.schema import Experiment
 from isobench.data.scale import find_encoder_differences
-from isobench.data.weights import format_encoder_name, label_encoder
+from isobench.data.weights import format_encoder_name
 from isobench.report.build import build_report
 from isobench.report.output.terminal import print_table
-from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
+from isobench.runs.grouping import find_varying_settings, group_over_seeds, label_runs, list_setting_values
 from isobench.runs.identity import identify
 from isobench.runs.run import Run, format_run_name
 from isobench.runs.state import find_run_states
 from isobench.sweep.overview import print_overview
+from isobench.training.tracking import format_wandb_name
 
 
 def make_row(*overrides: str, score: float = 0.7) -> Run:
@@ -36,7 +37,6 @@ def write_reviews(root, seed: int) -> str:
 
 @pytest.fixture
 def two_sources(tmp_path):
-    """Settings of two runs on different data, with the same names and the same seed."""
     return [["task=sst2", write_reviews(tmp_path / name, seed)] for name, seed in (("a", 1), ("b", 5))]
 
 
@@ -46,18 +46,12 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     assert varying == ["task.data"]
     assert [len(group) for group in group_over_seeds(rows, varying)] == [2, 2]
     shown = [list_setting_values(row, varying)[0] for row in rows[::2]]
-    for text, name in zip(shown, "ab", strict=True):
-        assert text.startswith(f"{tmp_path / name} (")
     print_table(build_report(Experiment(), rows), rows)
     print_overview("runs", rows, find_run_states(rows))
     out = capfd.readouterr().out
     assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
-
-
-def test_a_large_grid_has_a_line_for_all_values_of_its_settings(tmp_path, capfd):
-    rows = [make_row(f"optimization.lr={n}e-5", f"output_dir={tmp_path}") for n in range(1, 80)]
-    print_overview("runs", rows, find_run_states(rows))
-    assert capfd.readouterr().out.count("rotten_tomatoes") == 1
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")  # the same bytes elsewhere are the same data
+    assert find_varying_settings([rows[0], make_row("task=sst2", f"data.root={tmp_path / 'copy'}", "seed=2")]) == []
 
 
 def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
@@ -75,12 +69,6 @@ def test_data_sets_are_neither_compared_nor_selected_among(two_sources):
     assert report.runs["data"].nunique() == 2
 
 
-def test_the_same_bytes_elsewhere_are_the_same_data(two_sources, tmp_path):
-    shutil.copytree(tmp_path / "a", tmp_path / "copy")
-    rows = [make_row(*two_sources[0]), make_row("task=sst2", f"data.root={tmp_path / 'copy'}", "seed=2")]
-    assert find_varying_settings(rows) == []
-
-
 def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
     save_tiny(tmp_path, "gpt2")
     own = ("encoder=local", "encoder.pooling=last")
@@ -92,27 +80,21 @@ def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "name", "label"),
+    ("overrides", "name"),
     [
-        ("encoder=minilm", "minilm", "minilm"),
-        ("encoder=local encoder.path=/models/a", "local", "local (/models/a)"),
-        ("encoder=minilm encoder.path=/models/a", "minilm (weights of a)", "minilm (/models/a)"),
-        ("encoder=bert-base-cased encoder.path=/models/a/", "bert-base-cased (weights of a)", None),
-        ("encoder=minilm encoder.embedded=distilbert", "minilm (weights of package distilbert)", None),
-        ("encoder=minilm encoder.name=bert-base-cased", "bert-base-cased (weights of package minilm)", None),
-        ("encoder=gpt2 encoder.hub=me/other", "gpt2 (weights of me/other@607a30d)", None),
-        ("encoder=minilm encoder.name=mine", "mine", "mine (package minilm)"),
-        ("encoder=bart-scratch encoder.path=/tokenizers/mine", "bart-scratch", None),  # gives the tokenizer only
+        ("encoder=minilm", "minilm"), ("encoder=local encoder.path=/models/a", "local"),
+        ("encoder=minilm encoder.path=/models/a", "minilm (weights of a)"),
+        ("encoder=minilm encoder.embedded=distilbert", "minilm (weights of package distilbert)"),
+        ("encoder=gpt2 encoder.hub=me/other", "gpt2 (weights of me/other@607a30d)"),
+        ("encoder=bart-scratch encoder.path=/tokenizers/mine", "bart-scratch"),  # gives the tokenizer only
     ],
-)
-def test_a_run_says_whose_weights_its_encoder_has(overrides, name, label):
-    """A label says it even of an encoder of the user's."""
+)  # fmt: skip
+def test_a_run_says_whose_weights_its_encoder_has(overrides, name):
     cfg = make_config(*overrides.split())
     assert format_encoder_name(cfg.encoder) == name
     assert f" {name} " in format_run_name(cfg)
     if "weights of" in name:
         assert find_encoder_differences(cfg) == [f"encoder {name} is not the paper's"]
-    assert label is None or label_encoder(cfg.encoder) == label
 
 
 def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(tiny):
@@ -123,3 +105,27 @@ def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(ti
     (cell,) = build_report(experiment, [foreign]).cells.query("column == 'SST-2'").itertuples()
     assert cell.encoder == f"bert-base-cased (weights of {Path(tiny).name})"
     assert cell.verdict == "not comparable"
+
+
+def make_rows(*runs):
+    return [Run(make_config(*overrides), None, None) for overrides in runs]
+
+
+def make_labels(runs):
+    label_runs(runs)
+    return [run.cfg.tracking.label for run in runs]
+
+
+def test_a_label_has_the_settings_that_vary_and_the_method_has():
+    isobn = ["calibration=isobn_paper", "optimization.lr=1e-5"]
+    betas = [[*isobn, f"calibration.beta={beta}"] for beta in (0.25, 1)]
+    rows = make_rows(["calibration=none", "optimization.lr=1e-5"], *betas)
+    assert make_labels(rows) == [None, "beta=0.25", "beta=1"]
+    rows = make_rows(*(["optimization.lr=1e-5", f"optimization.batch_size={size}", "seed=3"] for size in (8, 16)))
+    label_runs(rows)
+    names = [format_run_name(row.cfg) for row in rows]
+    assert names[0] == "rotten_tomatoes minilm none seed 3 batch_size=8"
+    assert len(set(names)) == 2
+    assert format_wandb_name(rows[1].cfg) == "rotten_tomatoes-minilm-none-3-batch_size=16"
+    label_runs(rows[:1])  # among other runs, a run has another label
+    assert format_run_name(rows[0].cfg) == "rotten_tomatoes minilm none seed 3"

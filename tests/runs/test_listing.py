@@ -1,16 +1,20 @@
 """Reading the runs of a folder from their records, and finding the settings in which they differ."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from helpers import make_config, make_record
+from waiting import wait_until
 
 from isobench.data.weights import read_model_type
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.plan import read_runs
 from isobench.runs.run import Run
+from isobench.runs.state import Submission, is_process_alive, read_submissions
 
 CONFIGS = [
     ["seed=3"],
@@ -25,9 +29,8 @@ def test_a_run_is_read_from_its_record_alone_and_equal_sections_are_one_object(t
         cfg = make_config(*overrides, f"seed={seed}")
         RunFolder(str(tmp_path), str(seed) * 64).write_record(make_record(cfg, key=str(seed) * 64))
     first, second = read_runs(str(tmp_path))
-    assert first.cfg == replace(
-        make_config(*overrides, "seed=1"), output_dir=str(tmp_path), tracking=first.cfg.tracking
-    )
+    own = make_config(*overrides, "seed=1")
+    assert first.cfg == replace(own, output_dir=str(tmp_path), tracking=first.cfg.tracking)
     assert first.cfg.task is second.cfg.task
 
 
@@ -43,7 +46,6 @@ def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared()
 
 
 def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, capfd):
-    """The pipes are a record, and a file of the folder that a config names, which is not opened."""
     model, output_dir = tmp_path / "model", tmp_path / "outputs"
     keys = ["a1" * 32, "a2" * 32]
     for key in keys:
@@ -55,8 +57,30 @@ def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, 
     RunFolder(str(output_dir), keys[1]).write_record(make_record(cfg, key=keys[1]))
     assert [run.folder.key for run in read_runs(str(output_dir))] == keys[1:]
     assert capfd.readouterr().err.count("left out") == 1
+    assert read_model_type(cfg.encoder) is None
 
 
-def test_a_pipe_in_a_models_config_is_no_architecture(tmp_path):
-    os.mkfifo(tmp_path / "config.json")
-    assert read_model_type(make_config("encoder=local", f"encoder.path={tmp_path}").encoder) is None
+NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
+
+
+def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():
+    assert is_process_alive(os.getpid())
+    assert is_process_alive(1)  # another user's, or our own
+    assert not is_process_alive(NO_PROCESS)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert is_process_alive(child.pid)
+    assert child.stdin is not None
+    child.stdin.close()
+    wait_until(lambda: not is_process_alive(child.pid))  # a zombie: it has ended, and has not been waited for
+    child.wait()
+    assert not is_process_alive(child.pid)
+
+
+def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
+    submission = Submission("123", ["ab" * 8], 1.5)
+    submission.save(tmp_path)
+    assert read_submissions(tmp_path) == [submission]
+    (file,) = (tmp_path / "jobs").iterdir()
+    file.write_text(file.read_text().replace("abab", "acac"))
+    assert read_submissions(tmp_path) == read_submissions(tmp_path) == []
+    assert capsys.readouterr().err.count(f"{file} is damaged") == 1

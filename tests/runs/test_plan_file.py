@@ -28,23 +28,10 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     assert read.runs == [(replace(cfg, output_dir=str(tmp_path)), identity) for cfg, identity in plan.runs]
     assert (read.experiment, read.commands) == (plan.experiment, plan.commands)
     assert parse_plan(format_plan(plan)) == plan
-
-
-def test_runs_share_what_they_have_in_common():
-    text = format_plan(make_plan("seed=range(1,11)"))
-    stored = orjson.loads(text)
-    assert len(stored["runs"]) == 30
-    assert len(stored["settings"]["task"]) == len(stored["settings"]["optimization"]) == 1
-    assert len(stored["settings"]["calibration"]) == 3
-    assert len({id(cfg.task) for cfg, _ in parse_plan(text).runs}) == 1
-
-
-def test_a_plan_of_an_experiment_is_found_by_its_name(tmp_path):
-    write_plan(tmp_path, make_plan())
+    assert len({id(cfg.task) for cfg, _ in read.runs}) == 1
     write_plan(tmp_path, make_plan(experiment=None))
     assert [plan.experiment for plan in read_plans(tmp_path)] == ["glue_isobn", None]
     assert [plan.experiment for plan in read_plans(tmp_path, "glue_isobn")] == ["glue_isobn"]
-    assert read_plans(tmp_path, "other") == []
 
 
 def test_the_same_command_replaces_its_plan_and_another_one_adds_its_own(tmp_path, monkeypatch):
@@ -79,40 +66,29 @@ def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_i
         ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
         ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
         ("runs", [{"key": "k", "settings": {}, "data": -1, "weights": 0}]),
-        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2),
-        ("runs", "all"),
+        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2), ("runs", "all"),
         ("settings", {"calibration": [{"name": "a", "then": "evil"}]}),
         ("settings", {"calibration": [{"name": "a", "then": {"name": "b", "then": [1]}}]}),
-        ("settings", {"seed": [-1]}),
-        ("settings", {"seed": ["${oc.env:HOME}"]}),
-        ("settings", {"task": [{"name": "../../etc"}]}),
-        ("settings", {"task": [{"nmae": "rte"}]}),
+        ("settings", {"seed": [-1]}), ("settings", {"seed": ["${oc.env:HOME}"]}),
+        ("settings", {"task": [{"name": "../../etc"}]}), ("settings", {"task": [{"nmae": "rte"}]}),
         ("settings", {"no_such_section": [1]}),
     ],
-)
+)  # fmt: skip
 def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):
     file = write_plan(tmp_path, make_plan())
     write_signed_json(file, orjson.loads(file.read_bytes()) | {entry: value})
     plans, (trouble,) = read_intact_plans(tmp_path)
-    assert plans == []
-    assert trouble.startswith(f"{file} is damaged")
-    assert "\n" not in trouble
-
-
-def test_a_truncated_plan_and_one_without_its_checksum_are_refused(tmp_path):
-    file = write_plan(tmp_path, make_plan())
-    whole = file.read_bytes()
-    for text in (whole[:-100], whole.replace(b'"seed":[', b'"seed":[2,'), b"", b"[]", b"null"):
-        file.write_bytes(text)
-        assert read_intact_plans(tmp_path)[0] == []
+    assert (plans, str(file) in trouble) == ([], True)
 
 
 def test_a_damaged_plan_hides_no_other_plan_and_none_of_its_runs(tmp_path, capfd):
-    """Its runs are found by their folders; one note names it."""
     kept, damaged = make_plan(), replace(make_plan(), experiment="other", commands=["other"])
     write_plan(tmp_path, kept)
     file = write_plan(tmp_path, damaged)
-    file.write_bytes(file.read_bytes()[:-20])
+    whole = file.read_bytes()
+    for text in (whole.replace(b'"seed":[', b'"seed":[2,'), b"", b"[]", b"null", whole[:-20]):
+        file.write_bytes(text)
+        assert [plan.experiment for plan in read_intact_plans(tmp_path)[0]] == [kept.experiment]
     assert {run.folder.key for run in read_runs(str(tmp_path), kept.experiment)} == {run[1].key for run in kept.runs}
     assert [plan.experiment for plan in read_plans(tmp_path)] == [kept.experiment]
     err = capfd.readouterr().err

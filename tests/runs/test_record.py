@@ -14,7 +14,7 @@ from isobench.common.errors import StorageError, UserError
 from isobench.common.files import replace_non_finite
 from isobench.runs.folder import RunFolder
 from isobench.runs.record import RECORD_FORMAT, Beat, RunRecord, add_checksum, format_record
-from isobench.runs.run import MAX_NAMED_TROUBLES, Run, check_predictions, print_troubles
+from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import PROGRESS_FILE, Heartbeat, read_heartbeat
 
 KEY = "ab" * 32
@@ -28,8 +28,6 @@ CONFIG = {
     "task": {"dev_splits": ["validation"], "primary": "accuracy", "held_out": None},
     "optimization": {"report": "best"}, "checkpoint": {"keep": False},
 }  # fmt: skip
-# What damage in a record's content is called; a checksum that does not fit is called otherwise.
-DAMAGED = r"result.json is damaged; remove it to run again \((?!it was changed|it has no checksum)"
 
 
 def content(**parts) -> dict:
@@ -38,7 +36,6 @@ def content(**parts) -> dict:
 
 
 def to_text(content: dict) -> str:
-    """A record's text with its checksum, whatever the content is."""
     return add_checksum(json.dumps(content, indent=1).encode()).decode()
 
 
@@ -91,28 +88,19 @@ def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
         folder.read_record()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{", "\0", '{"status": "finished", "key": "other"}', "[]", "7", json.dumps({"key": KEY}), "[" * 100_000,
-    ],
-)  # fmt: skip
-def test_a_damaged_record_is_named_not_trusted(tmp_path, text):
+def nonfinite(spelt):
+    return json.dumps(content(cost={"seconds": "here"}), indent=1).replace('"here"', spelt)
+
+
+TEXTS = ["", "{", "\0", '{"status": "finished", "key": "other"}', "[]", "7", json.dumps({"key": KEY}), "[" * 100_000]
+TEXTS += [json.dumps(content(), indent=1), json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"})]
+TEXTS += [add_checksum(nonfinite(spelt).encode()).decode() for spelt in ("NaN", "1e400")]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_damaged_record_is_not_trusted(tmp_path, text):
     with fails():
         folder_with(tmp_path, text).read_record()
-
-
-def test_a_record_without_its_checksum_is_damaged(tmp_path):
-    folder = folder_with(tmp_path, json.dumps(content(), indent=1))
-    with pytest.raises(UserError, match=r"result.json is damaged; remove it to run again \(it has no checksum"):
-        folder.read_record()
-
-
-@pytest.mark.parametrize("spelt", ["NaN", "1e400"])
-def test_a_record_with_a_number_that_is_not_finite_is_damaged(tmp_path, spelt):
-    text = json.dumps(content(cost={"seconds": "here"}), indent=1).replace('"here"', spelt)
-    with fails():
-        folder_with(tmp_path, add_checksum(text.encode()).decode()).read_record()
 
 
 HELD_OUT = {"accuracy": 0.25, "constant_predictor": False}
@@ -140,31 +128,20 @@ def test_a_record_whose_scores_agree_is_read(tmp_path, parts):
 
 
 @pytest.mark.parametrize(
-    ("part", "reason"),
+    "part",
     [
-        ({"best": BEST | {"score": 0.9, "selection": 0.9}}, "the best epoch is not epoch 1 of the history"),
-        ({"best": BEST | {"validation": {"accuracy": 0.9, "constant_predictor": False}}}, "the best epoch is not"),
-        ({"best": BEST | {"isotropy": {"head/i1": 0.1}}}, "the best epoch is not epoch 1"),
-        ({"best": EPOCHS[0], "history": EPOCHS}, "the best epoch is not epoch 2 of the history"),
-        ({"best": EPOCHS[2], "history": EPOCHS}, "the best epoch is not epoch 2 of the history"),
-        ({"best": None}, "the best epoch is not epoch 1"), ({"history": []}, "the best epoch is not in the history"),
-        ({"history": [BEST, BEST]}, "not in order"), ({"history": [BEST | {"epoch": 0}]}, "not in order"),
-        ({"history": [BEST | {"score": 0.9}]}, "the score of epoch 1 is not its accuracy on validation"),
-        ({"history": [BEST | {"selection": 0.9}]}, "the selection of epoch 1 is not its accuracy on validation"),
-        ({"history": [BEST | {"validation": {"constant_predictor": False}}]}, "epoch 1 lacks its metrics on val"),
-        (with_held_out(accuracy=0.3), "the selection of epoch 1 is not its accuracy on held_out"),
-        (with_held_out(accuracy="0.25"), "a metric of epoch 1 on held_out is not a number"),
-        (with_held_out(f1=[0.25]), "a metric of epoch 1 on held_out is not a number"),
-        (with_held_out(constant_predictor=None), "epoch 1 lacks its metrics on held_out"),
-        ({"config": HELD_OUT_CONFIG}, "epoch 1 lacks its metrics on held_out"),
-        ({"best": BEST | {"epoch": "1"}}, "best.epoch: Input should be a valid integer"),
+        {"best": BEST | {"score": 0.9, "selection": 0.9}}, {"best": BEST | {"isotropy": {"head/i1": 0.1}}},
+        {"best": BEST | {"validation": {"accuracy": 0.9, "constant_predictor": False}}}, {"best": None},
+        {"best": EPOCHS[0], "history": EPOCHS}, {"best": EPOCHS[2], "history": EPOCHS}, {"history": []},
+        {"history": [BEST, BEST]}, {"history": [BEST | {"epoch": 0}]}, {"history": [BEST | {"score": 0.9}]},
+        {"history": [BEST | {"selection": 0.9}]}, {"history": [BEST | {"validation": {"constant_predictor": False}}]},
+        with_held_out(accuracy=0.3), with_held_out(accuracy="0.25"), with_held_out(f1=[0.25]),
+        with_held_out(constant_predictor=None), {"config": HELD_OUT_CONFIG}, {"best": BEST | {"epoch": "1"}},
     ],
 )  # fmt: skip
-def test_a_record_whose_scores_disagree_is_damaged_even_with_its_own_checksum(tmp_path, part, reason):
-    text = to_text(content() | part)
-    with pytest.raises(UserError, match=f"{DAMAGED}.*{reason}") as error:
-        folder_with(tmp_path, text).read_record()
-    assert "\n" not in str(error.value)
+def test_a_record_whose_scores_disagree_is_damaged_even_with_its_own_checksum(tmp_path, part):
+    with pytest.raises(UserError, match="is damaged"):
+        folder_with(tmp_path, to_text(content() | part)).read_record()
 
 
 def test_any_changed_byte_of_a_record_is_noticed(tmp_path):
@@ -186,60 +163,40 @@ def test_a_record_that_can_t_be_read_now_is_not_called_damaged(tmp_path, monkeyp
 
     folder = folder_with(tmp_path, format_record(content()).decode())
     monkeypatch.setattr("isobench.runs.record.read_bounded", fail)
-    with pytest.raises(UserError, match="may be intact, but can't be read: stale file handle") as error:
+    with pytest.raises(UserError) as error:
         folder.read_record()
     assert "remove" not in str(error.value)
 
 
-def test_predictions_that_can_t_be_read_now_are_not_called_damaged(tmp_path, monkeypatch):
+def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys, monkeypatch):
     def fail(_):
         raise OSError(errno.EIO, "as meant")
 
     predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
-    folder = folder_with(tmp_path, format_record(content(predictions=predictions)).decode())
-    (folder.path / "predictions.parquet").write_bytes(b"intact")
-    run = Run.of(make_config(f"output_dir={tmp_path}"), KEY)
-    with monkeypatch.context() as patch:
-        patch.setattr("isobench.common.files.open_regular", fail)
-        check_predictions([run])
-    assert run.record is None
-    assert "remove" not in run.trouble
-    run.read_record()
-    (folder.path / "predictions.parquet").unlink()
-    os.mkfifo(folder.path / "predictions.parquet")
-    check_predictions([run])
-    assert (run.record, "is not a regular file" in run.trouble) == (None, True)
-
-
-def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys):
-    predictions = {"file": "predictions.parquet", "sha256": hashlib.sha256(b"intact").hexdigest()}
-    rows = []
-    for key in (KEY, "cd" * 32, "ef" * 32):
+    rows, files = [], []
+    for key in (KEY, "cd" * 32, "ef" * 32, "01" * 32):
         folder = RunFolder(str(tmp_path), key)
         folder.path.mkdir(parents=True)
-        (folder.path / "predictions.parquet").write_bytes(b"intact")
+        files.append(folder.path / "predictions.parquet")
+        files[-1].write_bytes(b"intact")
         folder.write_record(RunRecord.model_validate(content(key=key, predictions=predictions)))
         rows.append(Run.of(make_config(f"output_dir={tmp_path}"), key))
     check_predictions(rows)
     assert all(row.record for row in rows)
-    file = rows[0].folder.path / "predictions.parquet"
-    times = file.stat()
-    file.write_bytes(b"intacT")
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # size and time say that nothing changed
-    (rows[1].folder.path / "predictions.parquet").unlink()
+    times = files[0].stat()
+    files[0].write_bytes(b"intacT")
+    os.utime(files[0], ns=(times.st_atime_ns, times.st_mtime_ns))  # size and time say that nothing changed
+    files[1].unlink()
+    files[2].unlink()
+    os.mkfifo(files[2])
     check_predictions(rows)
-    assert [row.record is not None for row in rows] == [False, True, True]
+    assert [row.record is not None for row in rows] == [False, True, False, True]
     print_troubles(rows)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"isobench: {file} is damaged; remove {rows[0].folder.result_file} to run again (")
-    print_troubles(rows[:1] * (MAX_NAMED_TROUBLES + 2))
-    assert capsys.readouterr().err.endswith("isobench: ... and 2 more damaged runs\n")
-
-
-def test_a_record_of_a_later_format_asks_for_a_newer_isobench(tmp_path):
-    folder = folder_with(tmp_path, json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"}))
-    with fails():
-        folder.read_record()
+    assert capsys.readouterr().err.count(f"{files[0]} is damaged; remove {rows[0].folder.result_file}") == 1
+    monkeypatch.setattr("isobench.common.files.open_regular", fail)
+    run = Run.of(make_config(f"output_dir={tmp_path}"), "01" * 32)
+    check_predictions([run])
+    assert (run.record, "remove" in run.trouble) == (None, False)  # can't be read now, and is not damaged
 
 
 def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
@@ -255,14 +212,21 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
         assert (again.state, again.step, again.steps, again.attempt) == ("starting", 4, 9, 2)
         assert left.since == left.started == again.started < again.since
     assert read_heartbeat(tmp_path) is None
+    file = tmp_path / PROGRESS_FILE
     for damage in (
         {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
         {"updated": math.nan}, {"updated": math.inf}, {"since": -math.inf}, {"since": 1e300},
     ):  # fmt: skip
         text = json.dumps(left.model_dump() | damage)
         for spelt in (text, text.replace("Infinity", "1e400")):
-            (tmp_path / PROGRESS_FILE).write_text(spelt)
+            file.write_text(spelt)
             assert read_heartbeat(tmp_path) is None
+    with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path):
+        raise KeyboardInterrupt
+    text = file.read_text()
+    file.write_text(text.replace('"attempt": 1', '"attempt": 7'))
+    assert (file.read_text() != text, read_heartbeat(tmp_path)) == (True, None)
+    assert Heartbeat(tmp_path).beat.attempt == 1
 
 
 @pytest.mark.parametrize(("name", "model"), [("result", RunRecord), ("progress", Beat)])
@@ -276,13 +240,8 @@ def test_what_a_process_left_that_was_killed_after_its_record_is_removed(tmp_pat
     failure = {"name": "crash", "message": "as meant"} if status == "failed" else None
     folder = folder_with(tmp_path, to_text(content(failure=failure)))
     (folder.path / "checkpoints").mkdir()
-    for name in (
-        "checkpoints/step-000000001.ckpt",
-        PROGRESS_FILE,
-        ".progress.json.7.tmp",
-        "predictions.parquet",
-        "lock",
-    ):
+    own = ["checkpoints/step-000000001.ckpt", PROGRESS_FILE, ".progress.json.7.tmp"]
+    for name in (*own, "predictions.parquet", "lock"):
         (folder.path / name).write_text("")
     folder.remove_leftovers(folder.read_record())
     kept = {path.name for path in folder.path.iterdir()} - {"result.json", "predictions.parquet", "lock"}
@@ -290,22 +249,8 @@ def test_what_a_process_left_that_was_killed_after_its_record_is_removed(tmp_pat
     assert kept == (set() if status == "finished" else {"checkpoints", PROGRESS_FILE, ".progress.json.7.tmp"})
 
 
-def test_a_changed_heartbeat_is_no_heartbeat(tmp_path, capsys):
-    with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path):
-        raise KeyboardInterrupt
-    file = tmp_path / PROGRESS_FILE
-    assert read_heartbeat(tmp_path).attempt == 1
-    text = file.read_text()
-    file.write_text(text.replace('"attempt": 1', '"attempt": 7'))
-    assert file.read_text() != text
-    assert read_heartbeat(tmp_path) is None
-    assert Heartbeat(tmp_path).beat.attempt == 1
-    assert capsys.readouterr().err == f"isobench: {file} is damaged: the run's attempts are counted anew\n"
-
-
 @pytest.mark.parametrize("with_checkpoint", [True, False])
 def test_a_first_attempt_that_stops_with_an_error_keeps_its_checkpoints(tmp_path, with_checkpoint):
-    """checkpoint.export may find its disk full after hours. Without a checkpoint nothing is left of the run."""
     folder = RunFolder(str(tmp_path / "outputs"), "0" * 64)
 
     def run():

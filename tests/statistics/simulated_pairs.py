@@ -15,10 +15,6 @@ It counts studies with a true difference of 0 where p < .05, and studies whose 9
 published percentile interval, from 2,000 of the studies and 1,000 resamples. At last the same of the other metrics:
 F1, Matthews, Pearson, Spearman, and the means of accuracy and F1 and of Pearson and Spearman. They have fewer
 studies, each with 200 bootstrap samples of the examples, and the variances of ``methods differ more``.
-
-The published interval errs in both directions: it is too wide where seed and example together decide, because it
-counts their part three times, and too narrow where few seeds decide. With 2 seeds our intervals nearly always hold
-the true difference and find nothing, so the report does not show them.
 """
 
 import argparse
@@ -138,11 +134,7 @@ def find_true_difference(metric: str) -> float:
 
 
 def compare_studies(changes: np.ndarray) -> PairedTest:
-    """Compare the methods of many studies, in points; NaN where the report says nothing.
-
-    Args:
-        changes: correctness of the second method less that of the first, [studies, seeds, examples].
-    """
+    """Compare methods by the change of correctness, [studies, seeds, examples]; NaN where the report says nothing."""
     covariance = average_covariance(changes.swapaxes(1, 2)) / changes.shape[2]
     test = judge_differences(100 * changes.mean(2), 1e4 * covariance)
     enough = np.abs(changes).sum((1, 2)) >= MIN_DISAGREEMENTS
@@ -150,10 +142,7 @@ def compare_studies(changes: np.ndarray) -> PairedTest:
 
 
 def bootstrap_percentiles(changes: np.ndarray, rng: np.random.Generator) -> PairedTest:
-    """Compute the published interval: quantiles of the difference over resampled seeds and examples.
-
-    All studies share the resamples. The interval is given by its middle and half its width; p is 0 if it excludes 0.
-    """
+    """The published interval, quantiles over resampled seeds and examples: its middle and half its width."""
     studies, seeds, examples = changes.shape
     by_example = draw_multiplicities(examples, PERCENTILE_RESAMPLES, seed=1).astype(np.float32)
     by_seed = rng.multinomial(seeds, np.full(seeds, 1 / seeds), PERCENTILE_RESAMPLES).astype(np.float32)
@@ -188,10 +177,7 @@ def simulate(setting: Setting, seeds: int, examples: int, studies: int, percenti
 
 
 def simulate_metric(metric: str, seeds: int, examples: int, studies: int, planted: float) -> dict[str, float]:
-    """Simulate studies of a metric that needs bootstrap samples, without a difference and with the planted one.
-
-    ``planted``: the planted difference in points, from ``find_true_difference``.
-    """
+    """Simulate studies of a metric that needs bootstrap samples; ``planted``: from ``find_true_difference``."""
     rng = np.random.default_rng([seeds, examples, studies])
     multiplicities = draw_multiplicities(examples, METRIC_RESAMPLES)
     counts: dict[str, float] = {}
@@ -209,41 +195,27 @@ def simulate_metric(metric: str, seeds: int, examples: int, studies: int, plante
     return counts
 
 
-def format_line(row: dict, planted: float) -> str:
-    """Write a line of the table."""
-    kinds = ("null/below", "null/coverage", "planted/coverage", "planted/below")
-    ours, published = ([row[f"{who}/{kind}"] for kind in kinds] for who in ("ours", "percentile"))
-    return (
-        f"{row['setting']:20} {row['seeds']:2} {row['examples']:5} {row['ours/null/said']:4.0%} "
-        f"{ours[0]:5.1%} {published[0]:5.1%}   {ours[1]:5.1%} {ours[2]:6.1%} {published[1]:6.1%}  "
-        f"{ours[3]:5.1%} {published[3]:5.1%} ({planted:g})"
-    )
-
-
 def simulate_accuracy(studies: int) -> None:
-    """Simulate accuracy in all settings and shapes, and print a line for each."""
-    print("                              false positives     coverage            power")
-    print("setting               n     m said  ours perc.   ours 0/planted perc.  ours perc. (points planted)")
+    print("setting n m said; ours and percentile: false positives, coverage 0, coverage planted, power; planted")
     for name, setting in SETTINGS.items():
         for seeds in SEEDS:
             for examples in setting.examples:
                 row = simulate(setting, seeds, examples, studies, PERCENTILE_STUDIES)
-                shape = {"setting": name, "seeds": seeds, "examples": examples}
-                print(format_line(shape | row, setting.planted), flush=True)
+                kinds = ("null/below", "null/coverage", "planted/coverage", "planted/below")
+                cells = [f"{row[f'{who}/{kind}']:6.1%}" for kind in kinds for who in ("ours", "percentile")]
+                print(f"{name:20} {seeds:2} {examples:5} {row['ours/null/said']:4.0%} ", *cells, setting.planted)
 
 
 def simulate_metrics(studies: int) -> None:
-    """Simulate the other metrics, and print a line for each metric and shape."""
     print("metric                n     m said  false positives  coverage 0/planted  power (points planted)")
     for metric in METRICS:
         planted = find_true_difference(metric)
         for seeds, examples in METRIC_SHAPES:
             r = simulate_metric(metric, seeds, examples, studies, planted)
-            print(
-                f"{metric:20} {seeds:2} {examples:5} {r['null/said']:4.0%} {r['null/below']:15.1%} "
-                f"{r['null/coverage']:10.1%} {r['planted/coverage']:7.1%} {r['planted/below']:7.1%} ({planted:.1f})",
-                flush=True,
-            )
+            cells = [
+                f"{r[kind]:7.1%}" for kind in ("null/below", "null/coverage", "planted/coverage", "planted/below")
+            ]
+            print(f"{metric:20} {seeds:2} {examples:5} {r['null/said']:4.0%}", *cells, f"({planted:.1f})", flush=True)
 
 
 def main() -> None:

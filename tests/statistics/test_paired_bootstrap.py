@@ -1,16 +1,13 @@
 """Pairs of seeds and examples: metrics against scikit-learn and scipy, the test against loops and simulations."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import simulated_pairs
-from scipy import special
+from scipy import special, stats
 
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.statistics.paired_bootstrap import (
     ALL_EQUAL,
-    MIN_DISAGREEMENTS,
     RESAMPLED_METRICS,
     average_covariance,
     compare_predictions,
@@ -20,11 +17,8 @@ from isobench.statistics.paired_bootstrap import (
     resample_metric,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def made_up_runs(metric: str, seeds: int = 4, examples: int = 120):
-    """Labels and the predictions of two methods, which differ a little by seed, example and both."""
     rng = np.random.default_rng(0)
     if "pearson" in metric or "spearman" in metric:
         labels = rng.integers(0, 6, examples) / 2.0  # ties, as human ratings have
@@ -51,12 +45,8 @@ def test_metrics_on_samples_are_those_of_the_drawn_examples(metric):
         for run in range(2):
             expected = METRIC_FUNCTIONS[metric](labels[drawn], ours[run][drawn])
             assert scores[sample, run] == pytest.approx(expected, abs=1e-10)
-
-
-@pytest.mark.parametrize("metric", RESAMPLED_METRICS)
-def test_metrics_of_one_class_are_those_of_the_definitions(metric):
     labels, predictions = np.array([1.0, 1, 1, 0]), np.array([[0.0, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
-    for weights in ([1, 1, 1, 1], [2, 1, 1, 0], [0, 0, 0, 4]):
+    for weights in ([1, 1, 1, 1], [2, 1, 1, 0], [0, 0, 0, 4]):  # of one class
         drawn = np.repeat(np.arange(4), weights)
         found = resample_metric(metric, labels, predictions, np.array([weights]))[0]
         expected = [METRIC_FUNCTIONS[metric](labels[drawn], run[drawn]) for run in predictions]
@@ -103,7 +93,6 @@ def test_samples_of_the_examples_give_the_exact_covariance_of_accuracy():
 
 
 def test_the_variance_is_that_of_seeds_examples_and_both():
-    """Made-up effects: the mean of the estimated variance is the variance of the mean difference."""
     rng = np.random.default_rng(0)
     seeds, examples, studies = 4, 30, 20_000
     d = rng.normal(0, 0.3, (studies, seeds, 1)) + rng.normal(0, 1.0, (studies, 1, examples))
@@ -116,10 +105,6 @@ def test_the_variance_is_that_of_seeds_examples_and_both():
 
 @pytest.mark.parametrize("seeds", [3, 4, 5, 10, 20])
 def test_coverage_by_integration_over_the_spread_of_few_seeds(seeds):
-    """With normal differences: A is chi-square, C known and c times A's mean; no sampling error.
-
-    Hillis's degrees of freedom give 92.2% for 3 seeds and c = 0.1, which is why they are not used.
-    """
     levels = (np.arange(2001) + 0.5) / 2001
     spread = special.chdtri(seeds - 1, 1 - levels) / (seeds - 1)  # A, of mean 1
     pattern = np.linspace(-1, 1, seeds) / np.linspace(-1, 1, seeds).std(ddof=1) * seeds**0.5
@@ -133,8 +118,6 @@ def test_coverage_by_integration_over_the_spread_of_few_seeds(seeds):
 
 
 def test_no_result_is_surer_than_the_paired_t_test():
-    from scipy import stats
-
     d = np.array([[0.5, 0.8, 0.4], [-0.1, 0.2, 0.05]])
     for shared in (0.0, 0.001, 0.1, 10.0):
         assert (judge_differences(d, shared).p >= stats.ttest_1samp(d, 0, axis=1).pvalue - 1e-12).all()
@@ -146,34 +129,22 @@ def test_methods_that_predict_the_same_show_nothing():
     found = compare_predictions("accuracy", labels, ours, ours.copy())
     assert np.isnan(found.p)
     assert np.isnan(found.difference.low)
-    assert found.reason == f"the methods disagree on 0 predictions, fewer than {MIN_DISAGREEMENTS}"
     scores = made_up_runs("pearson")
     assert compare_predictions("pearson", scores[0], scores[1], scores[1].copy()).reason == ALL_EQUAL
     assert np.isnan(judge_differences(np.array([0.1 + 0.2, 0.3, 0.3]), 0.5).p)  # equal but for rounding
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda y, a, b: (y, a[:2], b[:2]), "2 shared seeds, fewer than 3"),
-        (lambda y, a, b: (y, a[:1], b[:1]), "1 shared seed, fewer than 3"),
-        (lambda y, a, b: (y[:99], a[:, :99], b[:, :99]), "99 dev examples, fewer than 100"),
-        (lambda y, a, b: (np.where(y == 0, np.nan, y), a, b), "a label or a prediction is not a finite number"),
-        (lambda y, a, b: (y, a, b * [[0]] * 4), "a run predicts the same for every example"),
-        (lambda y, a, b: (y, np.vstack([a[:3], b[:1] * 0 + 1]), b), "a run predicts the same for every example"),
-        (lambda y, a, b: (y, y + 0 * a, y + 0 * b), "the methods disagree on 0 predictions, fewer than 10"),
-        (lambda y, a, b: (y * 0, a, b), "a class has fewer than 20 dev examples"),
-    ],
-)
-def test_what_the_simulation_does_not_cover_is_refused(change, reason):
-    labels, ours, theirs = change(*made_up_runs("f1"))
-    assert compare_predictions("f1", labels, ours, np.broadcast_to(theirs, ours.shape)).reason == reason
-
-
-def test_a_score_that_is_undefined_on_some_samples_is_refused():
-    labels, ours, theirs = made_up_runs("pearson")
+def test_what_the_simulation_does_not_cover_gets_no_verdict():
+    y, a, b = made_up_runs("f1")
+    for labels, ours, theirs in (
+        (y, a[:2], b[:2]), (y[:99], a[:, :99], b[:, :99]), (np.where(y == 0, np.nan, y), a, b), (y, a, b * 0),
+        (y, np.vstack([a[:3], b[:1] * 0 + 1]), b), (y, y + 0 * a, y + 0 * b), (y * 0, a, b),
+    ):  # fmt: skip
+        found = compare_predictions("f1", labels, ours, theirs)
+        assert (np.isnan(found.p), bool(found.reason)) == (True, True)
+    y, a, b = made_up_runs("pearson")
     labels = np.where(np.arange(120) == 0, 1.0, 0.0)  # a third of the samples lack the only other value
-    assert "undefined on some samples" in compare_predictions("pearson", labels, ours, theirs).reason
+    assert "undefined on some samples" in compare_predictions("pearson", labels, a, b).reason
 
 
 @pytest.mark.parametrize("name", ["measured", "seeds matter most", "examples matter most"])
@@ -195,7 +166,6 @@ def test_every_metric_that_the_report_compares_is_simulated():
 
 @pytest.mark.parametrize("metric", ["f1", "pearson"])
 def test_planted_differences_of_other_metrics_are_held(monkeypatch, metric):
-    """150 studies: a coverage of 95% is counted with a standard deviation of 1.8%."""
     monkeypatch.setattr(simulated_pairs, "METRIC_RESAMPLES", 50)
     planted = 3.5  # about what find_true_difference gives for both
     counts = simulated_pairs.simulate_metric(metric, seeds=5, examples=200, studies=150, planted=planted)

@@ -22,7 +22,6 @@ def text(papers):
 
 
 def test_the_text_prints_these_settings_and_no_others(text):
-    """Momentum, epsilon, gamma's sum, the grid, which set selects and reports; no length, decay, dropout, metrics."""
     assert_contains(
         text,
         r"momentum  $\alpha$  is set to 0.95, the  $\epsilon$  is set to 0.1",
@@ -41,7 +40,6 @@ def test_the_text_prints_these_settings_and_no_others(text):
 
 @pytest.mark.parametrize("beta", [0.25, 0.5, 1])
 def test_the_root_keeps_the_sum_of_variances_and_the_print_does_not(beta):
-    """Eq. 7 multiplies the sum of variances by r = sum sigma^2 / sum sigma^2 theta^2; its root keeps the sum."""
     rng = np.random.default_rng(0)
     h = torch.tensor(rng.normal(size=(30, 6)) @ rng.normal(size=(6, 6)))
     sigma = h.std(0, correction=0)
@@ -59,18 +57,14 @@ def test_the_root_keeps_the_sum_of_variances_and_the_print_does_not(beta):
 
 
 def test_with_a_momentum_of_095_a_batch_is_nearly_all_of_the_statistics():
-    """Algorithm 1's rule on batches with statistics 0 and, last, 1."""
-    weights = {}
     for alpha in (0.95, 0.05):
         moving = 0.0
-        for batch in [0.0] * 50 + [1.0]:
+        for batch in [0.0] * 50 + [1.0]:  # Algorithm 1's rule
             moving += alpha * (batch - moving)
-        weights[alpha] = moving
-    assert weights == pytest.approx({0.95: 0.95, 0.05: 0.05})
+        assert moving == pytest.approx(alpha)
 
 
 def test_an_evaluation_stands_on_the_rows_of_the_last_batch(glue):
-    """1 / sum of the squared weights of all rows; of a full batch and of the epochs' last ones."""
 
     def count(alpha, last, size):
         ages = np.arange(500)
@@ -89,7 +83,6 @@ def test_an_evaluation_stands_on_the_rows_of_the_last_batch(glue):
 
 
 def test_eq_9_as_printed_does_not_ignore_the_mean(text):
-    """It takes the singular values of h itself; the text says that the metric is invariant to the mean."""
     assert r"$\lambda_i$  is the  $i^{th}$  largest singular value of the matrix h" in text
     assert "also invariant to the mean value of the embeddings" in text
     h = np.random.default_rng(0).normal(size=(200, 8))
@@ -103,7 +96,6 @@ def test_eq_9_as_printed_does_not_ignore_the_mean(text):
 
 
 def test_isobn_is_the_best_of_18_configurations_and_plain_of_6(text):
-    """If configurations differ by chance alone, the best of 18 is on average 0.55 SD above the best of 6."""
     setup = text[text.index("### **Experiment Setup**") : text.index("#### **Experimental Results**")]
     rates, sizes, betas = (len(found.split(",")) for found in re.findall(r"\\\{(.+?)\\\}", setup))
     assert (rates * sizes * betas, rates * sizes) == (18, 6)
@@ -117,7 +109,6 @@ def test_isobn_is_the_best_of_18_configurations_and_plain_of_6(text):
 
 @pytest.mark.parametrize("paper", ["isobn", "isobn_arxiv_v1"])
 def test_one_average_of_four_decides_that_averages_are_truncated(paper):
-    """Three averages of Table 1 have the same digits rounded and truncated; RoBERTa-large's with IsoBN has not."""
     table = published.load_tables(paper)["table1"]
     decides = set()
     for encoder, rows in table.cells.items():
@@ -131,16 +122,10 @@ def test_one_average_of_four_decides_that_averages_are_truncated(paper):
 
 
 def test_the_released_scripts_one_configuration_is_in_the_papers_grid():
-    """Its numbers were read in the script; the grid has these values of learning rate, batch size and beta."""
     grid = read_experiment("glue_isobn")["experiment"]["grid"]["paper"][-1]
     cfg = make_config("optimization=isobn_released", "calibration=isobn_released")
     released = (cfg.optimization.lr, cfg.optimization.batch_size, cfg.calibration["beta"], cfg.optimization.patience)
     assert released == (5e-5, 16, 0.5, None)
-    assert all(
-        value in grid[name]
-        for name, value in zip(
-            ("optimization.lr", "optimization.batch_size", "calibration.beta"), released, strict=False
-        )
-    )
+    names = ("optimization.lr", "optimization.batch_size", "calibration.beta")
+    assert all(value in grid[name] for name, value in zip(names, released[:3], strict=True))
     assert len(grid["task"]) == 7
-    assert "stsb" in grid["task"]

@@ -24,7 +24,6 @@ def test_only_the_first_version_repeats_robertas_own_numbers(papers):
 
 
 def test_both_versions_print_the_same_cells():
-    """tests/papers/test_published.py holds either version's published.yaml to its text."""
     for number in (1, 2):
         for key in ("cells", "average", "form", "methods"):
             assert getattr(table(number), key) == getattr(table(number, "isobn"), key)
@@ -40,7 +39,6 @@ def test_the_reported_average_is_rounded_another_is_truncated():
 
 
 def test_the_gain_is_half_against_the_reported_numbers():
-    """RoBERTa-large: the re-implementation is below the reported average by as much as half of IsoBN's gain."""
     average = table(1).average["roberta-large"]
     reported = table(1).reported["roberta-large"]
     assert f"{average['isobn'] - average['plain']:.2f}" == "0.82"
@@ -53,19 +51,15 @@ def test_the_gain_is_half_against_the_reported_numbers():
 
 
 def test_the_texts_explained_variances_are_those_of_table_2():
-    """Means of four numbers of two decimals: 0.01 apart at most, and they are."""
     third = {
         (encoder, row): np.mean([values[2] for values in cells.values()])
         for encoder, rows in table(2).cells.items()
         for row, cells in rows.items()
     }
-    text = {
-        ("bert-base-cased", "bn"): 0.025,
-        ("roberta-large", "bn"): 0.148,
-        ("bert-base-cased", "isobn"): 0.123,
-        ("roberta-large", "isobn"): 0.425,
-    }
-    for (encoder, row), printed in text.items():
+    text = {"bert-base-cased": {"bn": 0.025, "isobn": 0.123}, "roberta-large": {"bn": 0.148, "isobn": 0.425}}
+    for encoder, row, printed in (
+        (encoder, row, value) for encoder, own in text.items() for row, value in own.items()
+    ):
         assert third[encoder, "plain"] == pytest.approx(0.86, abs=0.005)
         assert third[encoder, "plain"] - third[encoder, row] == pytest.approx(printed, abs=0.005)
     # "Batch normalization can only reduce the value": it raises one of eight second and no first or third ones.
@@ -84,7 +78,6 @@ def test_the_texts_explained_variances_are_those_of_table_2():
     [(4, 7, {("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")}), (5, 6, {("roberta-large", "MNLI")})],
 )
 def test_one_or_two_of_fourteen_gains_survive_holms_correction(divisor, significant, survivors):
-    """Welch's test, medians taken for means, five seeds a cell; the paper does not say by what deviations divide."""
     p, factor = {}, np.sqrt(divisor / 4)
     for encoder, row, column, (median, sd) in list_printed_cells("isobn_arxiv_v1", "table1"):
         if row == "isobn":
@@ -98,21 +91,17 @@ def test_one_or_two_of_fourteen_gains_survive_holms_correction(divisor, signific
 
 
 def test_what_else_changed_between_the_versions(papers):
-    """Why the mean is not removed; the classifier's weights are the later version's alone."""
     first, last = ((papers / f"{name}.txt").read_text() for name in ("isobn_arxiv_v1", "isobn_aaai2021"))
-    for phrase, has in (
-        ("hurts fine-tuning performance on datasets with unbalanced class labels", (True, False)),
-        ("is highly unstable during training", (False, True)),
-        ("L2 distance of finetuned weight", (False, True)),
-        ("variance of logit produced by the top 1, 5, and 30 principal components", (False, True)),
-        ("Dominating Principle Components", (False, True)),
-        ("logistic regression", (False, True)),
-    ):
-        assert (phrase in first, phrase in last) == has, phrase
+    hurts = "hurts fine-tuning performance on datasets with unbalanced class labels"
+    assert (hurts in first, hurts in last) == (True, False)
+    for phrase in (
+        "is highly unstable during training", "L2 distance of finetuned weight", "Dominating Principle Components",
+        "variance of logit produced by the top 1, 5, and 30 principal components", "logistic regression",
+    ):  # fmt: skip
+        assert (phrase in first, phrase in last) == (False, True), phrase
 
 
 def test_our_text_of_the_first_version_has_lost_the_grid(papers):
-    """Learning rates, batches, beta and Figure 1's ranges stood in formulas; the rest of the protocol is there."""
     text = (papers / "isobn_arxiv_v1.txt").read_text()
     assert_contains(
         text,

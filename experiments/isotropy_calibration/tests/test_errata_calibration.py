@@ -24,22 +24,16 @@ def table(number):
 
 
 def rows(number):
-    """(encoder, row, its cells) of a table."""
     for encoder, found in table(number).cells.items():
         for row, cells in found.items():
             yield encoder, row, cells
 
 
 def range_of_ratio(one, other):
-    """The least and the greatest ratio of two numbers that round to these whole ones."""
     return (one - 0.5) / (other + 0.5), (one + 0.5) / (other - 0.5)
 
 
-# --- Spectrum control on GLUE.
-
-
 def test_of_39_cells_with_an_i1_of_one_22_are_constant_and_nine_have_learnt():
-    """SST-2 and QNLI score 82 to 91 beside an I1 of 1.00; the other eight, RTE and WNLI, are near the majority's."""
     constant, learnt, near = [], [], []
     for encoder, row, cells in rows(4):
         for column, (i1, *_) in cells.items():
@@ -61,7 +55,6 @@ def test_of_39_cells_with_an_i1_of_one_22_are_constant_and_nine_have_learnt():
 
 
 def test_which_heads_with_an_i2_of_at_most_002_predict_one_class_task_by_task():
-    """The cells of Table 4 by their scores in Table 1."""
     found, exceptions = {}, []
     for encoder, row, cells in rows(4):
         for column, (i2, *_) in cells.items():
@@ -88,7 +81,6 @@ def test_table_4_prints_distilberts_two_spectrum_rows_alike_in_five_tasks():
 
 
 def test_the_star_holds_for_every_accuracy_that_the_printed_numbers_allow():
-    """WNLI has 71 examples: the scores of three seeds follow from their mean and deviation, and so does p."""
     shares = 100 * np.array(list(itertools.combinations_with_replacement(range(25, 50), 3))) / 71
 
     def find_triples(cell):
@@ -105,7 +97,6 @@ def test_the_star_holds_for_every_accuracy_that_the_printed_numbers_allow():
 
 
 def test_three_printed_means_were_rounded_before():
-    """No three accuracies have them to two decimals; with scores rounded to two decimals first, they do."""
     odd = set()
     for encoder, row, cells in rows(1):
         for column, size in (("SST-2", 872), ("RTE", 277), ("WNLI", 71)):
@@ -116,15 +107,12 @@ def test_three_printed_means_were_rounded_before():
                 odd.add((encoder, row, column, str(mean)))
                 before = [round(100 * count / size, 2) for count in range(size + 1)]
                 nearby = [score for score in before if abs(score - mean) < 8]
-                assert any(
-                    f"{(a + b + c) / 3 + 1e-9:.2f}" == str(mean)
-                    for a, b, c in itertools.combinations_with_replacement(nearby, 3)
-                )
+                triples = itertools.combinations_with_replacement(nearby, 3)
+                assert any(f"{sum(triple) / 3 + 1e-9:.2f}" == str(mean) for triple in triples)
     assert odd == {
-        ("roberta-base", "spectrum_pol", "SST-2", "88.08"),
+        ("roberta-base", "spectrum_pol", "SST-2", "88.08"), ("bert-base-cased", "cosreg", "RTE", "56.43"),
         ("distilbert-base-cased", "spectrum_exp", "SST-2", "88.92"),
-        ("bert-base-cased", "cosreg", "RTE", "56.43"),
-    }
+    }  # fmt: skip
 
 
 def test_no_plain_encoder_reaches_the_majoritys_score_on_wnli():
@@ -134,11 +122,7 @@ def test_no_plain_encoder_reaches_the_majoritys_score_on_wnli():
     assert [str(value) for value in plain["distilbert-base-cased"]["STS-B"]] == ["23.63", "41.08"]
 
 
-# --- Tables 2, 3 and 5, and the text.
-
-
 def test_cells_that_are_printed_twice():
-    """Cosine regularisation repeats plain in Tables 3 and 5 but for the time."""
     for number in (3, 5):
         (cells,) = table(number).cells.values()
         same = {column for column, cell in cells["cosreg"].items() if cell == cells["plain"][column]}
@@ -153,7 +137,6 @@ def test_table_5s_fourth_header_says_i2_twice(text):
 
 
 def test_the_texts_overheads_and_the_tables_minutes():
-    """Whole minutes allow the flow's 10.5 and 5.5; they don't allow 50% at most for spectrum control."""
     content = table(2).cells["mbart-large-cc25"]
     more = {
         (row, pair): range_of_ratio(content[row][f"{pair} Time"][0], content["plain"][f"{pair} Time"][0])
@@ -162,10 +145,8 @@ def test_the_texts_overheads_and_the_tables_minutes():
     }
     least = {key: f"{100 * (low - 1):.0f}" for key, (low, _) in more.items()}
     assert [least[row, "EN-RO"] for row in ("spectrum_pol", "spectrum_exp")] == ["62", "56"]
-    assert {key for key, (low, _) in more.items() if low > 1.505} == {
-        ("spectrum_pol", "EN-RO"),
-        ("spectrum_exp", "EN-RO"),
-    }
+    too_much = {key for key, (low, _) in more.items() if low > 1.505}
+    assert too_much == {("spectrum_pol", "EN-RO"), ("spectrum_exp", "EN-RO")}
     assert min(low for low, _ in more.values()) > 1.295
     flow = [range_of_ratio(content["flow"][f"{pair} 50k Time"][0], content["plain"][f"{pair} 50k Time"][0])
             for pair in ("EN-RO", "DE-EN")]  # fmt: skip
@@ -203,7 +184,6 @@ def test_what_two_papers_say_of_the_decomposition(text, papers):
 
 
 def test_what_the_text_does_not_state(text):
-    """No optimiser, no epoch that is reported, no flow's rate or joint training, no length, no kind of BLEU."""
     body = text[: text.index("### References")] + text[text.index("Isotropy Metrics") :]
     for word in ("adamw", "optimizer", "optimiser", "last epoch", "final epoch", "best epoch", "clip", "weight decay",
                  "warm", "label smoothing", "maximum length", "sacre", "jointly", "beam", "dropout"):  # fmt: skip

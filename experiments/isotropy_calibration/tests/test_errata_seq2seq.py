@@ -23,12 +23,10 @@ def cells(number):
 
 
 def rate(examples, minutes):
-    """Examples a second: the least and the most that rounded minutes allow."""
     return examples / 60 / (minutes + 0.5), examples / 60 / (minutes - 0.5)
 
 
 def arithmetic(name, source, target):
-    """Multiplications of one example forward: every matrix once a token, attention's products, the vocabulary's."""
     d, wide, layers, vocabulary = BART[name]
     attention, feed_forward = 4 * d * d, 2 * d * wide
     encoder = layers * (attention + feed_forward + 2 * d * source)
@@ -37,7 +35,6 @@ def arithmetic(name, source, target):
 
 
 def test_the_sizes_of_the_models_are_the_known_ones():
-    """610, 406 and 139 million parameters: the matrices, and the positions that cost nothing."""
     for name, known in (("mbart-large", 610), ("bart-large", 406), ("bart-base", 139)):
         d, wide, layers, vocabulary = BART[name]
         matrices = layers * (12 * d * d + 4 * d * wide) + vocabulary * d
@@ -45,9 +42,6 @@ def test_the_sizes_of_the_models_are_the_known_ones():
 
 
 def test_the_times_do_not_tell_which_bart_it_is():
-    """The arithmetic a second that a BART does in Table 3's times, over what mBART does in Table 2's: a BART-large
-    0.6 to 2.2 times as much, a BART-base 0.2 to 0.7 times, over what may be supposed of lengths. Not excluded is
-    either: mBART spends half of its arithmetic on the vocabulary, which is five times BART's."""
     articles = 20_000 / 60 / cells(3)["plain"]["20k Time"][0]
     pairs = 50_000 / 60 / cells(2)["plain"]["EN-RO 50k Time"][0]
     assert articles == pytest.approx(SIZES["cnn_dailymail"] / 60 / cells(3)["plain"]["Time"][0], rel=0.01)
@@ -67,8 +61,6 @@ def test_the_times_do_not_tell_which_bart_it_is():
 
 
 def test_the_isotropies_of_table_3_lean_to_the_smaller_bart():
-    """An I2 of .25 without 1/|V| goes with an I1 of .944 over 768 random directions and of .950 over 1024, give or
-    take .004 for which directions they are. Printed are .95, .95 and, without deviation, .94, .94."""
     rng = np.random.default_rng(0)
     below = {}
     for d, expected in ((768, 0.944), (1024, 0.950)):
@@ -85,7 +77,6 @@ def test_the_isotropies_of_table_3_lean_to_the_smaller_bart():
 
 
 def test_de_en_was_not_trained_on_all_of_wmt16():
-    """At the rate of the two other times, 176 minutes are about a million of the 4.5 million pairs."""
     plain = cells(2)["plain"]
     rates = [rate(50_000, plain["EN-RO 50k Time"][0]), rate(50_000, plain["DE-EN 50k Time"][0]),
              rate(SIZES["wmt16_en_ro"], plain["EN-RO Time"][0])]  # fmt: skip
@@ -98,8 +89,7 @@ def test_de_en_was_not_trained_on_all_of_wmt16():
 
 
 def test_the_printed_rouge_l_is_of_the_whole_text():
-    """R-L over R-1: .71 here. BART-large's own is .93 (44.16, 40.90), of sentences (ROUGE-Lsum); its released weights
-    have .93 so and .71 of the whole text (42.95, 30.62, 40.04 on its card)."""
+    # R-1 and R-L of BART-large's paper and, both forms, on its card.
     of_sentences, of_text = (40.90 / 44.16, 40.04 / 42.95), 30.62 / 42.95
     for row, found in cells(5).items():
         for size in ("", "20k "):
@@ -110,14 +100,11 @@ def test_the_printed_rouge_l_is_of_the_whole_text():
 
 
 def test_the_printed_bleu_is_that_of_text_as_it_is():
-    """Fine-tuned mBART has 26.8 or 26.9 for EN-RO as it is (sacrebleu), 37 to 38.5 without diacritics and tokenised:
-    26.15 is the first kind."""
     bleu = cells(2)["plain"]["EN-RO BLEU"][0]
     assert abs(bleu - 26.85) < 1 < abs(bleu - 37.1)
 
 
 def test_no_calibration_is_better_than_plain_in_tables_2_and_5():
-    """Student's test from the printed numbers, three seeds: no gain has p < .05, every loss of spectrum control."""
     gains, losses, number = [], [], 0
     for table, columns in ((2, ("EN-RO BLEU", "DE-EN BLEU", "EN-RO 50k BLEU", "DE-EN 50k BLEU")),
                            (5, ("R-1", "R-2", "R-L", "20k R-1", "20k R-2", "20k R-L"))):  # fmt: skip

@@ -21,7 +21,6 @@ def new_head(rows: int, seed: int = 0) -> torch.Tensor:
 
 
 def isotropy_of_optimum(target: list[float], position: int) -> tuple[torch.Tensor, tuple[float, float]]:
-    """A head with these singular values, the rows' sum along the one at ``position``, and its printed I1 and I2."""
     rows, rng = len(target), np.random.default_rng(1)
     left = np.linalg.qr(np.column_stack([np.ones(rows), rng.normal(size=(rows, rows - 1))]))[0]
     left = np.insert(left[:, 1:], position, left[:, 0], 1)
@@ -31,10 +30,7 @@ def isotropy_of_optimum(target: list[float], position: int) -> tuple[torch.Tenso
 
 
 def print_isotropy(weight: np.ndarray) -> tuple[float, float]:
-    """I1 and I2 in the form that fits the paper's tables, straight from their definition (errata.md, point 1).
-
-    The eigenvectors of the value 0 may be any basis of their space. A solver's choice depends on its threads.
-    """
+    """I1 and I2 in the form that fits the paper's tables, straight from their definition (errata.md, point 1)."""
     right = np.linalg.svd(weight, full_matrices=False)[2].T
     rest = np.random.default_rng(0).normal(size=(DIM, DIM - len(weight)))
     eigenvectors = np.linalg.qr(np.column_stack([right, rest]))[0][:, ::-1]  # in ascending order of their values
@@ -45,19 +41,12 @@ def print_isotropy(weight: np.ndarray) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("decay", "rows", "least", "most"),
     [
-        ("polynomial", 2, (0.955, 0.198), (0.92, 0.396)),
-        ("polynomial", 3, (0.973, 0.113), (0.93, 0.337)),
-        ("polynomial", 6, (0.991, 0.040), (0.94, 0.242)),
-        ("exponential", 2, (0.988, 0.053), (0.97, 0.144)),
-        ("exponential", 3, (0.996, 0.017), (0.97, 0.125)),
-        ("exponential", 6, (1.000, 0.0006), (0.98, 0.089)),
+        ("polynomial", 2, (0.955, 0.198), (0.92, 0.396)), ("polynomial", 3, (0.973, 0.113), (0.93, 0.337)),
+        ("polynomial", 6, (0.991, 0.040), (0.94, 0.242)), ("exponential", 2, (0.988, 0.053), (0.97, 0.144)),
+        ("exponential", 3, (0.996, 0.017), (0.97, 0.125)), ("exponential", 6, (1.000, 0.0006), (0.98, 0.089)),
     ],
-)
+)  # fmt: skip
 def test_constants_from_sigma_1_cannot_give_table_4_with_two_or_three_classes(decay, rows, least, most):
-    """The printed I2 is |sum of rows| / c up to second order, so it lies between t_c / sqrt(c) and t_1 / sqrt(c).
-
-    Up to sampling, too: 768 directions that act like random ones tell a standard deviation to 2.6 per cent.
-    """
     first = float(torch.linalg.svdvals(new_head(rows))[0])
     target = [first * DECAYS[decay](k) for k in range(1, rows + 1)]
     for position, (i1, i2) in ((rows - 1, least), (0, most)):
@@ -120,7 +109,6 @@ def train(control: SpectrumControl, weight: torch.Tensor, steps: int, lr: float,
 @pytest.mark.parametrize("strength", [1.0, 1e5, 1e9])
 @pytest.mark.parametrize("clip", [True, False])
 def test_no_strength_shrinks_a_head_within_the_steps_of_the_five_small_tasks(strength, clip):
-    """At Appendix B's largest learning rate, 2e-5, and without any task that pulls the other way."""
     control = read_collapsed("polynomial", strength=strength, start_at_target=False)
     start = new_head(2)
     weight, _ = train(control, start, max(STEPS.values()), 2e-5, with_task=False, clip=clip)
@@ -137,7 +125,6 @@ def test_the_penalty_alone_needs_about_three_thousand_steps():
 
 
 def test_a_trained_sigma_moves_too_slowly_too_unless_it_starts_or_learns_otherwise():
-    """With U, sigma and V trained at 2e-5, without a task: AdamW moves each entry by about the rate per step."""
     steps, rate = max(STEPS.values()), 2e-5
     head = torch.nn.Linear(DIM, 2, dtype=torch.float64)
     head.weight.data = new_head(2)
@@ -169,8 +156,7 @@ def test_a_head_that_starts_at_the_targets_stays_there_against_the_strongest_pul
 @pytest.mark.slow
 def test_with_a_strength_of_1_the_task_wins():
     weight, entropy = train(read_collapsed("polynomial", strength=1.0), new_head(2), 600, 2e-5, with_task=True)
-    assert entropy < 0.05
-    assert float(torch.linalg.svdvals(weight)[0]) > 0.05
+    assert entropy < 0.05 < float(torch.linalg.svdvals(weight)[0])
 
 
 @pytest.mark.parametrize("shape", [(2, 5), (7, 4), (3, 3)])

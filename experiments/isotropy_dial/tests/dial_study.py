@@ -12,17 +12,14 @@ from isobench_papers.isotropy_dial.rows import DIALS, MEASURES
 
 SEEDS = range(1, 7)
 DOSES = {
-    "isobn": [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1],
-    "istar": [*range(-5, 6)],
-    "cosine": [*range(7)],
+    "isobn": [0, 0.125, 0.25, 0.375, 0.5, 0.75, 1], "istar": [*range(-5, 6)], "cosine": [*range(7)],
     "whitening": [*range(7)],
-}
+}  # fmt: skip
 SLOPES = {"isobn": 2.0, "istar": -0.5, "cosine": 0.0, "whitening": 0.8}
 
 
 @functools.cache
 def compose_configs():
-    """Compose the configs of the study's runs, in the order of its grid, without reading data or weights."""
     grid = read_experiment("isotropy_dial")["experiment"]["grid"]["embedded"]
     runs = [
         [f"{key}={value}" for key, value in zip(part, values, strict=True)]
@@ -33,8 +30,6 @@ def compose_configs():
 
 
 class Study:
-    """Subjects with made-up records: the score is linear in the dose, with a level for each seed and some noise."""
-
     def __init__(self, tmp_path, seeds=SEEDS, noise=0.2):
         configs = compose_configs()
         self.folder, self.noise, self.rng = RunFolder(str(tmp_path), "key"), noise, np.random.default_rng(0)

@@ -2,16 +2,14 @@
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
 from dial_study import DOSES, SEEDS, SLOPES, Study
-from helpers import ROOT, assert_contains, fails, read_analysis_rows
+from helpers import ROOT, check_done, fails, read_analysis_rows
 from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows, select_rows
-from isobench.analyses.shown import format_number
 from isobench.cli import report
 from isobench.common.plots import use_figure_style
 from isobench.runs.bundled import read_records
@@ -49,9 +47,7 @@ def test_planted_slopes_are_found_with_students_interval_over_seeds(study):
         span = max(DOSES[row["dial"]]) - min(DOSES[row["dial"]])
         assert (row["over_dial"], row["seeds"]) == (pytest.approx(row["slope"] * span), len(SEEDS))
     assert [row["p_holm"] for row in primary] == pytest.approx(holm([row["p"] for row in primary]))
-    assert not any(
-        row["complete"] for row in slopes
-    )  # the family of a study without a complete part: all that is there
+    assert not any(row["complete"] for row in slopes)
     halves = [row for row in slopes if row["doses"] != WHOLE]
     assert {(row["dial"], row["doses"]) for row in halves} == {("istar", "up to 0"), ("istar", "from 0")}
     assert all(math.isnan(row["p_holm"]) for row in halves)
@@ -81,9 +77,8 @@ def test_across_dials_plain_fine_tuning_counts_once(study):
     (across,) = (row for row in found if (row["kind"], row["measure"]) == (ACROSS, "embedding/i2"))
     by_seed = []
     for seed in SEEDS:
-        own = {
-            (r["method"], r["dial"] if r["method"] != "none" else "", r["dose"]): r for r in rows if r["seed"] == seed
-        }
+        seeds = [row for row in rows if row["seed"] == seed]
+        own = {(r["method"], r["dial"] if r["method"] != "none" else "", r["dose"]): r for r in seeds}
         assert len(own) == 30
         points = [(row["embedding/i2"], row["score"]) for row in own.values()]
         by_seed.append(stats.spearmanr(*zip(*points, strict=True)).statistic)
@@ -99,9 +94,6 @@ def test_a_cell_that_decides_is_found_by_leaving_it_out(tmp_path):
     assert len({row["left_out"] for row in found}) == 31  # 30 cells, and none
     of_cosine = {row["left_out"]: row for row in found if row["dial"] == "cosine"}
     assert [name for name, row in of_cosine.items() if row["p_holm"] >= 0.05] == ["cosine strength=1"]
-    text = " ".join(dial_analysis.show(rows).text.split())
-    assert "cosine strength=1: p" in text
-    assert "cosine +" in text.partition("The score follows the dose")[2]
     for cell, is_left_out in (
         ("I-STAR strength=-0.3", lambda row: (row["dial"], row["dose"]) == ("istar", -4)),
         ("plain fine-tuning", lambda row: row["method"] == "none"),
@@ -112,7 +104,7 @@ def test_a_cell_that_decides_is_found_by_leaving_it_out(tmp_path):
         assert [row for row in found if row["left_out"] == cell] == expected
 
 
-def test_undefined_values_give_dashes_and_no_error(study):
+def test_undefined_values_one_seed_and_none(study):
     for subject in study.subjects:
         subject.record.best.isotropy["embedding/ev1"] = None  # undefined
         subject.record.best.isotropy["embedding/isoscore"] = 0.5  # the same everywhere
@@ -120,32 +112,23 @@ def test_undefined_values_give_dashes_and_no_error(study):
             subject.record.best.score = 0.5  # a constant predictor
     study.find("cosine", 4, 1).record.best.isotropy["embedding/i2"] = None
     rows = dial_analysis.compute(study.subjects)
-    assert (format_number(-0.001, "+z.2f"), format_number(math.nan, "+z.2f")) == ("+0.00", "-")
-    found = rows["correlations"]
-    for row in found:
+    for row in rows["correlations"]:
         if row["measure"] in ("embedding/ev1", "embedding/isoscore"):
             assert (math.isnan(row["correlation"]), row["seeds"]) == (True, 0)
         elif row["measure"] == "embedding/i1":
             assert row["seeds"] == 1
-    (one,) = (r for r in found if (r["kind"], r["measure"], r["dial"]) == (WITHIN, "embedding/i2", "cosine"))
-    assert one["seeds"] == 0
+        elif (row["kind"], row["measure"], row["dial"]) == (WITHIN, "embedding/i2", "cosine"):
+            assert row["seeds"] == 0
     with use_figure_style():
         assert "nan" not in dial_analysis.show(rows).text
-
-
-def test_without_a_finished_dose_nothing_is_analysed(study):
+    rows = dial_analysis.compute([subject for subject in study.subjects if subject.cfg.seed == 1])
+    (row,) = (r for r in rows["slopes"] if (r["dial"], r["quantity"]) == ("isobn", "score"))
+    assert row["slope"] == pytest.approx(2, abs=1)
+    assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_holm"))
     for subject in study.subjects:
         subject.record = None
     with fails():
         dial_analysis.compute(study.subjects)
-
-
-def test_one_finished_seed_has_means_without_intervals(study):
-    study.subjects = [subject for subject in study.subjects if subject.cfg.seed == 1]
-    rows = dial_analysis.compute(study.subjects)
-    (row,) = (r for r in rows["slopes"] if (r["dial"], r["quantity"]) == ("isobn", "score"))
-    assert row["slope"] == pytest.approx(2, abs=1)
-    assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_holm"))
 
 
 def test_intervals_within_seeds_do_not_see_the_seeds_levels():
@@ -161,13 +144,9 @@ def test_intervals_within_seeds_do_not_see_the_seeds_levels():
     assert average_within_seeds(scores[:1])[1] is None
 
 
-@pytest.fixture(scope="module")
-def shown():
+def test_the_front_picture_has_the_numbers_of_the_records():
     with use_figure_style():
-        return dial_analysis.show(read_stored_rows(BUNDLE / "analysis"))
-
-
-def test_the_front_picture_has_the_numbers_of_the_records(shown):
+        shown = dial_analysis.show(read_stored_rows(BUNDLE / "analysis"))
     runs = {}  # encoder, method, value of its setting -> seed -> score and IsoScore
     for text in read_records(BUNDLE).values():
         record = json.loads(text)
@@ -205,58 +184,23 @@ def test_the_front_picture_has_the_numbers_of_the_records(shown):
         drawn = [line.get_xdata()[0], tip.get_xdata()[0], bar.lines[0].get_xdata()[0], *ends]
         assert drawn == pytest.approx(expected[place][1:], abs=1e-9)
         assert {float(one.get_ydata()[0]) for one in (line, tip, bar.lines[0])} == {place}
-    whitening = [row for row in expected if row[0].startswith("whitening")]
-    title = shown.figures["front"].get_suptitle().replace("\n", " ")
-    assert_contains(title, "(epsilon 0) lowers the score in all 3 cases", "lowers it in 1 of 3")
-    assert all(full[-1] < 0 for full in whitening[1::2])
-    assert [mild[-1] < 0 for mild in whitening[::2]] == [True, False, False]
-    assert all(mild[2] > 0.8 * full[2] for mild, full in zip(whitening[::2], whitening[1::2], strict=True))
-
-
-def test_the_front_picture_can_be_read_on_a_phone(shown):
-    picture = shown.draw()["front"].decode()
-    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1])
-    sizes = [float(size) for size in re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", picture)]
-    assert len(sizes) > 20
-    assert min(sizes) * 390 / width >= 9
-
-
-@pytest.mark.parametrize("name", ["front", "isotropy", "dose"])
-def test_no_marker_is_cut_off(shown, name):
-    figure = shown.figures[name]
-    figure.draw_without_rendering()
-    for axis in figure.axes:
-        for line in axis.lines:
-            if line.get_marker() not in ("None", None, ""):
-                points = axis.transData.transform(line.get_xydata())
-                radius = line.get_markersize() / 2 * figure.dpi / 72
-                assert (points >= axis.bbox.min + radius).all()
-                assert (points <= axis.bbox.max - radius).all()
 
 
 @pytest.mark.slow
 def test_a_growing_study_is_analysed_by_a_sweep_and_again_by_a_report(cli, small, outputs):
     methods = ["calibration=none,isobn_paper", "calibration.beta=0.5,1.0", "seed=1,2"]
     study = ["+experiment=isotropy_dial", *small, *methods, "optimization.epochs=1", "task.train_samples=48"]
-    code, out, err = cli(*study)
-    assert code == 0, err
+    out, _ = check_done(cli(*study))
     assert "INCOMPLETE: 6 of 300 runs finished" in " ".join(out.split())
-    folder = outputs / "reports" / "isotropy_dial"
     assert len(read_analysis_rows(outputs, "isotropy_dial")["doses"]) == 2 * (3 + 1 + 1)  # plain is a dose of 3 dials
-    assert not (folder / "report.html").exists()
     next(outputs.glob("runs/*/result.json")).unlink()
+    page = outputs / "reports" / "isotropy_dial" / "report.html"
     report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])
-    page = (folder / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2
-    assert "INCOMPLETE: 5 of 300 runs finished" in page
+    assert "INCOMPLETE: 5 of 300 runs finished" in page.read_text()
     other = ["calibration=istar", "calibration.strength=0.1", "seed=1", "optimization.epochs=2"]
-    for arguments in (study, ["+experiment=isotropy_dial", *small, *other, "task.train_samples=48"]):
-        code, _, err = cli(*arguments)
-        assert code == 0, err
+    check_done(cli(*study))
+    check_done(cli("+experiment=isotropy_dial", *small, *other, "task.train_samples=48"))
     report.report([f"output_dir={outputs}", "+experiment=isotropy_dial"])  # of both sweeps, which can't be one study
-    page = (folder / "report.html").read_text()
-    assert "data:image/svg+xml" not in page
-    assert "The analysis can" in page
-    assert "optimization.epochs (1, 2)" in page
-    code, out, err = cli("verify", str(outputs))
-    assert code == 0, out + err
+    assert "data:image/svg+xml" not in page.read_text()
+    assert "optimization.epochs (1, 2)" in page.read_text()
+    check_done(cli("verify", str(outputs)))

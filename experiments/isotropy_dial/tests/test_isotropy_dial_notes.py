@@ -1,6 +1,5 @@
 """The notes of the dose-response study, and what its page and appendix say of its results."""
 
-import json
 import os
 import re
 import subprocess
@@ -45,64 +44,38 @@ def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
     assert seeds == {"isobn": 5, "istar": 3, "cosine": 5, "whitening": 5}
     across = [row["seeds"] for row in rows["correlations"] if row["measure"] == "embedding/i2" and not row["dial"]]
     assert across == [3, 3, 3]
-    text = " ".join(dial_analysis.show(rows).text.split())
-    assert_contains(text, "INCOMPLETE: 146 of 300 runs finished, 1 failed", "PROVISIONAL")
-    assert text.count("Left out of") == 1  # seed 6 is named once, not for each dial
+    assert "INCOMPLETE: 146 of 300 runs finished, 1 failed" in " ".join(dial_analysis.show(rows).text.split())
 
 
 def test_the_preregistration_stands_beside_the_runs_code(tmp_path):
-    file, analysis = tmp_path / "preregistration.md", tmp_path / "isobench" / "analyses" / "isotropy_dial.py"
-    analysis.parent.mkdir(parents=True)
+    file = tmp_path / "preregistration.md"
 
-    def git(*arguments, seconds=0):
-        command = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b", *arguments]
-        when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
-        return subprocess.run(command, check=True, env=when, capture_output=True, text=True).stdout.strip()
-
-    def commit(changed, text, seconds):
-        changed.write_text(text)
-        git("add", str(changed))
-        git("commit", "-q", "-m", text, seconds=seconds)
-        return git("rev-parse", "HEAD")
+    def commit(text, seconds):
+        file.write_text(text)
+        for command in (["add", "."], ["commit", "-q", "-m", text], ["rev-parse", "HEAD"]):
+            own = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b", *command]
+            when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
+            done = subprocess.run(own, check=True, env=when, capture_output=True, text=True)
+        return done.stdout.strip()
 
     def describe(*commits):
         code = [{"commit": commit, "changed": False, "runs": 3} for commit in commits]
-        return design.describe_preregistration(code, file)
+        return " ".join(design.describe_preregistration(code, file))
 
-    git("init", "-q")
-    assert describe("abc")[0].startswith("WARNING: there is no preregistration.md")
-    early = commit(analysis, "analysis", 999_999_991)
-    written = commit(file, "hypotheses", 1_000_000_000)
-    notes = describe(written)
-    assert_contains(notes[0], "of 2001-09-09 01:46 UTC", f"{written[:12]} (3 runs)")
-    assert not any("WARNING" in note for note in notes)
-    assert "The code of 6 runs is in no commit here" in describe(written, "abc", None)[1]
-    assert "were not preregistered" in describe(written, early)[1]
-    commit(file, "other hypotheses", 1_000_000_101)
-    assert "was changed after the first run" in describe(written)[1]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert describe("abc").startswith("WARNING: there is no")
+    written = commit("hypotheses", 1_000_000_000)
+    assert "of 2001-09-09 01:46 UTC" in describe(written)
+    assert "WARNING" not in describe(written)
+    assert "in no commit here" in describe(written, "abc", None)
+    commit("other hypotheses", 1_000_000_101)
+    assert "was changed after the first run" in describe(written)
     file.write_text("third hypotheses")
-    assert any("has edits that are in no commit" in note for note in describe(written))
-
-
-def test_the_power_simulation_is_quoted_if_it_is_of_this_grid(study, tmp_path):
-    file, grid = tmp_path / "power.json", design.list_design(study.subjects[0].cfg)
-    shape = {"encoders": ["minilm"], "dials": DOSES, "seeds": 10}
-    power = {
-        "studies": 9000, "shape": shape, "false_positives": {"one slope": 0.0512}, "coverage": {"slopes": 0.951},
-        "smallest_slopes": [{"points_over_the_dial": 0.514}],
-        "scenarios": {"skewed noise": {"coverage": 0.931}, "normal noise": {"coverage": 0.95}},
-    }  # fmt: skip
-    file.write_text(json.dumps(power))
-    found, scenarios = design.describe_power(file, grid)
-    assert_contains(found, "9,000 simulated studies", "p < 0.05: 5.1%", "hold: 95.1%", "correction: 0.51 points")
-    assert scenarios.endswith("where: skewed noise 93.1%.")
-    file.write_text(json.dumps(power | {"shape": shape | {"seeds": 9}}))
-    assert design.describe_power(file, grid) == []
+    assert "has edits that are in no commit" in describe(written)
 
 
 @pytest.fixture(scope="module")
 def shipped():
-    """The stored tables, with names of studies as encoders; gains have the names of their settings, and IsoScores."""
     tables = {}
     for name in ("doses", "slopes", "correlations", "left_out_cells", "contrasts", "verdicts"):
         table = pd.read_parquet(STUDY / f"results/isotropy_dial/analysis/{name}.parquet")
@@ -126,7 +99,6 @@ def write_range(values, write):
 
 
 def list_table_rows(slopes, correlations, left_out_cells, gains, **_):
-    """Write the rows of the tables on the study's page."""
     of_all = slopes[slopes.doses == "all doses"].set_index(["dial", "encoder", "quantity"]).sort_index()
     papers = {"isobn": "a gain", "istar": "a loss", "cosine": "no change", "whitening": "-"}
     places = [(dial, encoder) for dial in LABELS for encoder in ENCODERS]
@@ -159,7 +131,6 @@ def list_table_rows(slopes, correlations, left_out_cells, gains, **_):
 
 
 def list_ends(slopes, doses, **_):
-    """Write the cells of the page's table: the IsoScores and the score's change from the first dose to the last."""
     holm = slopes[(slopes.doses == "all doses") & (slopes.quantity == "score")].set_index(["dial", "encoder"]).p_holm
     for dial, encoder in ((dial, encoder) for dial in LABELS for encoder in ENCODERS):
         own = doses[(doses.dial == dial) & (doses.encoder == encoder)].set_index(["dose", "seed"]).sort_index()
@@ -175,31 +146,17 @@ def test_the_studys_page_has_the_numbers_of_the_bundle(shipped, part_b):
     rows = [f"| {' | '.join(cells)} |" for cells in list_ends(**shipped)]
     assert [row for row in rows if row not in page] == []
     gains = shipped["contrasts"].query("against == 'none'").set_index(["dial", "dose", "encoder"]).sort_index()
-    cost = -gains.difference["whitening", 0]
     mild = gains.loc["whitening", 5].drop("minilm, stsb")
-    intervals = [f"{one.difference:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild.itertuples()]
-    others = gains.drop("whitening")
-    (found,) = others[others.p_holm < 0.05].itertuples()
+    (found,) = gains.drop("whitening").query("p_holm < 0.05").itertuples()
     assert found.Index == ("istar", 5, "minilm")
+    cost = -gains.difference["whitening", 0]
     kept = -part_b["contrasts"].set_index(["dial", "dose", "encoder"]).sort_index().difference["whitening_norm", 0]
-    doses = shipped["doses"].set_index("encoder")
-    weak = doses[(doses.dial == "whitening") & (doses.dose == 6)].score["minilm, stsb"].mean()
-    assert doses["embedding/i1"]["distilbert-quire"].min() < 1e-100
-    correlations = shipped["correlations"].set_index(["encoder", "measure", "kind"])
-    given, dose = correlations.xs(GIVEN_DIAL, level=2), correlations.xs(GIVEN_DOSE, level=2)
-    found = given[given.p_holm < 0.05].index
     assert_contains(
         page,
-        f"{cost['minilm']:.2f} points with MiniLM and {cost['distilbert-quire']:.2f} with DistilBERT",
+        *(f"{own['minilm']:.2f} points with MiniLM and {own['distilbert-quire']:.2f} with" for own in (cost, kept)),
         f"{cost['minilm, stsb']:.2f} with MiniLM on STS-B",
-        *intervals,
-        f"Of the {len(others)} doses",
-        f"MiniLM {-others.difference['istar', 5, 'minilm']:.2f} points",
-        f"their score is {weak:.1f}",
-        f"{kept['minilm']:.2f} points with MiniLM and {kept['distilbert-quire']:.2f} with DistilBERT",
-        *(f"{given.correlation[place]:+.2f}" for place in found),
-        *(f"{dose.correlation[place]:+.2f}" for place in found),
-        f"with p = {dose.p['distilbert-quire', 'embedding/i1']:.3f}",
+        *(f"{one.difference:+.2f} [{one.low:+.2f}, {one.high:+.2f}]" for one in mild.itertuples()),
+        f"MiniLM {-found.difference:.2f} points",
     )
 
 
@@ -226,44 +183,21 @@ def test_the_appendix_has_the_numbers_of_the_bundle(shipped):
         "distilbert-quire": {f"whitening epsilon={e}" for e in ("0", "0.0001", "0.001")},
     }
 
-    runs = shipped["doses"].set_index("encoder")
-    plain, cosine = runs[(runs.dial == "isobn") & (runs.dose == 0)], runs[runs.dial == "cosine"]
-    vocabulary = cosine.groupby(["encoder", "dose"])["vocabulary/average_cosine"].mean()
-    scores = plain.score.groupby("encoder").mean()
-    check = slopes[slopes.encoder == "minilm"].set_index(["dial", "quantity"]).p
-    p = [check[dial, f"embedding/{name}"] for dial in ("istar", "cosine") for name in ("ev1", "isoscore")]
-    small = runs[(runs.dial != "whitening") | (runs.dose < 4)].loc["distilbert-quire", "embedding/i1"]
-    isobn = runs[(runs.dial == "isobn") & (runs.dose == 1)].loc["distilbert-quire"].set_index("seed").score
-    change = sorted(isobn - plain.loc["distilbert-quire"].set_index("seed").score)
-    ev1 = cosine.loc["distilbert-quire"].groupby("dose")["embedding/ev1"].mean()
-    assert {f"{value:.3f}" for value in ev1} == {"0.331"}
-    assert small.max() < 0.00001
     verdicts = shipped["verdicts"].set_index("statement")
     follows = verdicts[verdicts.index.str.contains("follows")]
     assert list(follows.index[follows.verdict == "supported"]) == ["the score follows effective rank"]
     assert set(follows.verdict) == {"supported", "can't tell"}
-    others = verdicts.drop(follows.index).reset_index()
-    assert_contains(
-        page,
-        f"{scores['minilm']:.1f}% (MiniLM) and {scores['distilbert-quire']:.1f}% (DistilBERT)",
-        f"{scores['minilm, stsb']:.1f} on STS-B",
-        *(f"{row.statement} | {row.verdict} |" for row in others.itertuples()),
-        f"p is {p[0]:.2f} and {p[1]:.2f} for I-STAR, and {p[2]:.3f} and {p[3]:.2f} for cosine",
-        f"from {vocabulary['minilm', 0]:.3f} to {vocabulary['minilm', 6]:.3f} (MiniLM)",
-        f"from {vocabulary['distilbert-quire', 0]:.2f} to {vocabulary['distilbert-quire', 6]:.2f} (DistilBERT)",
-        f"lose {-change[2]:.1f} to {-change[0]:.1f} points and one gains {change[-1]:.1f}",
-    )
+    for row in verdicts.drop(follows.index).itertuples():
+        assert f"{row.Index} | {row.verdict} |" in page
 
 
 @pytest.fixture(scope="module")
 def part_b():
-    """Read the stored tables of part B of the second registration."""
     names = ("slopes", "correlations", "contrasts", "verdicts", "left_out_cells")
     return {name: pd.read_parquet(STUDY / f"results/isotropy_norm/analysis/{name}.parquet") for name in names}
 
 
 def list_rows_of_part_b(slopes, correlations, contrasts, verdicts, left_out_cells):
-    """Write the rows of part B's tables on the study's page."""
     for row in verdicts.itertuples():
         yield row.statement, ENCODERS[row.encoder], row.verdict
     dials = {"whitening_norm": "norm kept", "norm_effect": "kept less not kept"}
@@ -301,14 +235,3 @@ def test_the_appendix_has_the_numbers_of_part_b(part_b):
     contrasts = part_b["contrasts"]
     above = contrasts[(contrasts.against == PLAIN) & (contrasts.p_holm < 0.05) & (contrasts.difference > 0)]
     assert list(zip(above.encoder, above.dose, strict=True)) == [("distilbert-quire", 5), ("distilbert-quire", 6)]
-    estimates = part_b["left_out_cells"].query("left_out != ''").groupby(["dial", "encoder"]).over_dial
-    for dial, own in estimates.agg(["min", "max"]).groupby("dial"):
-        one, other = (
-            f"{low:+.2f} to {high:+.2f}" for low, high in own.loc[dial].loc[["minilm", "distilbert-quire"]].values
-        )
-        assert_contains(page, f"{one} (MiniLM) and {other} (DistilBERT)")
-    norms = pd.read_csv(STUDY / "norm_on_dev.csv").set_index(["epsilon", "encoder"]).sort_index()
-    ratios = norms.rms_norm_after / norms.rms_norm_before
-    for epsilon in (0, 0.001, 0.01, 10):
-        one, other = (f"{ratios[epsilon, encoder]:.2f}" for encoder in ("minilm", "distilbert-quire"))
-        assert re.search(rf"by {one} (\(MiniLM\) )?and {other} (\(DistilBERT\) )?at (epsilon )?{epsilon}\b", page)

@@ -9,14 +9,7 @@ import pytest
 
 from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
-from isobench_papers.isotropy_dial.rows import (
-    FINISHED,
-    GIVEN_DIAL,
-    GIVEN_DOSE,
-    MEASURES,
-    VOCABULARY_MEASURES,
-    WHOLE,
-)
+from isobench_papers.isotropy_dial.rows import FINISHED, GIVEN_DIAL, GIVEN_DOSE, MEASURES, VOCABULARY_MEASURES, WHOLE
 from isobench_papers.isotropy_dial.simulation.correlations import correlate, draw_isotropy
 from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials, read_grid
 from isobench_papers.isotropy_dial.simulation.power import test_slopes as compare_slopes
@@ -26,27 +19,15 @@ from isobench_papers.isotropy_dial.simulation.studies import holm, read_pilot, s
 
 @pytest.fixture(scope="module")
 def study():
-    """The study's design, its number of seeds, and the pilot's noise."""
     design, seeds = read_dials()
-    return SimpleNamespace(
-        design=design,
-        seeds=seeds,
-        noise=read_pilot(STUDY / "pilot.csv"),
-    )
+    return SimpleNamespace(design=design, seeds=seeds, noise=read_pilot(STUDY / "pilot.csv"))
 
 
 def build_rows(design, scores, isotropy):
-    """The analysis's rows of a study: by encoder, scores [seeds, cells] and isotropy [seeds, measures, cells]."""
     return [
         {
-            "encoder": encoder,
-            "task": "T",
-            "seed": seed,
-            "dial": dial,
-            "dose": dose,
-            "method": "none" if cell == 0 else dial,
-            "state": FINISHED,
-            "score": own[seed, cell],
+            **{"encoder": encoder, "task": "T", "seed": seed, "dial": dial, "dose": dose, "state": FINISHED},
+            **{"method": "none" if cell == 0 else dial, "score": own[seed, cell]},
             **dict(zip(MEASURES, isotropy[encoder][seed, :, cell], strict=True)),
             **dict.fromkeys(VOCABULARY_MEASURES, 0.0),
         }
@@ -59,7 +40,6 @@ def build_rows(design, scores, isotropy):
 
 @pytest.mark.slow
 def test_the_simulation_analyses_studies_as_the_study_does(study):
-    """200 studies with planted slopes and correlations: the same intervals and p, also after Holm's correction."""
     design, rng = study.design, np.random.default_rng(0)
     studies, effects = 200, design.effects(1.0, -2.0, 0.0, 3.0)
     scores, isotropy, slopes, given = {}, {}, {}, {GIVEN_DIAL: {}, GIVEN_DOSE: {}}
@@ -92,7 +72,6 @@ def test_the_simulation_analyses_studies_as_the_study_does(study):
 
 
 def test_scenarios_have_the_true_slopes_that_they_state(study):
-    """Drawn scores have the stated mean slopes, the variant a mean slope of 0, within 4.5 standard errors."""
     design, rng = study.design, np.random.default_rng(0)
     scenarios = make_scenarios(design)
     assert len(scenarios) == 7
@@ -114,7 +93,6 @@ def test_flipping_signs_counts_every_pattern():
 
 
 def test_the_figures_have_the_shape_of_the_grid(study):
-    """power.json was made for the dials, doses, seeds and encoders of today's grid; its smallest slopes scale."""
     power = json.loads((STUDY / "power.json").read_text())
     design, shape = study.design, power["shape"]
     assert shape["dials"] == dict(zip(design.names, design.doses, strict=True))
@@ -128,4 +106,3 @@ def test_the_figures_have_the_shape_of_the_grid(study):
         sd, low, high = power["noise_sd"][row["encoder"]]
         ratios = [row["low"] / row["points_over_the_dial"], row["high"] / row["points_over_the_dial"]]
         assert ratios == pytest.approx([low / sd, high / sd], rel=0.02)
-    assert not any("-0.00" in name for part in ("coverage", "false_positives") for name in power[part])

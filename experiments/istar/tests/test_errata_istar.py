@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from isobench.metrics import isoscore
+from isobench.report.claims import HOLDS, UNDECIDED, find_faults, judge_claim, load_claims, select
+from isobench_papers.istar.claims import make_scores
 
 
 def test_one_number_cannot_be_assigned_to_two_names():
-    score = torch.linalg.svdvals(torch.eye(3)).sum()  # like the code's score, a tensor without dimensions
     with pytest.raises(TypeError, match="0-d tensor"):
-        score, _ = score
+        _, _ = torch.linalg.svdvals(torch.eye(3)).sum()  # like the code's score, a tensor without dimensions
 
 
 @pytest.mark.parametrize("dim", [4, 32])
 def test_the_effect_of_the_divisor_falls_with_the_batch(dim):
-    """The largest difference over zeta, times N: about as large for 16 points as for 256."""
     generator = torch.Generator().manual_seed(0)
     mix, other = torch.randn(2, dim, dim, generator=generator, dtype=torch.float64)
     target = torch.cov((torch.randn(5000, dim, generator=generator, dtype=torch.float64) @ other).T)
@@ -35,13 +35,11 @@ def test_the_effect_of_the_divisor_falls_with_the_batch(dim):
 
 
 def measure(covariance):
-    """IsoScore from a covariance, by its eigenvalues."""
     values = torch.linalg.eigvalsh(covariance)
     return ((values.sum() ** 2 / values.square().sum() - 1) / (len(values) - 1)).item()
 
 
 def test_padding_changes_the_score_and_so_does_its_amount():
-    """The same sentences with an attention mask, alone and beside ever longer ones, in a BERT of random weights."""
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
@@ -69,3 +67,22 @@ def test_the_score_of_few_points_has_a_bound(count):
     target = torch.eye(768)
     assert isoscore(points, 0.2, target) > bound
     assert count != 32 or round(bound, 2) == 0.04
+
+
+(CLAIM,) = load_claims("istar")
+
+
+def test_the_claim_accepts_gains_on_most_tasks_and_rejects_broken_ones():
+    assert find_faults(CLAIM) == []
+    for points, word in (
+        ({}, HOLDS),
+        ({"rte": -1}, HOLDS),
+        (dict.fromkeys(("rte", "cola", "sst2"), -0.1), UNDECIDED),
+    ):
+        assert CLAIM.check(select(CLAIM, make_scores(points, 1))).word == word
+
+
+def test_the_papers_own_settings_are_not_known():
+    outcome, differences = judge_claim(CLAIM, lambda _: make_scores({}, 1), None)
+    assert outcome.word == "can't tell here"  # QQP is missing
+    assert "have not read" in differences

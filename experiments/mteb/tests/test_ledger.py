@@ -1,6 +1,11 @@
 """The ledger: draws and correlations from their definitions; published scores that are hit; recipes that miss."""
 
+import math
+import re
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import check_refused, make_config
@@ -8,7 +13,9 @@ from scipy import stats
 
 from isobench.analyses.rows import select_rows
 from isobench.papers.published import count_numbers
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, find_faults, judge_claim, load_claims
 from isobench_papers.mteb import ledger
+from isobench_papers.mteb.claims import ledger_is_hit, make_correlations, make_ledger, scores_are_repeated
 from isobench_papers.mteb.tasks import find_tasks
 from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
@@ -62,20 +69,15 @@ def test_correlations_are_scipys():
 def test_a_score_is_hit_within_1e_4_and_a_miss_says_why():
     row = {"task": "STS12", "published": 0.5}
     assert [ledger.compare(row, ledger.MTEB, 0.5 + off)["hit"] for off in (9e-5, -9e-5, 2e-4)] == [True, True, False]
-    assert ledger.compare(row, ledger.MTEB, 0.5)["reason"] == ""
     (biosses,) = find_tasks(["BIOSSES"])
     missed = ledger.compare(row | {"task": "BIOSSES"}, ledger.MTEB, 0.6, biosses)
-    assert missed["reason"] == biosses.misses
-    assert missed["difference"] == pytest.approx(0.1)
+    assert (missed["reason"], missed["difference"]) == (biosses.misses, pytest.approx(0.1))
 
 
 def test_every_published_score_has_a_place_where_its_data_are():
     cells = ledger.read_published()
-    assert (
-        len(cells)
-        == count_numbers("mteb")
-        == len({tuple(row[key] for key in ("encoder", "task", "subset", "split", "metric")) for row in cells})
-    )
+    places = {tuple(row[key] for key in ("encoder", "task", "subset", "split", "metric")) for row in cells}
+    assert len(cells) == count_numbers("mteb") == len(places)
     shipped = {(task.name, task.subset, split) for task in find_tasks(None) for split in task.splits}
     assert {(row["task"], row["subset"], row["split"]) for row in cells} == shipped
     assert all(-1 <= row["published"] <= 1 for row in cells)
@@ -100,12 +102,70 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
     assert len(found) == (2 if task == "STS16" else 3)
 
 
-def test_what_the_ledger_does_not_take(cli, tmp_path):
-    for settings, said in (
-        (["encoder=minilm", "data.root=null"], "probe"),
-        (["encoder=minilm", "encoder.pooling=cls", f"data.root={tmp_path}"], "means over tokens"),
-        (["encoder=distilbert-quire", f"data.root={tmp_path}"], "no published score"),
-        (["encoder=minilm", f"data.root={tmp_path}"], "probe"),
-    ):
-        result = cli("+experiment=mteb", f"output_dir={tmp_path / 'outputs'}", "tracking=none", *settings)
-        check_refused(result, said)
+LEDGER, CORRELATIONS = load_claims("mteb")
+
+
+def test_what_has_no_published_score_is_refused(cli, tmp_path):
+    for settings in (["encoder=minilm", "encoder.pooling=cls"], ["encoder=distilbert-quire"]):
+        own = [f"data.root={tmp_path}", f"output_dir={tmp_path / 'outputs'}", "tracking=none"]
+        check_refused(cli("+experiment=mteb", *settings, *own))
+
+
+@pytest.mark.parametrize(
+    ("check", "rows", "word"),
+    [
+        (scores_are_repeated, make_correlations(0.01, -0.09), HOLDS),
+        (scores_are_repeated, make_correlations(0.01, math.nan), UNDECIDED),
+        (scores_are_repeated, make_correlations(0.2, -0.2), FAILS),
+        (scores_are_repeated, [row | {"similarity": "l1"} for row in make_correlations(0.01)], NOT_RUN),
+        (ledger_is_hit, make_ledger(0.00005, 1, 0.01), HOLDS),
+        (ledger_is_hit, make_ledger(0.002, 25, 0.0, 25), HOLDS),  # 4% miss, 4% of the wrong recipes' are hit
+        (ledger_is_hit, make_ledger(0.002, 15, 0.01), UNDECIDED),
+        (ledger_is_hit, [], NOT_RUN),
+    ],
+)
+def test_a_check_judges_its_rows(check, rows, word):
+    assert check(rows).word == word
+
+
+def test_claims_reject_broken_numbers_and_the_ledger_needs_both_encoders():
+    assert find_faults(LEDGER) == find_faults(CORRELATIONS) == []
+    rows = make_ledger(0.0, 1, 0.01)
+    assert judge_claim(LEDGER, None, lambda *_: (rows, []))[0].word == HOLDS
+    one = [row for row in rows if row["encoder"] == "minilm"]
+    outcome, _ = judge_claim(LEDGER, None, lambda *_: (one, []))
+    assert (outcome.word, "; not measured: " in outcome.numbers) == (UNDECIDED, True)
+
+
+FOLDER = Path(__file__).parents[1]
+
+
+def correct_by_holm(p):
+    order, adjusted = np.argsort(p), np.empty(len(p))
+    adjusted[order] = np.maximum.accumulate((len(p) - np.arange(len(p))) * np.sort(p))
+    return np.minimum(adjusted, 1)
+
+
+def test_the_page_says_how_many_neighbours_differ():
+    table = pd.read_csv(FOLDER / "leaderboard.csv", index_col=0)
+    table = table.loc[table.mean(axis=1).sort_values(ascending=False, kind="stable").index]
+    assert table.shape[1] == 41
+    assert table.notna().all(axis=None)
+    differences = table.to_numpy()[:-1] - table.to_numpy()[1:]
+    is_same = (np.abs(differences) < 1e-9).all(1)  # two names of one model
+    p = stats.ttest_1samp(differences[~is_same], 0, axis=1).pvalue
+    found = [len(table), len(differences), is_same.sum(), (p < 0.05).sum(), (correct_by_holm(p) < 0.05).sum()]
+
+    draws = np.random.default_rng(0).integers(0, 41, (10_000, 41))
+    lower_ends = [np.quantile(difference[draws].mean(1), 0.025) for difference in differences]
+    assert sum(end > 0 for end in lower_ends) == 180 - 176  # as the issue finds by its own bootstrap
+
+    section = " ".join((FOLDER / "README.md").read_text().partition("## Neighbours on the leaderboard")[2].split())
+    numbers = re.search(
+        r"of (\d+) pairs of neighbours among (\d+) models, (\d+) differ .*? (\d+) after .*? (\d+) pairs have the",
+        section,
+    )
+    pairs, models, differ, after, same = map(int, numbers.groups())
+    assert [models, pairs, same, differ, after] == found
+    lead = np.median(differences[~is_same].mean(1))
+    assert float(re.search(r"median of ([\d.]+) points", section)[1]) == round(100 * lead, 1)

@@ -1,20 +1,26 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
+import math
+
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, check_refused, make_config, read_analysis_rows, write_sts
+from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
+from isobench.analyses.rows import select_rows
+from isobench.config.schema import Data
+from isobench.data import hub
 from isobench.frozen.posthoc import fit_method, take_batch_whole
 from isobench.papers import published
+from isobench_papers.mteb import sts_sets as sts
 from isobench_papers.mteb import sts_similarity
+from isobench_papers.mteb.similarities import SIMILARITIES
 
 
 def by_numpy(method, fitted_on, x):
-    """The calibrations from their definitions, with the statistics of ``fitted_on``."""
     mean, covariance = fitted_on.mean(0), np.cov(fitted_on.T, bias=True)
     values, vectors = np.linalg.eigh(covariance)
     if method == "center":
@@ -55,10 +61,8 @@ def test_moving_averages_take_the_whole_set():
     )
     assert torch.equal(slow, whole)
     chain = {"name": "a", "momentum": 0.1, "then": {"name": "b", "k": 2, "then": {"name": "c", "momentum": 0.2}}}
-    taken = take_batch_whole(chain)
-    assert (taken["momentum"], taken["then"], chain["momentum"]) == (
-        1.0, {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}, 0.1,
-    )  # fmt: skip
+    last = {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}
+    assert take_batch_whole(chain) == {"name": "a", "momentum": 1.0, "then": last}
 
 
 def test_correlations_are_scipys_and_whitening_is_rotated_freely():
@@ -81,11 +85,7 @@ def test_correlations_are_scipys_and_whitening_is_rotated_freely():
     assert abs(zca[3, 1] - pca[3, 1]) > 1e-3
 
 
-# --- Tables and the figure.
-
-
 def test_the_published_cells_are_those_of_the_result_files():
-    """Rounded to three decimals, Spearman's and Pearson's correlation."""
     cells = published.load_tables("mteb")["cosine"].cells
     printed = {
         "STS12": [72.369, 81.36], "STS13": [80.603, 80.152], "STS15": [85.390, 84.736], "STS16": [78.989, 77.937],
@@ -95,9 +95,6 @@ def test_the_published_cells_are_those_of_the_result_files():
     assert {name: cells["minilm"]["as published"][name] for name in printed} == printed
     mpnet = {name: values[0] for name, values in cells["mpnet"]["as published"].items()}
     assert mpnet.items() >= {"STS13": 83.485, "STS15": 85.663, "STS16": 80.030, "STS-B": 83.422}.items()
-
-
-# --- The experiment.
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,6 @@ def experiment(tiny, pairs_root, tmp_path):
 
 
 def embed(folder, sentences, layer):
-    """Mean vectors of a transformers model, one sentence at a time."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         outputs = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in sentences]
@@ -128,26 +124,9 @@ def embed(folder, sentences, layer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "named"),
-    [
-        (["encoder.pooling=pooler", "encoder.layer=null"], "encoder.pooling=mean"),
-        (["encoder.layer=9"], "layers 0 (the embeddings) to 2"),
-        (["calibration=cosine"], "calibration=cosine"),  # changes no vector of a frozen encoder
-        (["calibration=flow"], "calibration=flow"),  # has to be trained
-        (["data.root=."], "lacks sts/sts12.parquet, sts/sts13.parquet"),
-    ],
-)
-def test_mistakes_are_one_line(experiment, cli, monkeypatch, tmp_path, overrides, named):
-    monkeypatch.chdir(tmp_path)
-    check_refused(cli(*experiment, *overrides), named)
-
-
-@pytest.mark.slow
 def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, outputs, monkeypatch):
     arguments = [*experiment, "analysis.sets=[sts16,stsb]", "analysis.fit=sts16"]
-    code, _, err = cli(*arguments)
-    assert code == 0, err
+    check_done(cli(*arguments))
     rows = read_analysis_rows(outputs, "sts_similarity")["similarity"]
     assert len(rows) == 2 * 2 * 3 * 4  # sets, layers, methods, similarities
     table = pyarrow.parquet.read_table(pairs_root / "sts" / "sts16.parquet").to_pydict()
@@ -156,43 +135,31 @@ def test_the_experiment_and_its_second_run(experiment, cli, tiny, pairs_root, ou
         mean = np.concatenate([left, right]).mean(0)
         for method, (a, b) in {"none": (left, right), "center": (left - mean, right - mean)}.items():
             cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-            (row,) = (
-                row
-                for row in rows
-                if (row["set"], row["layer"], row["method"], row["similarity"]) == ("sts16", layer, method, "cosine")
-            )
+            (row,) = select_rows(rows, {"set": "sts16", "layer": layer, "method": method, "similarity": "cosine"})
             assert row["pearson"] == pytest.approx(100 * stats.pearsonr(cosine, table["score"]).statistic, abs=1e-3)
         share = np.concatenate([left, right]).var(0)
         assert row["top_share"] == pytest.approx(share.max() / share.sum(), rel=1e-4)
-    assert {row["encoder"] for row in rows} == {"local", "local layer=0"}
     assert all(row["gain"] == 0 for row in rows if row["method"] == "none")
-    folder = outputs / "reports" / "sts_similarity"
-    assert {"gains.svg", "means.parquet"} <= {file.name for file in folder.iterdir()}
-    first = (folder / "similarity.parquet").read_bytes()
+    file = outputs / "reports" / "sts_similarity" / "similarity.parquet"
+    first = file.read_bytes()
 
     def load(*arguments):
         raise AssertionError("computed again")
 
     monkeypatch.setattr("isobench.models.encoders.load_encoder", load)
     monkeypatch.setattr("isobench.frozen.posthoc.fit_method", load)
-    code, _, err = cli(*arguments)
-    assert code == 0, err
-    assert (folder / "similarity.parquet").read_bytes() == first
+    check_done(cli(*arguments))
+    assert file.read_bytes() == first
 
 
 @pytest.mark.slow
 def test_minilms_correlations_are_mtebs(sentence_pairs, cli, cache, outputs):
-    """Within .001: by cosine, in which length plays no part, and by L1 with vectors of length 1.
-
-    These three sets take a third of the time of all six, which the shipped results have.
-    """
     sets = {"sts13", "sts16", "stsb"}
-    code, _, err = cli(
+    check_done(cli(
         "+experiment=sts_similarity", "encoder=minilm", "encoder.layer=null", "calibration=none", "tracking=none",
         f"data.root={sentence_pairs}", f"data.cache={cache}", f"output_dir={outputs}", "analysis.unit_length=true",
         f"analysis.sets=[{','.join(sorted(sets))}]",
-    )  # fmt: skip
-    assert code == 0, err
+    ))  # fmt: skip
     rows = read_analysis_rows(outputs, "sts_similarity")["published"]
     assert len(rows) == 3 * 2 * 2  # sets, similarities, correlations
     assert {row["set"] for row in rows} == sets
@@ -209,3 +176,66 @@ def test_wmean_is_the_weighted_mean_of_the_subsets_correlations():
     for found, function in ((spearman, stats.spearmanr), (pearson, stats.pearsonr)):
         expected = [function(values[kept], scores[kept]).statistic for kept in (inside, ~inside)]
         assert found == pytest.approx(100 * np.average(expected, weights=[30, 10]), abs=1e-9)
+
+
+@pytest.fixture
+def pairs():
+    rng = np.random.default_rng(3)
+    left, right = rng.normal(2, [1, 5, 0.1, 3, 1, 1, 2], (2, 30, 7))
+    left[4, 2] = left[4, 5]  # two equal coordinates
+    right[9] = np.round(right[9])  # several
+    return left, right
+
+
+@pytest.mark.parametrize(
+    ("name", "by_definition"),
+    [
+        ("cosine", lambda x, y: x @ y / np.sqrt((x @ x) * (y @ y))),
+        ("inner", lambda x, y: sum(a * b for a, b in zip(x, y, strict=True))),
+        ("spearman", lambda x, y: stats.spearmanr(x, y).statistic),
+        ("l1", lambda x, y: -sum(abs(a - b) for a, b in zip(x, y, strict=True))),
+    ],
+)
+def test_each_is_its_definition(pairs, name, by_definition):
+    left, right = pairs
+    found = SIMILARITIES[name](torch.tensor(left), torch.tensor(right))
+    expected = [by_definition(x, y) for x, y in zip(left, right, strict=True)]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_vector_without_direction_or_order_is_similar_to_nothing():
+    other = torch.arange(5.0)[None].double()
+    for name, vector in (("cosine", 0 * other), ("spearman", 0 * other + 2), ("l1", other)):
+        assert SIMILARITIES[name](vector, other).item() == 0
+
+
+def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):
+    columns = {"sentence1": ["a b", "c"], "sentence2": ["d", "e f"], "score": [1, 4.5], "source": ["x", "x"]}
+    write_sts(tmp_path, sts13=columns)
+    pairs = sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts13", "stsb"])
+    assert list(pairs) == ["sts13", "stsb"]
+    own = pairs["sts13"]
+    assert (own.first, own.second, own.scores.tolist(), len(own)) == (["a b", "c"], ["d", "e f"], [1.0, 4.5], 2)
+
+
+@pytest.mark.parametrize("score", [None, ["much"], ["1_0"], [[1.0]], [math.inf], [2.5] * 2, []])
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
+    count = 1 if score is None else len(score)
+    columns = {"sentence1": ["a"] * count, "sentence2": ["b"] * count} | ({} if score is None else {"score": score})
+    write_parquet(tmp_path / "sts" / "sts14.parquet", columns)
+    with fails():
+        sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts14"])
+
+
+def test_without_a_folder_the_hub_gives_the_pinned_test_sets(monkeypatch):
+    asked = []
+
+    def load(name, subset, revision, split, setting, advice):
+        asked.append((name, subset, revision, split))
+        return {"sentence1": ["a"], "sentence2": ["b"], "score": [3.0]}
+
+    monkeypatch.setattr(hub, "load_hub_dataset", load)
+    pairs = sts.load_sentence_pairs(Data(), sts.SETS)
+    assert all((own.first, own.second, own.scores.tolist()) == (["a"], ["b"], [3.0]) for own in pairs.values())
+    assert asked == [(own.hub, None, own.revision, own.split) for own in sts.SETS.values()]
+    assert all(len(revision) == 40 for _, _, revision, _ in asked)

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_refused, make_config, read_analysis_rows, write_parquet
+from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
-from isobench_papers.probe import probe
+from isobench_papers.probe import probe, recipes, sets
 
 
 def make_set(n, trained, classes=2, columns=1, seed=0):
@@ -44,9 +44,8 @@ def test_methods_are_fitted_on_the_pool_alone(length, fit):
 
 def test_pairs_of_texts_become_differences_and_products():
     vectors = np.random.default_rng(0).normal(3, 1, (2, 12, 3))
-    found = probe.calibrate(
-        SimpleNamespace(cfg=make_config("calibration=center")), torch.tensor(vectors), "none", "train", np.arange(8)
-    )
+    subject = SimpleNamespace(cfg=make_config("calibration=center"))
+    found = probe.calibrate(subject, torch.tensor(vectors), "none", "train", np.arange(8))
     u, v = vectors - vectors[:, :8].reshape(16, 3).mean(0)  # one mean, of both columns
     np.testing.assert_allclose(found, np.hstack([abs(u - v), u * v]), atol=1e-5)
 
@@ -69,8 +68,7 @@ def test_no_draw_is_tested_on_what_it_may_see(classifier, trained, budget):
     else:
         assert len({tuple(draw.test) for draw in draws}) == 1
         assert len(draws[0].test) == 20
-    assert len(draws) == (10 if budget is None and trained == 100 else 1 if budget is None else
-                          10 if classifier == "mteb" else 3)  # fmt: skip
+    assert len(draws) == ((10 if trained == 100 else 1) if budget is None else 10 if classifier == "mteb" else 3)
 
 
 def test_one_pass_over_the_examples_is_a_paired_t_test_of_them():
@@ -115,12 +113,8 @@ def test_holms_correction_is_over_the_methods_and_tasks_of_a_table():
     assert [row["holm"] for row in probe.add_holm(rows)] == pytest.approx([0.03, 0.06, 0.06, 0.04])
 
 
-# --- The experiment.
-
-
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    """A data.root with three sets: with a test split, with one split, and with mistakes."""
+def probe_root(tmp_path_factory):  # with two sets: with a test split, and with one split
     root = tmp_path_factory.mktemp("sets")
     rng = np.random.default_rng(0)
 
@@ -132,26 +126,22 @@ def sets(tmp_path_factory):
     write_parquet(root / "probe/split/train.parquet", columns(60))
     write_parquet(root / "probe/split/test.parquet", columns(120))
     write_parquet(root / "probe/whole/train.parquet", columns(110, ("a", "b", "c")))
-    write_parquet(root / "probe/single/train.parquet", columns(30, ("same",)))
-    write_parquet(root / "probe/unlabelled/train.parquet", {"text": ["a", "b"], "label": ["x", None]})
     return root
 
 
 @pytest.fixture
-def experiment(tiny, sets, tmp_path):
+def experiment(tiny, probe_root, tmp_path):
     return [
-        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", f"data.root={sets}",
-        f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}", "calibration=none,center",
-        "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]", "analysis.draws=3",
-        "analysis.classifiers=[logistic,neighbours,mteb]",
+        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0",
+        f"data.root={probe_root}", f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}",
+        "calibration=none,center", "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]",
+        "analysis.draws=3", "analysis.classifiers=[logistic,neighbours,mteb]",
     ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outputs):
-    code, _, err = cli(*experiment)
-    assert code == 0, err
-    assert "whole: classes a (37), b (37), c (36)" in err
+    check_done(cli(*experiment))
     rows = read_analysis_rows(outputs, "probe")
     predictions, scores = rows["predictions"], rows["scores"]
     per_setting = {"split": 3 + 3 + 10 + 1 * 3, "whole": 3 + 3 + 10 + 10 * 3}  # draws of a budget, then of all labels
@@ -170,40 +160,68 @@ def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outpu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "named"),
-    [
-        (["analysis.budgets=[40]"], "down has 30 training examples, fewer than 40"),
-        (["analysis.sets=[single]"], "the set single has a single class, same"),
-        (["analysis.sets=[unlabelled]"], "1 row without a label (the first: row 2)"),
-        (["analysis.sets=[spilt]"], "spilt/train.parquet"),
-        (["analysis.fit=dawn"], "analysis.fit=dawn must be train, drawn or a number of texts"),
-        (["analysis.fit=0"], "analysis.fit=0"),
-        (["analysis.budgets=[]"], "analysis.budgets"),
-        (["encoder.pooling=pooler", "encoder.layer=null"], "encoder.pooling=mean"),
-        (["calibration=flow"], "calibration=flow"),
-    ],
-)
-def test_mistakes_are_one_line(experiment, cli, outputs, overrides, named):
-    code, out, err = cli(*experiment, *overrides)
-    told = [line for line in err.splitlines() if ": classes " not in line]  # what the sets have is said first
-    check_refused((code, out, "\n".join(told)), named)
-    assert not (outputs / "reports/probe/scores.parquet").exists()
-
-
-@pytest.mark.slow
 def test_own_data_and_methods_fitted_on_the_drawn_texts(experiment, cli, outputs, tmp_path):
     words = list(WORDS[:2])
     for name, n in (("train", 40), ("dev", 20)):
         lines = [f"{words[i % 2]} {WORDS[i % 5]} {n + i},{'no' if i % 2 else 'yes'}" for i in range(n)]
         (tmp_path / f"{name}.csv").write_text("text,label\n" + "\n".join(lines))
-    code, _, err = cli(
+    check_done(cli(
         *experiment, "analysis.sets=[]", "task=mine", "analysis.fit=drawn", "encoder.layer=null",
         f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}", "data.root=null",
         "analysis.classifiers=[logistic]",
-    )  # fmt: skip
-    assert code == 0, err
+    ))  # fmt: skip
     scores = read_analysis_rows(outputs, "probe")["scores"]
-    assert {row["task"] for row in scores} == {"mine"}
-    assert {row["test"] for row in scores} == {20}
+    assert {(row["task"], row["test"]) for row in scores} == {("mine", 20)}
     assert max(row["accuracy"] for row in scores) == 100
+
+
+def write_set(root, **splits):
+    for split, labels in splits.items():
+        columns = {"text": [f"{split} {row}" for row in range(len(labels))], "label": labels}
+        write_parquet(root / f"probe/own/{split}.parquet", columns)
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        {"train": [0, 1, -1] * 2}, {"train": [0.0, 1.0, 2.5] * 2}, {"train": ["a", "b"] * 2, "test": ["a", "c"]},
+        {"train": ["a", "b"] * 2, "test": [0, 1]}, {"train": ["not a", "not_a", "b"] * 2},
+        {"train": ["a"] * 4, "test": ["a"]}, {"train": ["neg", "pos"], "test": ["Neg", "pos"]},
+        {"train": ["neg", "pos"], "dev": ["neg", "pos"]}, {"train": ["neg", "pos", "Pos", "neg"]},
+        {"train": ["neg", "pos", "Pos\u200b", "neg"]},
+    ],
+)  # fmt: skip
+def test_likely_mistakes_are_refused(tmp_path, splits):
+    write_set(tmp_path, **splits)
+    with fails():
+        sets.read_probe_set(str(tmp_path), "own")
+
+
+def test_what_is_odd_but_no_mistake_is_said(tmp_path, capsys):
+    write_set(tmp_path, train=["pos", "neg", "pos ", "neg", "pso"], test=["pos", "pso"])
+    columns = {"text": ["train 0", "d"], "label": ["pos", "pso"]}
+    write_parquet(tmp_path / "probe/own/test.parquet", columns)
+    assert set(sets.read_probe_set(str(tmp_path), "own")[0].labels) == {"neg", "pos", "pso"}
+    said = capsys.readouterr().err
+    for text in ("1 of 2 rows in test are in train too", "single example of pso", "test has no example of neg"):
+        assert text in said
+    write_parquet(tmp_path / "probe/single/train.parquet", {"text": ["a", "b", "a "], "label": ["neg", "pos", "neg"]})
+    sets.read_probe_set(str(tmp_path), "single")
+    assert "1 of 3 texts" in capsys.readouterr().err
+
+
+def test_budgets_are_drawn_by_class_and_nested():
+    labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
+    small, large = (set(recipes.draw_budget(labels, size, seed=4)) for size in (2, 5))
+    assert small < large
+    assert np.bincount(labels[sorted(large)]).tolist() == [5, 5, 5]
+    assert set(recipes.draw_budget(labels, 5, seed=5)) != large
+
+
+def test_neighbours_vote_by_cosine():
+    rng = np.random.default_rng(0)
+    train, test, labels = rng.normal(size=(30, 3)), rng.normal(size=(20, 3)), rng.integers(0, 2, 30)
+    of_test, of_train = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (test, train))
+    votes = labels[np.argsort(-of_test @ of_train.T, axis=1)[:, :5]]
+    assert (recipes.predict_nearest(train, labels, test) == (votes.mean(1) > 0.5)).all()
+    assert (recipes.predict_nearest(train[:3], np.array([1, 1, 0]), test) == 1).all()  # all three are asked

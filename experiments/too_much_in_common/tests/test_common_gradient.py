@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_refused, read_analysis_rows, save_tiny, write_parquet
+from helpers import WORDS, check_done, check_refused, read_analysis_rows, save_tiny, write_parquet
 from torch.nn.functional import cross_entropy, normalize
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
@@ -41,14 +41,6 @@ def test_the_gradient_is_autograds(biased):
     states, targets, weight, bias = make_step()
     arguments = states, targets, weight, bias if biased else None
     torch.testing.assert_close(gradient.differentiate(*arguments), differentiate_by_autograd(*arguments))
-
-
-def test_words_that_are_no_targets_are_pushed_away_from_the_states_with_their_probabilities():
-    states, targets, weight, bias = make_step()
-    found = gradient.differentiate(states, targets, weight, bias)
-    probabilities = torch.softmax(states @ weight.T + bias, 1)
-    others = [word for word in range(len(weight)) if word not in targets]
-    torch.testing.assert_close(found[others], (probabilities.T @ states / len(states))[others])
 
 
 def test_the_gradients_are_parallel_for_one_prediction_and_not_for_several():
@@ -88,7 +80,6 @@ def test_the_readme_has_the_bundles_numbers():
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["gpt2", "bert"])
 def test_common_gradient_from_the_command_line(cli, cache, tmp_path, architecture):
-    """Every place of two windows is predicted, so the order in which they are drawn does not matter."""
     texts = [" ".join(np.random.default_rng(0).choice(WORDS, 16)), "never read"]
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": texts})
     save_tiny(tmp_path / "model", architecture)
@@ -105,8 +96,7 @@ def test_common_gradient_from_the_command_line(cli, cache, tmp_path, architectur
         "analysis.length=8", "analysis.masked=0.999",
     ]  # fmt: skip
     every = 16 if is_masked else 14
-    code, out, err = cli(*arguments, f"analysis.predictions=[1,{every}]")
-    assert (code, err) == (0, "")
+    check_done(cli(*arguments, f"analysis.predictions=[1,{every}]"))
     first, last = read_analysis_rows(tmp_path, "common_gradient")["gradients"]
     assert (first["predictions"], last["predictions"]) == (1, every)
     assert first["others_cosine"] == pytest.approx(1)
@@ -123,5 +113,4 @@ def test_common_gradient_from_the_command_line(cli, cache, tmp_path, architectur
     assert last["targets"] == is_target.sum()
     assert last["others_cosine"] == pytest.approx(mean_cosine(whole[~is_target]), rel=1e-3)
     assert last["targets_norm"] == pytest.approx(whole[is_target].norm(dim=1).mean().item(), rel=1e-3)
-    assert f"{last['targets_norm']:.3g}" in out
-    check_refused(cli(*arguments, f"analysis.predictions=[{every + 1}]"), f"have {every}, not {every + 1}")
+    check_refused(cli(*arguments, f"analysis.predictions=[{every + 1}]"))

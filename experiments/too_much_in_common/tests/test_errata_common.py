@@ -38,11 +38,7 @@ def text(papers):
     return (papers / "too_much_in_common.txt").read_text()
 
 
-# --- The tables among themselves.
-
-
 def test_table_2_is_the_mean_of_five_sets_not_of_four_benchmarks():
-    """In all 27 cells that both have; with WordSim-353 counted once it is in none."""
     five, four = [], []
     for encoder, row, column, sets in from_table_3():
         printed = table(2).cells[encoder][row].get(column)
@@ -74,7 +70,6 @@ def test_table_1s_ratio_is_that_of_its_lengths():
 
 
 def test_the_gains_of_table_2s_lost_column_are_the_greatest():
-    """Our text has no inner product of three encoders there; Table 3 has it but for centring alone."""
     means = {
         (encoder, row): np.mean(list(sets.values()))
         for encoder, row, column, sets in from_table_3()
@@ -106,11 +101,7 @@ def test_centring_does_not_help_on_every_benchmark():
         for column, (value,) in rows["centered"].items()
         if value < rows["raw"][column][0]
     }
-    assert worse == {
-        ("bert-base-cased", "CosSim"),
-        ("bert-base-cased", "Inner"),
-        ("bert-large-cased", "CosSim"),
-    }
+    assert worse == {("bert-base-cased", "CosSim"), ("bert-base-cased", "Inner"), ("bert-large-cased", "CosSim")}
     for encoder, _ in worse:  # although the matrix became more isotropic
         cells = table(1).cells[encoder]["embeddings"]
         assert cells["I(Wc)"][0] > cells["I(W)"][0] + 0.3
@@ -134,7 +125,6 @@ def test_the_correlation_of_norm_and_isotropy_rests_on_eight_encoders():
 
 
 def test_one_isotropy_of_table_1_does_not_fit_its_mean():
-    """I(W) is about exp(-|mean|) where the mean is the top eigenvector: in seven rows, not in GPT-2-medium's."""
     rows = {encoder: cells["embeddings"] for encoder, cells in table(1).cells.items()}
     off = {name: row["I(W)"][0] - math.exp(-row["mean norm"][0]) for name, row in rows.items()}
     doubtful = off.pop("gpt2-medium")
@@ -158,9 +148,6 @@ def test_roberta_larges_average_cosine_fits_its_angle_and_its_ratio():
     assert math.sqrt(0.33) == pytest.approx(ratio, abs=0.01)  # were all rows of one length
 
 
-# --- The formulas.
-
-
 @pytest.mark.slow
 def test_floor_and_ceil_are_different_numbers_of_directions():
     counts = {d: (math.floor(d / 100), math.ceil(d / 100)) for d in (768, 1024)}
@@ -175,7 +162,6 @@ def test_floor_and_ceil_are_different_numbers_of_directions():
 
 
 def test_appendix_as_constant_stands_outside_the_division():
-    """Eq. 12 is (|s|^2 - N) / N^2; Eqs. 13 and 14 print |s|^2 / N^2 - N, a number no mean of cosines can be."""
     torch.manual_seed(0)
     w = torch.randn(50, 8).double() + 0.5
     unit = w / w.norm(dim=1, keepdim=True)
@@ -191,7 +177,6 @@ def test_appendix_as_constant_stands_outside_the_division():
 
 
 def test_the_gradients_shape_is_the_transposed_one():
-    """With W of size |V| x d as in Eq. 1, dJ/dW is (y - y^) h^T; Eqs. 5 and 6 print h^T (y - y^), d x |V|."""
     torch.manual_seed(0)
     w = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     h = torch.randn(1, 3, dtype=torch.float64)
@@ -222,7 +207,6 @@ def test_isotropy_depends_on_the_signs_of_the_eigenvectors():
 
 @pytest.mark.slow
 def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(cache):
-    """0.43 with the eigenvectors towards the sum of the rows, 0.45 with their opposites, 0.20 with both."""
     cfg = make_config("encoder=distilbert-quire", f"data.cache={cache}")
     w = encoders.load_encoder(cfg.encoder, cache, 1).encoder.vocabulary().detach().double()
     found = {}
@@ -237,12 +221,8 @@ def test_the_packaged_vocabularys_isotropy_depends_on_them_until_it_is_centred(c
     assert f"{partition_isotropy(w)[0]:.2f}" == "0.43"
 
 
-# --- Figure 3.
-
-
 @pytest.mark.slow
 def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
-    """994 unused tokens; the released code takes rows 0 to 999 less five, which is one more: "!"."""
     cfg = make_config("encoder=minilm", f"data.cache={cache}")
     words = tokenization.load_tokenizer(cfg.encoder, cache).get_vocab()  # BERT's uncased one
     names = {index: word for word, index in words.items()}
@@ -260,9 +240,6 @@ def test_figure_3s_rows_are_the_uncased_vocabularys(cache):
     assert cased["to"] != 2000
 
 
-# --- With the data, with the text.
-
-
 @pytest.mark.slow
 def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
     if not (Path(glue) / "wordsim" / "rw.parquet").is_file():
@@ -276,7 +253,6 @@ def test_rare_words_that_are_one_token_of_the_cased_vocabulary(glue, cache):
 
 
 def test_our_text_lost_a_column_of_table_2(text):
-    """Section 5.3 compares the two scores of every encoder; the table's right half has one of them."""
     header = next(line for line in text.split("\n") if "CosSim}" in line)
     assert [("CosSim" in cell, "langle" in cell) for cell in header.split("\t")] == [
         (False, False), (True, False), (False, True), (False, False), (True, False),

@@ -12,8 +12,14 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from isobench.config.schema import Data
 from isobench.data.scored_pairs import ScoredPairs
 from isobench_papers.too_much_in_common import word_pairs
-
-# --- Sources.
+from isobench_papers.too_much_in_common.convert_wordsim import PUBLIC_FILES, convert_word_pairs, main
+from isobench_papers.too_much_in_common.corpus import (
+    CORPUS_SOURCES,
+    TEXTS_PER_BATCH,
+    find_corpus_differences,
+    open_corpus,
+)
+from isobench_papers.too_much_in_common.zipf import zipf_exponents
 
 
 def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
@@ -23,10 +29,7 @@ def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
     assert {name: len(pairs) for name, pairs in sets.items()} == {"simlex999": 999, "ws353": 353}
     simlex, both = sets["simlex999"], sets["ws353"]
     assert (simlex.first[0], simlex.second[0], simlex.scores[0]) == ("old", "new", 1.58)
-    assert (simlex.first[-1], simlex.second[-1], simlex.scores[-1]) == ("attend", "arrive", 6.08)
     assert (both.first[0], both.second[0], both.scores[0]) == ("love", "sex", 6.77)
-    assert len(both.first) == len(both.second) == 353
-    assert all(0 <= score <= 10 for pairs in sets.values() for score in pairs.scores)
 
 
 def test_the_five_sets_come_from_a_folder_and_men_loses_its_parts_of_speech(tmp_path):
@@ -57,51 +60,22 @@ def test_sets_can_be_named_or_all_be_taken(tmp_path):
         word_pairs.load_word_pairs(Data(), ["ws353", "men"])
 
 
-def test_other_bytes_or_no_package_is_an_error(monkeypatch):
-    monkeypatch.setitem(word_pairs.EMBEDDED_SETS, "ws353", ("wordsim353.tsv", "0" * 64))
-    with fails():
-        word_pairs.load_word_pairs(Data())
-    monkeypatch.setitem(sys.modules, "gensim", None)
-    with fails():
-        word_pairs.load_word_pairs(Data())
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"word1": ["a"], "word2": ["b"]}, {"word1": ["a"], "word2": ["b"], "score": ["much"]},
-        {"word1": ["a"], "word2": ["b"], "score": [math.nan]}, {"word1": ["a"], "word2": [None], "score": [1.0]},
-        {"word1": [], "word2": [], "score": []}, None, "missing",
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, columns):
-    write_sets(tmp_path, **({"rw": columns} if isinstance(columns, dict) else {}))
-    if columns is None:
-        (tmp_path / "wordsim" / "rw.parquet").write_text("word1 word2")
-    elif columns == "missing":
-        (tmp_path / "wordsim" / "rw.parquet").unlink()
+@pytest.mark.parametrize("score", [None, ["much"], [math.nan], []])
+def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
+    count = 1 if score is None else len(score)
+    columns = {"word1": ["a"] * count, "word2": ["b"] * count} | ({} if score is None else {"score": score})
+    write_sets(tmp_path, rw=columns)
     with fails():
         word_pairs.load_word_pairs(Data(root=str(tmp_path)))
 
 
-# --- Tokens.
-
-
-def byte_level(*wrapped):
-    """A byte-level BPE that knows " good" and " film" as one token, neither of them without the space."""
-    tokenizer = Tokenizer(models.BPE())
-    splitter = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*wrapped, splitter]) if wrapped else splitter
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(["a good film is a good film"] * 5, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-
 def test_byte_level_words_get_their_space():
-    tokenizer = byte_level()
-    names = ["Ġgood", "Ġfilm"]
+    learned = Tokenizer(models.BPE())
+    learned.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
+    learned.train_from_iterator(["a good film is a good film"] * 5, trainer)
+    tokenizer, names = PreTrainedTokenizerFast(tokenizer_object=learned), ["Ġgood", "Ġfilm"]
     assert set(names) < set(tokenizer.get_vocab())
     assert len(tokenizer("good")["input_ids"]) > 1
     pairs = ScoredPairs(["good", "good", "film"], ["film", "xylophone", "good"], np.array([1.0, 2.0, 3.0]))
@@ -112,16 +86,142 @@ def test_byte_level_words_get_their_space():
 
 
 def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
-    """By hand: unknown words, two tokens, and capitals (no lower-casing) do not; twice the same word does."""
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     first = ["good", "good", "good film", "Good", "great", "bad"]
     second = ["bad", "unheard", "bad", "bad", "great", "awful"]
     ids, scores = word_pairs.select_single_token_pairs(ScoredPairs(first, second, np.arange(6.0)), tokenizer)
     number = tokenizer.get_vocab()
-    assert ids.tolist() == [
-        [number[a], number[b]] for a, b in (("good", "bad"), ("great", "great"), ("bad", "awful"))
-    ]
+    pairs = (("good", "bad"), ("great", "great"), ("bad", "awful"))
+    assert ids.tolist() == [[number[a], number[b]] for a, b in pairs]
     assert scores.tolist() == [0.0, 4.0, 5.0]
-    nothing, scores = word_pairs.select_single_token_pairs(ScoredPairs(["unheard"], ["good"], np.ones(1)), tokenizer)
-    assert nothing.shape == (0, 2)
-    assert len(scores) == 0
+
+
+COUNTS = {"men": 3000, "rw": 2034, "simlex999": 999, "ws353_sim": 203, "ws353_rel": 252}
+SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(USF)\tSimAssoc333\tSD(SimLex)"
+
+
+def format_line(name, first, second, score):
+    if name == "men":
+        return f"{first}-n {second}-j {score:.6f}"
+    if name == "rw":
+        return "\t".join([first, second, f"{score:g}", *["5"] * 10])
+    if name == "simlex999":
+        return f"{first}\t{second}\tA\t{score:g}\t2.72\t2.81\t2\t7.25\t1\t0.41"
+    return f"{first}\t{second}\t{score:g}"
+
+
+def made_up_pairs():
+    rng = np.random.default_rng(0)
+    pairs = {}
+    for name, count in COUNTS.items():
+        scores = (rng.uniform(0, PUBLIC_FILES[name].highest, count)).round(2)
+        scores[:2] = 0, PUBLIC_FILES[name].highest
+        pairs[name] = ([f"t-shirt{i}" for i in range(count)], [f"re-n{i}" for i in range(count)], scores.tolist())
+    return pairs
+
+
+@pytest.fixture
+def published(tmp_path):
+    for name, columns in made_up_pairs().items():
+        lines = [format_line(name, *row) for row in zip(*columns, strict=True)]
+        file = tmp_path / "downloads" / f"archive of {name}" / PUBLIC_FILES[name].name
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join([SIMLEX_HEADER] * (name == "simlex999") + lines) + "\n", encoding="utf-8")
+    return tmp_path / "downloads"
+
+
+def test_the_analysis_reads_what_the_command_writes_and_nothing_is_replaced(command, published, tmp_path):
+    root = tmp_path / "new" / "data"
+    assert command(main, str(published), str(root))[0] == 0
+    sets = word_pairs.load_word_pairs(Data(root=str(root)))
+    for name, (first, second, scores) in made_up_pairs().items():
+        assert (sets[name].first, sets[name].second) == (first, second)
+        np.testing.assert_array_equal(sets[name].scores, scores)
+    with fails():
+        convert_word_pairs(published, root)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("rw", lambda lines: lines[:-1]), ("men", lambda lines: [*lines, lines[0]]),
+        ("men", lambda lines: [*lines[:-1], lines[7]]), ("simlex999", lambda lines: lines[1:]),
+        ("men", lambda lines: [line.replace("-n ", " ") for line in lines]),
+        ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"]), ("men", lambda lines: ["sun-n day-n 50.5", *lines]),
+        ("ws353_sim", lambda lines: ["Word 1\tWord 2\tHuman (mean)", *lines]),
+        ("ws353_rel", lambda lines: [line.replace("\t", ",") for line in lines]),
+        ("ws353_rel", lambda lines: ["a\tb\tnan", *lines[1:]]), ("ws353_rel", lambda lines: ["\tb\t1", *lines[1:]]),
+        ("ws353_rel", lambda lines: ["caf\udce9\tbar\t3.0"]),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path, name, change):
+    (file,) = published.rglob(PUBLIC_FILES[name].name)
+    file.write_text("\n".join(change(file.read_text().splitlines())), errors="surrogateescape")
+    with fails():
+        convert_word_pairs(published, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
+def test_zipfs_exponent_is_found_again(s):
+    ranks = np.arange(1, 3001)
+    counts = 1e9 * ranks**-s
+    assert zipf_exponents(counts, 1, 3000) == pytest.approx((s, s), abs=1e-6)
+    assert zipf_exponents(counts, 10, 1000) == pytest.approx((s, s), abs=1e-6)
+    sampled = np.sort(np.random.default_rng(0).multinomial(10**6, counts / counts.sum()))[::-1]
+    likeliest = zipf_exponents(sampled[:1000], 10, 1000)[1]
+    assert likeliest == pytest.approx(s, abs=0.05)
+    taken, places = sampled[9:1000], np.log(np.arange(10, 1001))
+    tried = np.arange(s - 0.2, s + 0.2, 0.001)  # the likelihood itself, at every exponent
+    likelihood = [-t * (taken @ places) - taken.sum() * np.log(np.exp(-t * places).sum()) for t in tried]
+    assert likeliest == pytest.approx(tried[np.argmax(likelihood)], abs=0.002)
+
+
+def test_zipfs_exponent_where_there_is_hardly_one():
+    assert zipf_exponents(np.full(20, 7), 1, 20) == pytest.approx((0, 0), abs=1e-12)
+    assert all(map(math.isnan, zipf_exponents(np.array([5, 4]), 2, 100)))
+    for counts, first in ((np.array([1, 2]), 1), (np.array([2, 0]), 1), (np.array([2, 1]), 0)):
+        with fails():
+            zipf_exponents(counts, first, 2)
+
+
+def test_a_corpus_from_files(tmp_path):
+    texts = [f"text {i}" for i in range(TEXTS_PER_BATCH + 50)]
+    write_parquet(tmp_path / "corpus" / "b.parquet", {"text": texts[100:]})
+    write_parquet(tmp_path / "corpus" / "a.parquet", {"text": texts[:100]})
+    data = Data(root=str(tmp_path))
+    whole = open_corpus("wikitext", data)
+    assert [text for batch in whole.iter_batches() for text in batch] == texts
+    assert [text for batch in whole.iter_batches() for text in batch] == texts  # and again
+    assert max(map(len, whole.iter_batches())) <= TEXTS_PER_BATCH
+    part = open_corpus("wikitext", data, 120)
+    assert [text for batch in part.iter_batches() for text in batch] == texts[:120]
+    assert part.text_count == 120
+    assert find_corpus_differences("wikitext", part.text_count) == ["corpus wikitext is not the paper's"]
+    write_parquet(tmp_path / "cnn_dailymail" / "x.parquet", {"article": ["one", None]})
+    broken = open_corpus("cnn_dailymail", data)
+    assert find_corpus_differences("cnn_dailymail", broken.text_count) == ["2 of the 311,971 texts of cnn_dailymail"]
+    with fails():
+        list(broken.iter_batches())
+    write_parquet(tmp_path / "cnn_dailymail" / "y.parquet", {"text": ["one"]})
+    with fails():
+        open_corpus("cnn_dailymail", data)
+
+
+def test_the_hubs_corpus_is_all_splits_of_a_pinned_commit(monkeypatch):
+    import datasets
+
+    requests = []
+
+    def load(*names, **options):
+        requests.append((names, options))
+        return datasets.DatasetDict(
+            train=datasets.Dataset.from_dict({"article": ["a", "b"], "id": [1, 2]}),
+            test=datasets.Dataset.from_dict({"article": ["c"], "id": [3]}),
+        )
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    corpus = open_corpus("cnn_dailymail", Data())
+    assert [text for batch in corpus.iter_batches() for text in batch] == ["a", "b", "c"]
+    source = CORPUS_SOURCES["cnn_dailymail"]
+    assert requests == [((source.hub, source.subset), {"revision": source.revision})]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_refused, make_config, read_analysis_rows, write_parquet
+from helpers import WORDS, check_done, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
 from isobench.analyses.rows import group_rows, read_stored_rows
@@ -100,11 +100,9 @@ def test_the_opposite_is_refuted():
 
     rows = verdicts.judge(*make_changes(change))
     for statement in (
-        "the change grows with the labels",
-        "loses with the fewest labels",
-        "costs at most half a point",
+        "the change grows with the labels", "loses with the fewest labels", "costs at most half a point",
         "other sets predict the change",
-    ):
+    ):  # fmt: skip
         assert {row["verdict"] for row in pick(rows, statement).values()} == {verdicts.REFUTED}, statement
 
 
@@ -157,22 +155,6 @@ def test_what_isoscore_predicts():
         assert row["verdict"] == verdicts.REFUTED
 
 
-@pytest.mark.filterwarnings("ignore")  # of an optimiser that tries several methods
-def test_a_mixed_model_has_the_slope_of_the_tests():
-    mixedlm = pytest.importorskip("statsmodels.formula.api").mixedlm
-    pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    own = {f"t{i}": rng.normal(1, 0.5) for i in range(9)}
-    tasks = dict.fromkeys(own, True)
-    changes, _ = make_changes(lambda t, e, z, n: own[t] * np.log2(n / 4) + rng.normal(), tasks=tasks)
-    curves = verdicts.group_strengths(verdicts.select_whitening(changes))[0.0]
-    slopes = [verdicts.measure_slope(curve) for curve in curves.values()]
-    rows = [{"task": task, "x": np.log2(n), "y": y} for task, curve in curves.items() for n, y, _ in curve]
-    table = pandas.DataFrame(rows)
-    fitted = mixedlm("y ~ x", table, groups=table["task"], re_formula="~x").fit()
-    assert fitted.params["x"] == pytest.approx(np.mean(slopes), abs=1e-3)
-
-
 def test_pca_whitening_predicts_as_zca_does():
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.normal(0, np.exp(-np.arange(8) / 3), (400, 8)) + 2)
@@ -209,16 +191,6 @@ def test_every_budget_is_tested_on_the_same_examples(trained):
     assert [plan.budget for plan in plans] == [b for b in (4, 8, 50) if b <= most] + [None]
     assert len({draw.test.tobytes() for plan in plans for draw in plan.draws}) == 1
     assert sorted([*plans[-1].draws[0].train, *plans[-1].draws[0].test]) == list(range(60))
-
-
-def test_advice_says_where_intervals_exclude_zero(judged):
-    cells = [
-        {"shrinkage": 0.0, "place": place, "value": value, "low": value - 1, "high": value + 1, "sets": 5, "p": 0.01}
-        for place, value in (("4 a class", -9.0), ("8 a class", -3.0), ("all labels", 0.2))
-    ]
-    (sentence,) = show.give_advice(cells)
-    assert "loses with 4 a class, 8 a class, most with 4 a class: -9.00 [-10.00, -8.00]." in sentence
-    assert "gains" not in sentence
 
 
 def test_what_diagnose_says_of_whitening_is_in_the_bundle():
@@ -284,12 +256,8 @@ def test_a_cached_outcome_is_of_these_texts_and_classes():
     assert len(names) == len(sets)
 
 
-# --- The experiment.
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A data.root with two sets; the first word of a text tells its class."""
     folder = tmp_path_factory.mktemp("map")
     rng = np.random.default_rng(0)
     for name, classes in (("known", 2), ("new", 3)):
@@ -312,8 +280,7 @@ def experiment(tiny, root, tmp_path):
 
 @pytest.mark.slow
 def test_the_maps_rows(experiment, cli, outputs, tmp_path):
-    code, out, err = cli(*experiment, "analysis.limit=100")
-    assert code == 0, err
+    check_done(cli(*experiment, "analysis.limit=100"))
     rows = read_analysis_rows(outputs, "whitening_map")
     assert {(row["task"], row["isoscore"] < 1) for row in rows["isotropy"]} == {("known", True), ("new", True)}
     methods = 9
@@ -333,163 +300,48 @@ def test_the_maps_rows(experiment, cli, outputs, tmp_path):
     assert {row["test"] for row in rows["scores"]} == {100}  # at most analysis.limit examples
     centred = [row for row in changes if (row["method"], row["classifier"]) == ("center", "logistic")]
     assert all(abs(row["change"]) < 1e-9 for row in centred if row["unit_length"] == "none")
-    assert "whitening_map" in out
-
     # What was computed is read again, so that a map that was stopped goes on.
     files = sorted((tmp_path / "cache/probes").iterdir())
     files[0].unlink()
     before = {file: file.stat().st_mtime_ns for file in files[1:]}
-    code, _, err = cli(*experiment, "analysis.limit=100")
-    assert code == 0, err
+    check_done(cli(*experiment, "analysis.limit=100"))
     assert repr(read_analysis_rows(outputs, "whitening_map")) == repr(rows)
     assert {file: file.stat().st_mtime_ns for file in files[1:]} == before
     assert files[0].exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("overrides", "named"),
-    [
-        (["analysis.held_out=[known]"], "share a set"),
-        (["analysis.held_out=[]"], "analysis.held_out"),
-        (["analysis.fitted=[knwon]"], "knwon/train.parquet"),
-    ],
-)
-def test_mistakes_are_one_line(experiment, cli, overrides, named):
-    check_refused(cli(*experiment, *overrides), named)
-
-
-@pytest.mark.slow
-def test_the_papers_encoders_are_one_command(root, cli, tmp_path):
-    code, out, err = cli("+experiment=whitening_map", "scale=paper", f"data.root={root}", "dry_run=true",
-                         f"output_dir={tmp_path / 'outputs'}")  # fmt: skip
-    assert code == 0, err
-    assert out.count("bert-base-uncased") == out.count("roberta-base") == 3 * 9  # layers, methods
-
-
-def test_the_appendix_has_the_bundles_numbers():
-    """The ranges of its advice, and the changes that it names, with their intervals."""
+def test_the_pages_tables_have_the_bundles_numbers():
     paper = Path(__file__).parents[1]
-    text = " ".join((paper / "appendix.md").read_text(encoding="utf-8").split())
-    rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes"])["changes"]
-    rows = [row for row in rows if row["unit_length"] == "none"]
-    parts = {
-        group: [row for row in rows if row["encoder"] in names]
-        for group, names in {
-            "sentence": ("minilm", "mpnet"), "others": ("glove", "distilbert-quire"), "glove": ("glove",),
-            "distilbert": ("distilbert-quire",),
-        }.items()
-    }  # fmt: skip
-    few, everything = [f"{labels} a class" for labels in (4, 8, 16, 32, 64, 128)], ["all labels"]
-
-    def list_means(own, classifier, method, places=(*few, *everything)):
-        chosen = [row for row in own if (row["classifier"], row["method"]) == (classifier, method)]
-        groups = group_rows(chosen, *verdicts.ENCODING).values()
-        means = [verdicts.group_places(verdicts.average_encodings(group).values()) for group in groups]
-        return np.array([np.mean(own[place]) for own in means for place in places])
-
-    full, half, weak = (f"whitening_zca shrinkage={strength}" for strength in (0.0, 0.5, 0.9))
-    loss = -list_means(rows, "logistic", full, few)
-    first, second = (list_means(parts[group], "logistic", weak, few) for group in ("sentence", "others"))
-    assert f"lost {loss.min():.1f} to {loss.max():.1f} points. With shrinkage 0.9 the change was between" in text
-    assert f"between {first.min():.1f} and {first.max():.1f} for MiniLM and MPNet" in text
-    assert f"between {second.min():.1f} and {second.max():+.1f} for the others" in text
-    loss, change = -list_means(rows, "logistic", full, everything), list_means(rows, "logistic", half, everything)
-    assert f"lost {loss.min():.1f} to {loss.max():.1f} points. Shrinkage 0.5" in text
-    assert f"little difference: {change.min():.1f} to {change.max():+.1f}." in text
-    first, second = (list_means(parts[group], "neighbours", weak) for group in ("sentence", "others"))
-    assert f"shrinkage 0.9 changed {first.min():.1f} to {first.max():.1f} points" in text
-    assert f"Shrinkage 0.9 gained {second.min():.1f} to {second.max():.1f} points" in text
-    assert (second > list_means(parts["others"], "neighbours", full)).all()
-    more = {
-        group: list_means(parts[group], "neighbours", weak) - list_means(parts[group], "neighbours", "center")
-        for group in ("distilbert", "glove")
-    }
-    assert f"{more['distilbert'].min():.1f} to {more['distilbert'].max():.1f} more than centring" in text
-    assert f"{more['glove'].min():.1f} to {more['glove'].max():.1f} for GloVe" in text
-    for group, classifier, place in itertools.product(
-        ("sentence", "others"), ("logistic", "neighbours"), ("4 a class", "all labels")
-    ):
-        chosen = [row for row in parts[group] if (row["classifier"], row["shrinkage"]) == (classifier, 0.9)]
-        (cell,) = [cell for cell in show.list_cells(chosen) if cell["place"] == place]
-        assert f"| {show.format_interval(cell).partition(' (')[0]} |" in text
-
-
-def test_the_secondary_table_has_each_classifier_and_encoding():
-    rows = read_stored_rows(Path(__file__).parents[1] / "results/whitening_map/analysis", ["changes"])["changes"]
-    table = show.build_parts(rows)
-    cells = {row[:3]: row[3] for row in zip(*(column.cells for column in table.columns), strict=True)}
-    assert len(cells) == 2 * 8 * 2
-    own = [
-        row["change"] for row in rows
-        if (row["encoder"], row["pooling"], row["classifier"], row["unit_length"], row["shrinkage"], row["budget"])
-        == ("distilbert-quire", "cls", "neighbours", "none", 0.9, 4)
-    ]  # fmt: skip
-    half = stats.t.ppf(0.975, 8) * np.std(own, ddof=1) / 3
-    expected = f"{np.mean(own):+.2f} [{np.mean(own) - half:+.2f}, {np.mean(own) + half:+.2f}] (9)"
-    assert cells["neighbours", "distilbert-quire cls", "0.9"] == expected
-
-
-def test_the_appendix_has_fine_tunings_changes():
-    paper = Path(__file__).parents[1]
-    text = (paper / "appendix.md").read_text(encoding="utf-8")
-    rows = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "verdicts"])
-    cells = group_rows(rows["changes"], "task", "examples")
-    assert len(cells) == 6
-    for own in cells.values():
-        changes = np.array([row["change"] for row in own])
-        half = stats.t.ppf(0.975, 9) * changes.std(ddof=1) / math.sqrt(10)
-        interval = f"{changes.mean():+.2f} [{changes.mean() - half:+.2f}, {changes.mean() + half:+.2f}]"
-        assert f" | {interval} |" in text
-    for row in rows["verdicts"]:
-        assert f": {row['verdict']}**, {row['value']:+.2f}" in text
-
-
-def test_the_appendix_has_the_registered_tests():
-    paper = Path(__file__).parents[1]
-    text = (paper / "appendix.md").read_text(encoding="utf-8")
-    rows = read_stored_rows(paper / "results/whitening_map/analysis", ["verdicts"])["verdicts"]
-    table, _ = show.build_verdicts(rows)
-    for *words, mean, p in zip(*(column.cells for column in table.columns), strict=True):
-        cells = [*words, str(mean).partition(" (")[0], "< 0.0001" if p == "0.0000" else p]
-        assert f"| {' | '.join(cells)} |" in text
-
-
-def test_the_page_has_the_bundles_numbers():
-    paper = Path(__file__).parents[1]
-    text = " ".join((paper / "README.md").read_text(encoding="utf-8").split())
+    text, page = (" ".join((paper / f"{name}.md").read_text().split()) for name in ("appendix", "README"))
     rows = read_stored_rows(paper / "results/whitening_map/analysis", ["changes", "verdicts"])
     changes = [row for row in rows["changes"] if row["unit_length"] == "none"]
     cells = {(cell["shrinkage"], cell["place"]): cell for cell in show.list_cells(verdicts.select_whitening(changes))}
     for strength in (0, 0.5, 0.9):
         own = [format_estimate(cells[strength, place]) for place in ("4 a class", "32 a class", "all labels")]
-        assert f"| {strength:g} | {' | '.join(own)} |" in text
+        assert f"| {strength:g} | {' | '.join(own)} |" in page
     names = {"minilm": "MiniLM", "mpnet": "MPNet", "glove": "GloVe", "distilbert-quire": "DistilBERT, last layer"}
-    near = [row for row in changes if (row["classifier"], row["budget"]) == ("neighbours", 4)]
     for encoder, name in names.items():
-        own = [row for row in near if (row["encoder"], row["pooling"], row["layer"]) == (encoder, "mean", None)]
         shown = []
         for method in ("center", "whitening_zca shrinkage=0.9"):
-            values = np.array([row["change"] for row in own if row["method"] == method])
+            place = (encoder, "mean", None, "neighbours", 4, method)
+            keys = ("encoder", "pooling", "layer", "classifier", "budget", "method")
+            values = np.array([row["change"] for row in changes if tuple(row[key] for key in keys) == place])
             shown.append(format_estimate(verdicts.list_values(verdicts.average_over_seeds(values))))
-        assert f"| {name} | {' | '.join(shown)} |" in text
-    (first,) = (
-        row["p"] for row in rows["verdicts"] if (row["scope"], row["statement"], row["case"])
-        == (verdicts.REGISTERED, "loses with the fewest labels", "shrinkage 0")
-    )  # fmt: skip
-    assert f"own p of {first:.3f}" in text
-    tuned = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "scores", "verdicts"])
-    found = {row["case"]: row["value"] for row in tuned["verdicts"]}
-    assert f"grows by {found['rotten_tomatoes']:.2f} points a doubling" in text
-    assert f"falls by {-found['stsb']:.2f}, so" in text
-    plain = [
-        row["score"]
-        for row in tuned["scores"]
-        if (row["task"], row["method"], row["examples"]) == ("stsb", "none", 32)
-    ]
-    assert f"plain fine-tuning has {np.mean(plain):.2f}" in text
-    by_size = {row["examples"]: [] for row in tuned["changes"]}
-    for row in sorted(tuned["changes"], key=lambda row: row["seed"]):
-        by_size[row["examples"]] += [row["change"]] * (row["task"] == "stsb")
-    slopes = verdicts.average_over_seeds((np.array(by_size[128]) - by_size[512]) / 2)
-    assert f"by {slopes.value:.2f} [{slopes.low:.2f}, {slopes.high:.2f}] a doubling" in text
+        assert f"| {name} | {' | '.join(shown)} |" in page
+    for group, classifier in itertools.product((("minilm", "mpnet"), ("glove", "distilbert-quire")),
+                                               ("logistic", "neighbours")):  # fmt: skip
+        own = [row for row in changes if (row["classifier"], row["shrinkage"]) == (classifier, 0.9)]
+        for cell in show.list_cells([row for row in own if row["encoder"] in group]):
+            if cell["place"] in ("4 a class", "all labels"):
+                assert f"| {show.format_interval(cell).partition(' (')[0]} |" in text
+    columns = show.build_verdicts(rows["verdicts"])[0].columns
+    for *words, mean, p in zip(*(column.cells for column in columns), strict=True):
+        shown = [*words, str(mean).partition(" (")[0], "< 0.0001" if p == "0.0000" else p]
+        assert f"| {' | '.join(shown)} |" in text
+    tuned = read_stored_rows(paper / "results/whitening_finetuned/analysis", ["changes", "verdicts"])
+    for own in group_rows(tuned["changes"], "task", "examples").values():
+        values = np.array([row["change"] for row in own])
+        half = stats.t.ppf(0.975, 9) * values.std(ddof=1) / math.sqrt(10)
+        assert f" | {values.mean():+.2f} [{values.mean() - half:+.2f}, {values.mean() + half:+.2f}] |" in text
+    for row in tuned["verdicts"]:
+        assert f": {row['verdict']}**, {row['value']:+.2f}" in text
