@@ -151,7 +151,7 @@ def test_a_run_whose_record_was_changed_or_is_another_runs_is_kept_and_in_no_tab
         assert (folder, len(orphans)) == (first.path, 1)
         _, rows = find_runs([f"output_dir={tmp_path}"])
         assert first.key not in {row.folder.key for row in rows}
-        assert list(load_runs(tmp_path)["key"]) == [second.path.name]
+        assert first.path.name not in set(load_runs(tmp_path)["key"])
     prune_all(tmp_path)
     assert first.result_file.exists()
 
