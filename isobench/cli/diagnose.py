@@ -36,6 +36,10 @@ def main() -> None:
     parser.add_argument(
         "--pairs", metavar="FILE", type=Path, help="a table with first, second (rows or texts), score"
     )
+    parser.add_argument("--queries", metavar="FILE", type=Path, help="vectors, or texts, that search X")
+    parser.add_argument(
+        "--relevant", metavar="FILE", type=Path, help="what they should find: query-id, corpus-id, score, or TREC's"
+    )
     parser.add_argument("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
     parser.add_argument("--text", metavar="COLUMN", help="the column of X with texts")
     parser.add_argument(
@@ -98,6 +102,8 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
         (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
         (options.key and not is_matrix, "--key is of a file of vectors with several arrays: leave it out"),
         (options.text and (not path or path.suffix.lower() == ".txt"), "--text is of a table with columns"),
+        (bool(options.queries) != bool(options.relevant), "--queries and --relevant go together"),
+        (options.queries and (takes_tokens or options.vocabulary or not path), "--queries searches X: name X"),
         (options.labels and not path, "--labels needs X, whose rows they are of"),
     )
 
@@ -130,11 +136,24 @@ def _compute(
     if options.labels:
         labels = matrix.read_labels(options.labels, path, encoding)
         classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
+    search = None
+    if options.queries:
+        from isobench.frozen.retrieval import make_search, read_ids, read_relevance
+
+        if is_matrix:
+            queries, said = matrix.read_vectors(options.queries, options.key)
+        else:
+            queries, _, said = _embed(options, cfg, matrix.read_texts(options.queries, options.text, encoding))
+        asked = read_ids(options.queries, len(queries), encoding)
+        judgements, ids = read_relevance(options.relevant, encoding), read_ids(path, len(vectors), encoding)
+        search, more = make_search(queries, judgements, asked, ids, str(options.relevant))
+        notes = [*notes, *said, *more]
     numbered = matrix.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
     is_of_texts = not (options.tokens or options.vocabulary)
     return diagnose(
-        vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes
-    )
+        vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes,
+        search=search,
+    )  # fmt: skip
 
 
 def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, np.ndarray | None, list[str]]":

@@ -26,7 +26,7 @@ from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, map_chain, split_chain
-from isobench.frozen.diagnose import describe_missing, read_rows, split_rows
+from isobench.frozen.matrix import describe_missing, read_rows, split_rows
 from isobench.frozen.posthoc import check_post_hoc, take_batch_whole
 from isobench.training.instantiate import instantiate_chain
 

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from isobench.common.errors import refuse
 from isobench.common.linalg import Array, cosine
-from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
-from isobench.frozen.matrix import find_whole_numbers
+from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
+from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
@@ -30,7 +30,6 @@ Measured = tuple[str, float, str]  # a measure, its value and its sentence
 SAMPLE = 10_000  # rows for norms, cosines, silhouette, and what methods change
 UNIFORMITY_ROWS = 2_000  # whose pairs are all compared
 SHOWN = 2_000  # norms and cosines that a picture is drawn from
-BATCH_NUMBERS = 1 << 21  # of one batch
 MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
@@ -66,6 +65,7 @@ def diagnose(
     texts: bool = True,
     notes: Sequence[str] = (),
     seed: int = 0,
+    search: Search | None = None,
 ) -> Diagnosis:
     """Diagnose vectors [N, d], and measure what post-hoc methods would change.
 
@@ -79,6 +79,7 @@ def diagnose(
         texts: whether the rows are vectors of texts, so that well-known encoders of texts can be compared with.
         notes: what else a reader must know.
         seed: of samples and halves.
+        search: queries whose answers among the vectors are measured.
     """
     scan = Scan(vectors)
     rng = np.random.default_rng(seed)
@@ -127,6 +128,7 @@ def diagnose(
         None if counts is None or score else counts[drawn],
         seed,
     )
+    retrieval, noted_too = measure_retrieval(vectors, sample, search, methods or {}, seed) if search else ([], [])
     normal = json.loads(NORMAL.read_text(encoding="utf-8"))
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
@@ -151,31 +153,9 @@ def diagnose(
         coordinates=scan.coordinates.tolist(),
         effects=effects,
         score=score,
-        notes=[*noted, *said],
+        notes=[*noted, *said, *noted_too],
+        retrieval=retrieval,
     )
-
-
-def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
-    """Copy rows of vectors as float32, or as float64 where float32 is too coarse for their type."""
-    part = vectors[rows]
-    if isinstance(part, Tensor):
-        part = part.detach().cpu()
-        part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
-    precise = part.dtype.itemsize > (2 if part.dtype.kind in "iu" else 4)
-    return np.array(part, np.float64 if precise else np.float32, order="C")
-
-
-def split_rows(vectors: Array, label: str) -> Iterator[slice]:
-    """Yield the rows of each batch of vectors [N, d], with a progress bar labelled so."""
-    step = max(1, BATCH_NUMBERS // max(1, int(vectors.shape[1])))
-    for start in track_progress(range(0, len(vectors), step), label):
-        yield slice(start, start + step)
-
-
-def describe_missing(missing: np.ndarray) -> str:
-    """Say how many rows were left out; ``missing`` [N]: which, at least one."""
-    first = int(missing.argmax())
-    return f"{format_count(int(missing.sum()), 'row')} with NaN or infinity left out, first row {first} (from 0)."
 
 
 class Scan:

@@ -40,6 +40,27 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Retrieval:
+    """Hold the search with one method, fitted on the corpus alone: means over the queries, as fractions.
+
+    ``change``, ``low``, ``high``: of nDCG@10 from no method, with its 95% interval; ``p``: after Holm's correction.
+    ``hubness``: skewness of how often documents are among the 10 nearest of another; ``orphans``: the share never.
+    """
+
+    method: str
+    ndcg_10: float
+    recall_10: float
+    recall_100: float
+    mrr_10: float
+    change: float
+    low: float
+    high: float
+    p: float
+    hubness: float
+    orphans: float
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Hold a diagnosis of vectors [N, d]. A notebook shows it as tables; ``to_json`` gives plain values.
 
@@ -52,6 +73,7 @@ class Diagnosis:
         cosines, centred_cosines: of a sample of pairs of vectors, before and after the mean is subtracted.
         coordinates: share of the variance in each coordinate, [d].
         effects: what post-hoc methods do, that of no method first.
+        retrieval: what they change of a search, where there are queries and relevance.
         score: what ``Effect.score`` is: "accuracy", "spearman", or None.
         notes: what a reader must know, such as a matrix without full rank.
     """
@@ -68,6 +90,7 @@ class Diagnosis:
     effects: list[Effect] = field(default_factory=list)
     score: str | None = None
     notes: list[str] = field(default_factory=list)
+    retrieval: list[Retrieval] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for strict JSON; a number that is not finite becomes None."""

@@ -99,7 +99,7 @@ def test_measures_of_all_vectors(found):
 def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
     x, diagnosis = found
     holes = np.insert(x, [0, 100, N], [[np.nan] * D, [1, np.inf, 1, 1, 1, 1], [-np.inf] * D], axis=0)
-    monkeypatch.setattr(module, "BATCH_NUMBERS", 7 * D)
+    monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 7 * D)
     again = diagnose(torch.from_numpy(holes))
     assert index(again) == pytest.approx(index(diagnosis), rel=1e-9)
     assert again.rows == N
@@ -280,7 +280,7 @@ def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BATCH_NUMBERS", 1 << 16)
+    monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 1 << 16)
     peaks = []
     for rows in (40_000, 160_000):
         np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(rows, 16)).astype(np.float32))
