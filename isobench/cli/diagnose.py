@@ -138,7 +138,8 @@ def _compute(
         classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
     search = None
     if options.queries:
-        from isobench.frozen.retrieval import make_search, read_ids, read_relevance
+        from isobench.data.relevance import read_ids, read_relevance
+        from isobench.frozen.retrieval import make_search
 
         if is_matrix:
             queries, said = matrix.read_vectors(options.queries, options.key)

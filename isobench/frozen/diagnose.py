@@ -17,9 +17,10 @@ from torch import Tensor
 from isobench.common.errors import refuse
 from isobench.common.linalg import Array, cosine
 from isobench.common.terminal import format_count, name_some
-from isobench.frozen.diagnosis import Diagnosis, Finding
+from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
 from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
+from isobench.frozen.posthoc import imitate
 from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
@@ -128,7 +129,11 @@ def diagnose(
         None if counts is None or score else counts[drawn],
         seed,
     )
-    retrieval, noted_too = measure_retrieval(vectors, sample, search, methods or {}, seed) if search else ([], [])
+    retrieval: list[Retrieval] = []
+    if search:
+        like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
+        retrieval, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
+        said += more
     normal = json.loads(NORMAL.read_text(encoding="utf-8"))
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
@@ -153,7 +158,7 @@ def diagnose(
         coordinates=scan.coordinates.tolist(),
         effects=effects,
         score=score,
-        notes=[*noted, *said, *noted_too],
+        notes=[*noted, *said],
         retrieval=retrieval,
     )
 

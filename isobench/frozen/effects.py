@@ -18,7 +18,7 @@ from isobench.common.linalg import cosine, divide_by_length
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
 from isobench.frozen.diagnosis import Effect
-from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method
+from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
 from isobench.statistics.paired_bootstrap import resample_metric
@@ -134,7 +134,7 @@ def measure_effects(
 
 
 def fit_methods(
-    half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int
+    half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int, like: Tensor | None = None
 ) -> tuple[dict[str, Transform], list[str]]:
     """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
@@ -155,7 +155,7 @@ def fit_methods(
     for name, calibration in [*settings.items(), *own.items()]:
         check_post_hoc(calibration)
         with doing(f"applying {name}"), torch.random.fork_rng([]):
-            transforms[name] = fit_method(calibration, half, seed)
+            transforms[name] = fit_method(calibration, half if like is None or name in own else like, seed)
     if counts is not None and bool((counts > 0).sum() > 1):
 
         def zipfian(function: Callable[..., Tensor]) -> Transform:
@@ -171,8 +171,15 @@ def fit_methods(
 
 def draw_refits(half: Tensor, own: Mapping[str, dict[str, Any]], seed: int) -> list[dict[str, Transform]]:
     """Fit all methods on bootstrap samples of the rows that they were fitted on."""
-    rng, count = np.random.default_rng(seed), len(half)
-    return [fit_methods(half[np.sort(rng.integers(count, size=count))], own, None, seed)[0] for _ in range(REFITS)]
+    rng, (count, dim), refits = np.random.default_rng(seed), half.shape, []
+    for _ in range(REFITS):
+        drawn = half[np.sort(rng.integers(count, size=count))]
+        # Fewer rows of the same mean and covariance are the same to isobench's methods, which see no more of them.
+        like = (
+            drawn if count < 4 * dim else imitate(drawn.mean(0), torch.cov(drawn.T, correction=0).reshape(dim, dim))
+        )
+        refits.append(fit_methods(drawn, own, None, seed, like)[0])
+    return refits
 
 
 def measure_spread(refitted: Sequence[float]) -> float:

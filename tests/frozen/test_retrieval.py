@@ -8,9 +8,11 @@ import torch
 from helpers import fails
 from scipy import stats
 
-from isobench.frozen import retrieval as module
+from isobench.data.relevance import read_relevance
 from isobench.frozen.diagnose import diagnose
-from isobench.frozen.retrieval import find_top, make_search, measure_hubs, read_relevance
+from isobench.frozen.retrieval import make_search
+from isobench.metrics import retrieval as module
+from isobench.metrics.retrieval import find_top, measure_hubs
 
 RNG = np.random.default_rng(0)
 N, Q, D = 300, 25, 6
@@ -50,7 +52,7 @@ def reference(corpus, queries, ids, names, judged):
     return np.array(rows), cosines
 
 
-def measure(corpus, queries, ids, names, judged, block=1 << 22):
+def measure(corpus, queries, ids, names, judged):
     search, _ = make_search(queries, judged, names, ids)
     return search.score(lambda h: h, unit(corpus).astype(np.float32))
 
