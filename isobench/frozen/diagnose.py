@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import refuse
-from isobench.common.linalg import Array, cosine
+from isobench.common.linalg import Array
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
-from isobench.frozen.effects import measure_effects, score_pairs, score_probe
+from isobench.frozen.effects import find_related, measure_effects, score_pairs, score_probe
 from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
 from isobench.frozen.posthoc import imitate
 from isobench.frozen.retrieval import Search, measure_retrieval
@@ -28,16 +28,15 @@ from isobench.metrics.partition import partition_isotropy_of
 
 Measured = tuple[str, float, str]  # a measure, its value and its sentence
 
-SAMPLE = 10_000  # rows for norms, cosines, silhouette, and what methods change
+SAMPLE = 10_000  # rows for norms, silhouette, and what methods change
 UNIFORMITY_ROWS = 2_000  # whose pairs are all compared
-SHOWN = 2_000  # norms and cosines that a picture is drawn from
+SHOWN = 2_000  # norms that a picture is drawn from
 MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
 DECIDED = 2  # a trimmed IsoScore above this many times IsoScore gets a remark
 SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
-POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
 # Labels a class: what full and weak whitening (shrinkage 0.9) changed, in points of accuracy. Means over the sets and
@@ -113,7 +112,7 @@ def diagnose(
         used, places = np.unique(pairs[0][kept], return_inverse=True)
         ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
         scores, score = pairs[1], "spearman"
-        left, right = ends[pairs[0][scores >= scores.min() + POSITIVE * np.ptp(scores)]].unbind(1)
+        left, right = ends[pairs[0][find_related(scores)]].unbind(1)
         found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
     if isinstance(labels, np.ndarray):
         classes, score = labels[drawn], "accuracy"
@@ -121,7 +120,7 @@ def diagnose(
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-    effects, said = measure_effects(
+    effects, levels, said = measure_effects(
         ends if score == "spearman" and ends is not None else sample,
         classes,
         pairs if score == "spearman" else None,
@@ -132,8 +131,9 @@ def diagnose(
     retrieval: list[Retrieval] = []
     if search:
         like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
-        retrieval, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
+        retrieval, asked, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
         said += more
+        levels = asked + levels
     normal = json.loads(NORMAL.read_text(encoding="utf-8"))
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
@@ -153,13 +153,12 @@ def diagnose(
         ],
         variances=scan.shares.tolist(),
         norms=_thin(norms),
-        cosines=_draw_cosines(shuffled),
-        centred_cosines=_draw_cosines(shuffled - scan.accumulator.mean),
         coordinates=scan.coordinates.tolist(),
         effects=effects,
         score=score,
         notes=[*noted, *said],
         retrieval=retrieval,
+        levels=levels,
     )
 
 
@@ -359,14 +358,6 @@ def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[flo
     low, high = normal["ranges"][measure]
     scale = dim if measure in normal["shares_of_dim"] else 1
     return low * scale, high * scale
-
-
-def _draw_cosines(rows: Tensor) -> list[float]:
-    """Return the cosines of about ``SHOWN`` pairs of different rows, which stand in random order; ascending."""
-    directed = rows[rows.any(1)]
-    count = min(len(directed) // 2, -(-SHOWN // max(1, len(directed))))  # each shift has as many pairs as rows
-    pairs = [cosine(directed, directed.roll(shift, 0)) for shift in range(1, count + 1)]
-    return _thin(torch.cat(pairs).sort().values) if pairs else []
 
 
 def _thin(values: Tensor) -> list[float]:

@@ -21,10 +21,12 @@ from isobench.frozen.diagnosis import Effect
 from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
+from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
 from isobench.statistics.paired_bootstrap import resample_metric
 
 PROBE_ROWS = 2_000  # that one classifier is trained on
 PROBE_WORK = 20_000_000  # rows x coordinates x classes of one training
+RELATED = 0.8  # of the scores' range: pairs above are related ones, as those above 4 of 5 in STS Benchmark
 FOLDS = 5  # of the cross-validation of all rows
 FEWEST_ROWS = 8
 RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
@@ -48,7 +50,7 @@ def measure_effects(
     own: Mapping[str, dict[str, Any]],
     counts: np.ndarray | None,
     seed: int,
-) -> tuple[list[Effect], list[str]]:
+) -> tuple[list[Effect], list[Level], list[str]]:
     """Measure what each method changes of isotropy, and of a classifier or the order of scored pairs.
 
     Args:
@@ -60,11 +62,11 @@ def measure_effects(
         seed: of the halves.
 
     Returns:
-        The effects, that of no method first, and notes. An interval is for new rows or pairs, and for new rows to fit
-        the method on: what differs between refits widens it.
+        The effects, that of no method first, what cosines are after each method, and notes. An interval is for new
+        rows or pairs, and for new rows to fit the method on: what differs between refits widens it.
     """
     if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
-        return [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
+        return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
     notes: list[str] = []
     tested = np.array([], np.int64)  # pairs
@@ -96,12 +98,15 @@ def measure_effects(
             f"resamples, percentiles) and over {REFITS} refits of the method."
         )
     effects: list[Effect] = []
+    levels: list[Level] = []
+    chosen = draw_rows(len(measured), seed)
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
             after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
+        level = measure_level(name, after[chosen])
         if bool(after.isfinite().all()):
             if classes is not None:
 
@@ -123,14 +128,16 @@ def measure_effects(
                 plain = outcome if not effects else plain
                 refitted = [_spearman(compute_cosines(fit[name]), scores) for fit in refits if effects]
                 score = _spearman(outcome, scores)
+                level = measure_true(level, outcome[find_related(pairs[1])[tested]])
                 change, low, high = _bootstrap(outcome, plain, scores, measure_spread(refitted), seed)
         else:
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
+        levels += [level] if level else []
         if not effects:
             low = high = math.nan  # no method is not compared with itself
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
         effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
-    return effects, [*notes, *said]
+    return effects, levels, [*notes, *said]
 
 
 def fit_methods(
@@ -255,6 +262,11 @@ def _bootstrap(
     resampled = np.concatenate([change(drawn) for drawn in chunks]) + spread / Z * rng.normal(size=RESAMPLES)
     low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
     return float(change(np.ones((1, count)))[0]), float(low), float(high)
+
+
+def find_related(scores: np.ndarray) -> np.ndarray:
+    """Say which scores [P] are in the top fifth of their range."""
+    return scores >= scores.min() + RELATED * np.ptp(scores)
 
 
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:

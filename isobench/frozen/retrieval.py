@@ -15,6 +15,7 @@ from isobench.frozen.diagnosis import Retrieval
 from isobench.frozen.effects import REFITS, Z, draw_refits, fit_methods, measure_spread
 from isobench.frozen.matrix import INDEX, describe_missing, read_rows, split_rows
 from isobench.frozen.posthoc import Transform
+from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
 from isobench.metrics.retrieval import CUT, find_top, measure_hubs, score_answers
 from isobench.statistics.seeds import holm
 
@@ -50,7 +51,7 @@ class Search:
 
 def measure_retrieval(
     corpus: Array, sample: Tensor, like: Tensor, search: Search, own: Mapping[str, dict[str, Any]], seed: int
-) -> tuple[list[Retrieval], list[str]]:
+) -> tuple[list[Retrieval], list[Level], list[str]]:
     """Measure the search with no method and with each, fitted on the corpus [N, d] alone.
 
     ``sample``: of the corpus, [n, d]; ``like``: rows with the mean and the covariance of all of it, which are all
@@ -66,6 +67,12 @@ def measure_retrieval(
     few = np.union1d(search.relevant[:, 1], others[: max(0, REFIT_ROWS - len(np.unique(search.relevant[:, 1])))])
     smaller, part = search.restrict(few), torch.from_numpy(read_rows(corpus, few)).double()
     found: list[Retrieval] = []
+    levels: list[Level] = []
+    query, document, _ = search.relevant.T
+    asked, seen = draw_rows(len(search.queries), seed), draw_rows(len(corpus), seed)
+    seen = seen[np.isfinite(read_rows(corpus, seen)).all(1)]
+    codes = asked[:, None] * len(corpus) + seen
+    related = np.isin(codes, query * len(corpus) + document)
     plain = np.array([])
     for name, transform in track_progress(list(transforms.items()), "searches"):
         if name == "unit length":  # has the same cosines
@@ -82,6 +89,10 @@ def measure_retrieval(
         low, high = np.quantile(resampled, (0.025, 0.975))
         tail = min((resampled <= 0).sum(), (resampled >= 0).sum()) + 1
         p = min(1.0, 2 * tail / (RESAMPLES + 1)) if found else np.nan
+        left, right = divide_by_length(transform(search.queries)), torch.from_numpy(unit[seen]).double()
+        level = measure_level(name, left[asked], right, related)
+        level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
+        levels += [level] if level else []
         skew, share = measure_hubs(unit[hubs][np.isfinite(unit[hubs]).all(1)])
         numbers = [*scores.mean(0), change.mean(), low, high, p, skew, share]
         found.append(Retrieval(name, *map(float, numbers)))
@@ -91,7 +102,11 @@ def measure_retrieval(
         f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents."
     )
-    return [replace(row, p=p) for row, p in zip(found, corrected, strict=True)], [note]
+    return (
+        [replace(row, p=p) for row, p in zip(found, corrected, strict=True)],
+        [level for level in levels if level],
+        [note],
+    )
 
 
 def _make_unit(vectors: Array, transform: Transform) -> np.ndarray:

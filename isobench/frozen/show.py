@@ -19,6 +19,7 @@ ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a t
 
 FINDINGS = "Measures. Normal: from the lowest to the highest value of well-known encoders."
 EFFECTS = "What would change them: each method is fitted on one half of the vectors, and measured on the other half."
+COSINES = "What a cosine means: those of unrelated pairs, and the % of related ones above the 1% level."
 SEARCH = "Search: each method is fitted on the documents. Numbers are times 100, but for p and hubness."
 
 
@@ -120,6 +121,11 @@ def _format_change(effect: Any) -> str:
     return change if DASH in ends else f"{change} [{ends[0]},{NO_BREAK}{ends[1]}]"
 
 
+def _format_level(level: tuple[float, float, float]) -> str:
+    value, *ends = (format_number(x, ".3f") for x in level)
+    return f"{value} [{ends[0]},{NO_BREAK}{ends[1]}]"
+
+
 def _lay_out(diagnosis: Any) -> dict[str, Any]:
     """Lay out what all forms show: the sentences, and the tables: a name, a caption, columns and rows of texts."""
     score = [f"{_name_score(diagnosis)} {TIMES}100", "change [low, high]"] if diagnosis.score else []
@@ -143,11 +149,18 @@ def _lay_out(diagnosis: Any) -> dict[str, Any]:
         ]
         for row in diagnosis.retrieval
     ]
+    levels = [
+        [level.method, level.pairs, format_number(level.quantiles[2], ".3f"), _format_level(level.one_percent),
+         _format_level(level.one_per_mille), _format_score(level.true)]
+        for level in diagnosis.levels
+    ]  # fmt: skip
     tables = [
         ("findings", FINDINGS, ["measure", "value", "normal", "what it says"], findings),
         ("effects", EFFECTS, ["method", "IsoScore", "EV1", "average cosine", *score], effects),
         ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10",
                              "change of nDCG [low, high]", "p", "hubness", "never near %"], retrieval),
+        ("effects", COSINES, ["method", "cosines of", "median", "1% above [low, high]", "0.1% above [low, high]",
+                              "related above 1% level"], levels),
     ]  # fmt: skip
     return {
         "source": diagnosis.source,

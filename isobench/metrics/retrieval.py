@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from isobench.common.progress import track_progress
-
 CUT = 10  # documents of an answer that count, but for Recall@100
 SPARE = 28  # documents more are found in float32, and the cosines of all found are computed again in float64
 SCORES = 1 << 22  # that are computed at once
@@ -19,7 +17,7 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
     best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
-    for start in track_progress(range(0, len(corpus), step), "searching"):
+    for start in range(0, len(corpus), step):
         scores = queries @ corpus[start : start + step].T
         wanted = scores > best.min(1)[:, None]
         if start:  # few are
