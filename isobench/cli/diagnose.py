@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--relevant", metavar="FILE", type=Path, help="what they should find: query-id, corpus-id, score, or TREC's"
     )
+    parser.add_argument("--against", metavar="FILE", type=Path, help="other vectors of the same texts as X's")
     parser.add_argument("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
     parser.add_argument("--text", metavar="COLUMN", help="the column of X with texts")
     parser.add_argument(
@@ -64,6 +65,13 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)
+    if options.against and path:
+        from isobench.frozen import compare, matrix
+
+        (a, said), (b, more) = (matrix.read_vectors(file, options.key) for file in (path, options.against))
+        compared = compare.compare_spaces(a, b)
+        print(json.dumps(compared.to_json()) if options.json else "\n".join([str(compared), *said, *more]))
+        return
     cfg = Config()
     methods: dict[str, dict[str, Any]] = {}
     if settings or not is_matrix:
@@ -102,6 +110,8 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
         (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
         (options.key and not is_matrix, "--key is of a file of vectors with several arrays: leave it out"),
         (options.text and (not path or path.suffix.lower() == ".txt"), "--text is of a table with columns"),
+        (options.against and not is_matrix, "--against compares two files of vectors"),
+        (options.against and (of_texts or options.queries), "--against goes without labels, pairs and queries"),
         (bool(options.queries) != bool(options.relevant), "--queries and --relevant go together"),
         (options.queries and (takes_tokens or options.vocabulary or not path), "--queries searches X: name X"),
         (options.labels and not path, "--labels needs X, whose rows they are of"),

@@ -3,7 +3,6 @@
 The vectors are read in batches, twice: memory does not grow with their number, but for 9 bytes a row.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_ro
 from isobench.frozen.posthoc import imitate
 from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
+from isobench.metrics.duplicates import RowHashes
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
 
@@ -31,7 +31,6 @@ Measured = tuple[str, float, str]  # a measure, its value and its sentence
 SAMPLE = 10_000  # rows for norms, silhouette, and what methods change
 UNIFORMITY_ROWS = 2_000  # whose pairs are all compared
 SHOWN = 2_000  # norms that a picture is drawn from
-MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
@@ -169,7 +168,7 @@ class Scan:
         self.dim = int(vectors.shape[1])
         self.missing = np.zeros(len(vectors), bool)  # rows with NaN or infinity
         self.accumulator = sums = IsotropyAccumulator(self.dim)
-        hashes = _RowHashes()
+        hashes = RowHashes()
 
         def read(label: str) -> Iterator[Tensor]:
             for part in split_rows(vectors, label):
@@ -270,31 +269,6 @@ class Scan:
              + (": cosines leave them out." if zero else ".")),
         ]
         # fmt: on
-
-
-class _RowHashes:
-    """Count equal rows by 64-bit hashes; of more than ``MOST_HASHES`` rows, only those with the smallest hashes."""
-
-    def __init__(self) -> None:
-        self.parts: list[np.ndarray] = []
-        self.share = 1.0  # of all possible hashes, that are kept
-
-    def add(self, rows: np.ndarray) -> None:
-        width = rows.shape[1] * rows.itemsize
-        raw = memoryview((rows + 0).tobytes())  # + 0 makes -0.0 equal to 0.0
-        digests = (hashlib.blake2b(raw[i : i + width], digest_size=8).digest() for i in range(0, len(raw), width))
-        self.parts.append(self._keep(np.frombuffer(b"".join(digests), np.uint64)))
-        while sum(map(len, self.parts)) > MOST_HASHES:
-            self.share /= 2
-            self.parts = [self._keep(np.concatenate(self.parts))]
-
-    def _keep(self, hashes: np.ndarray) -> np.ndarray:
-        return hashes if self.share == 1 else hashes[hashes < np.uint64(self.share * 2**64)]
-
-    def count_duplicates(self) -> tuple[int, float]:
-        """Return how many rows equal an earlier one, and the share of rows from which this is estimated."""
-        hashes = np.sort(np.concatenate(self.parts))
-        return round(int((hashes[1:] == hashes[:-1]).sum()) / self.share), self.share
 
 
 def _describe_trimmed(trimmed: float, whole: float) -> Measured:

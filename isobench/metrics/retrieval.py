@@ -63,19 +63,26 @@ def score_answers(found: np.ndarray, relevant: np.ndarray, documents: int) -> np
     return np.stack([gained / ideal, (top > 0).sum(1) / counts, (gains > 0).sum(1) / counts, first], 1)
 
 
+def find_neighbours(vectors: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
+    """Find the rows with the highest cosines to each of n unit rows, itself left out, in no order: [n, count]."""
+    found = np.empty((len(vectors), count), np.int64)
+    step = max(1, SCORES // max(1, len(vectors)))
+    for start in range(0, len(vectors), step):
+        scores = vectors[start : start + step] @ vectors.T
+        scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -np.inf
+        found[start : start + step] = np.argpartition(scores, -count, axis=1)[:, -count:]
+    return found
+
+
 def measure_hubs(vectors: np.ndarray) -> tuple[float, float]:
     """Measure hubness of unit rows [n, d]: how often each is one of the 10 nearest of another row.
 
     Returns:
-        The skewness of these counts (Radovanovic et al. 2010), and the share of rows with none.
+        The skewness of these counts (Radovanovic et al. 2010), and the share of rows with none; NaN of ten or fewer.
     """
-    counts = np.zeros(len(vectors))
-    step = max(1, SCORES // max(1, len(vectors)))
-    for start in range(0, len(vectors) if len(vectors) > NEIGHBOURS else 0, step):
-        scores = vectors[start : start + step] @ vectors.T
-        scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -np.inf
-        nearest = np.argpartition(scores, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:]
-        counts += np.bincount(nearest.ravel(), minlength=len(vectors))
-    if not np.ptp(counts):  # too few rows, or no row is nearer than another
-        return (0.0, 0.0) if counts.any() else (np.nan, np.nan)
-    return float(((counts - counts.mean()) ** 3).mean() / counts.std() ** 3), float((counts == 0).mean())
+    if len(vectors) <= NEIGHBOURS:
+        return np.nan, np.nan
+    counts = np.bincount(find_neighbours(vectors).ravel(), minlength=len(vectors))
+    spread = float(counts.std())
+    skew = float(((counts - counts.mean()) ** 3).mean()) / spread**3 if spread else 0.0
+    return skew, float((counts == 0).mean())

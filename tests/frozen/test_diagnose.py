@@ -271,7 +271,7 @@ def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     assert index(diagnose(x))["duplicates"] == N  # 0 to 2 are equal, and 3 lost its double
     signs = np.where(np.random.default_rng(0).permutation(2**10)[:, None] >> np.arange(10) & 1, 1.0, -1.0)
     assert index(diagnose(signs))["duplicates"] == 0
-    monkeypatch.setattr(module, "MOST_HASHES", 100)
+    monkeypatch.setattr("isobench.metrics.duplicates.MOST_HASHES", 100)
     sampled = diagnose(x)
     assert index(sampled)["duplicates"] == pytest.approx(N, rel=0.5)
     assert any("Duplicates are estimated" in note for note in sampled.notes)
