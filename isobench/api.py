@@ -88,6 +88,7 @@ def diagnose(
     Raises:
         UserError: a file or its content is wrong.
     """
+    from isobench.data import own_values
     from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose as diagnose_vectors
 
@@ -109,13 +110,13 @@ def diagnose(
     vectors = matrix.check_vectors(X, str(path or "X"))
     values = labels
     if isinstance(labels, str | Path):
-        values = matrix.read_labels(str(labels), path or table, cfg.data.encoding)
+        values = own_values.read_labels(str(labels), path or table, cfg.data.encoding)
     if isinstance(pairs, str | Path):
-        pairs = matrix.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
+        pairs = own_values.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
     return diagnose_vectors(
         vectors,
-        None if values is None else matrix.make_classes(values, len(vectors)),
-        None if pairs is None else matrix.number_pairs(pairs, len(vectors)),
+        None if values is None else own_values.make_classes(values, len(vectors)),
+        None if pairs is None else own_values.number_pairs(pairs, len(vectors)),
         source=path.name if path else "X",
         methods=own,
         notes=notes,

@@ -121,11 +121,12 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
 def _compute(
     options: Namespace, path: Path | None, is_matrix: bool, cfg: Config, methods: dict[str, dict[str, Any]]
 ) -> "Diagnosis":
+    from isobench.data import own_values
     from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose
 
     encoding = cfg.data.encoding
-    pairs = matrix.read_pairs(options.pairs, encoding) if options.pairs else None
+    pairs = own_values.read_pairs(options.pairs, encoding) if options.pairs else None
     places: dict[str, int] | None = None  # of texts, by which pairs may name rows
     counts, texts = None, []
     if is_matrix and path:
@@ -133,7 +134,7 @@ def _compute(
         source = path.name
     else:
         if path:
-            texts = matrix.read_texts(path, options.text, encoding)
+            texts = own_values.read_texts(path, options.text, encoding)
         elif pairs:
             texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]])))
         places = {text: row for row, text in reversed(list(enumerate(texts)))}
@@ -144,8 +145,8 @@ def _compute(
         source = f"{name}{', ' * bool(name)}{cfg.encoder.name}, {what}{layer}"
     vectors, classes = matrix.check_vectors(vectors, source), None
     if options.labels:
-        labels = matrix.read_labels(options.labels, path, encoding)
-        classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
+        labels = own_values.read_labels(options.labels, path, encoding)
+        classes = own_values.make_classes(labels, len(vectors), f"--labels {options.labels}")
     search = None
     if options.queries:
         from isobench.data.relevance import read_ids, read_relevance
@@ -154,12 +155,12 @@ def _compute(
         if is_matrix:
             queries, said = matrix.read_vectors(options.queries, options.key)
         else:
-            queries, _, said = _embed(options, cfg, matrix.read_texts(options.queries, options.text, encoding))
+            queries, _, said = _embed(options, cfg, own_values.read_texts(options.queries, options.text, encoding))
         asked = read_ids(options.queries, len(queries), encoding)
         judgements, ids = read_relevance(options.relevant, encoding), read_ids(path, len(vectors), encoding)
         search, more = make_search(queries, judgements, asked, ids, str(options.relevant))
         notes = [*notes, *said, *more]
-    numbered = matrix.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
+    numbered = own_values.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
     is_of_texts = not (options.tokens or options.vocabulary)
     return diagnose(
         vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes,

@@ -68,7 +68,7 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(len(a), min(len(a), ROWS), replace=False))
     spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]
-    kept = np.isfinite(np.concatenate(spaces, 1)).all(1)
+    kept = np.asarray(np.isfinite(np.concatenate(spaces, 1)).all(1))
     notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
     notes += [f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed})."] if len(drawn) < len(a) else []
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]

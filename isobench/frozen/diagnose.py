@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import refuse
-from isobench.common.linalg import Array
+from isobench.common.linalg import Array, eigh
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
-from isobench.frozen.effects import find_related, measure_effects, score_pairs, score_probe
+from isobench.frozen.effects import measure_effects, score_pairs, score_probe
 from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
 from isobench.frozen.posthoc import imitate
 from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
+from isobench.metrics.cosines import find_related
 from isobench.metrics.duplicates import RowHashes
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
@@ -35,7 +36,7 @@ MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is 
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
 DECIDED = 2  # a trimmed IsoScore above this many times IsoScore gets a remark
-SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
+MOST_AXES = 10  # a direction that is spread over more coordinates than these is no axis
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
 # Labels a class: what full and weak whitening (shrinkage 0.9) changed, in points of accuracy. Means over the sets and
@@ -89,7 +90,7 @@ def diagnose(
     numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
     if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
         named = name_some(list(map(str, numbering)))
-        noted.append(f"Coordinates that number the rows, as ids do (from 0): {named}. Leave them out.")
+        noted.append(f"Coordinates that number the rows, as ids do (from 0): {named}.")
     if scan.rows > SAMPLE:
         noted.append(
             f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
@@ -137,9 +138,7 @@ def diagnose(
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
         if texts:
-            noted.append(
-                f"Normal values are of encoders with 384 and 768 coordinates: none are shown for {scan.dim}."
-            )
+            noted.append(f"The reference is of encoders with 384 and 768 coordinates: none is shown for {scan.dim}.")
     if isinstance(labels, np.ndarray) and pairs is not None:
         noted.append("With labels and pairs, methods are judged by the labels.")
     return Diagnosis(
@@ -234,23 +233,25 @@ class Scan:
         rank, cosine, centred = found["effective_rank"], found["average_cosine"], self.centred_cosine
         ratio, score, rankme = found["mean_ratio"], found["isoscore"], rankme_of(self.squares)
         order = np.argsort(-shares, kind="stable")
-        outliers = [int(i) for i in order if shares[i] > OUTLIER_FACTOR * even]
+        loads = eigh(self.accumulator.scatter)[1][:, -1].numpy() ** 2  # of the largest direction, which sum to 1
+        axes, ev1 = 1 / (loads**2).sum(), found["ev1"]  # among how many coordinates it is spread
+        own = shares - ev1 * loads if axes > MOST_AXES else shares
+        outliers = [int(i) for i in order if own[i] > OUTLIER_FACTOR * even]
+        spread = f" It is no axis: it is spread over some {axes:.0f} coordinates." if axes > MOST_AXES else ""
         named = name_some([f"{i} ({_percent(shares[i])})" for i in outliers]) or "none"
         zero = self.rows - self.accumulator.nonzero_count
-        reason = "Subtracting the mean changes that little."
-        if cosine - centred > SMALL_COSINE:
-            reason = "All vectors share a mean, which raises every similarity: subtract it."
         # fmt: off
         return [
-            ("EV1", found["ev1"], f"One direction holds {_percent(found['ev1'])} of the variance; an even share is "
-             f"{_percent(even)}."),
+            ("EV1", ev1, f"One direction holds {_percent(ev1)} of the variance; an even share is {_percent(even)}."
+             f"{spread}"),
             ("EV3", found["ev3"], f"The three largest directions hold {_percent(found['ev3'])} of the variance."),
             ("IsoScore", score, "1 means that all directions have the same variance, 0 that one has all: it is as if "
              f"{1 + (self.dim - 1) * score:.3g} of {self.dim} directions were used evenly."),
             ("I1", self.i1, "The smallest sum of exp(v . w) over directions v, as a share of the largest: 1 is "
              "isotropic, and a large mean or long vectors lower it."),
             ("I2", self.i2, "The relative spread of these sums over directions: 0 is isotropic."),
-            ("average cosine", cosine, f"Two rows have a cosine of {_round(cosine)} on average. {reason}"),
+            ("average cosine", cosine, f"Two rows have a cosine of {_round(cosine)} on average; after the mean is "
+             f"subtracted it is {_round(centred)}."),
             ("average cosine, centred", centred, f"After the mean is subtracted it is {_round(centred)}."),
             ("mean ratio", ratio, f"The mean vector is {_percent(ratio)} as long as a vector is on average."),
             ("effective rank", rank, f"The singular values spread as over {rank:.3g} of {self.dim} directions."),
@@ -262,9 +263,8 @@ class Scan:
             ("largest coordinate", float(shares.max()), f"Coordinate {order[0]} holds {_percent(shares.max())} of "
              f"the variance; an even share is {_percent(even)}."),
             ("outlier coordinates", float(len(outliers)), f"Coordinates with more than {OUTLIER_FACTOR} times the "
-             f"mean variance: {named}." + " They dominate dot products and distances." * bool(outliers)),
-            ("duplicates", float(self.duplicates), f"{format_count(self.duplicates, 'row')} equal to an earlier row"
-             + (": they leak between training and test halves." if self.duplicates else ".")),
+             f"mean variance, without the largest direction if it is no axis: {named}."),
+            ("duplicates", float(self.duplicates), f"{format_count(self.duplicates, 'row')} equal to a row before."),
             ("zero rows", float(zero), f"{format_count(zero, 'row')} of zeros, without a direction"
              + (": cosines leave them out." if zero else ".")),
         ]

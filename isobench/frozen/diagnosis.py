@@ -9,14 +9,14 @@ from isobench.metrics.cosines import Level
 
 @dataclass(frozen=True)
 class Finding:
-    """Hold one measure of the vectors: its value, what is normal for well-known encoders, and one plain sentence.
+    """Hold one measure of the vectors: its value, what it is for three encoders of film reviews, and a sentence.
 
-    ``normal`` is (lowest, highest) over the reference encoders, None where there is no reference.
+    ``reference`` is (lowest, highest) over these encoders, None where there is none.
     """
 
     measure: str
     value: float
-    normal: tuple[float, float] | None
+    reference: tuple[float, float] | None
     sentence: str
 
 

@@ -2,14 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
-from scipy.special import stdtrit
 from torch import Tensor
 
 from isobench.calibration import center, whiten
@@ -21,18 +20,16 @@ from isobench.frozen.diagnosis import Effect
 from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
-from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
+from isobench.metrics.cosines import Level, draw_rows, find_related, measure_level, measure_true
+from isobench.statistics.changes import RESAMPLES, compare_correlations, compare_paired, measure_spread
 from isobench.statistics.paired_bootstrap import resample_metric
 
 PROBE_ROWS = 2_000  # that one classifier is trained on
 PROBE_WORK = 20_000_000  # rows x coordinates x classes of one training
-RELATED = 0.8  # of the scores' range: pairs above are related ones, as those above 4 of 5 in STS Benchmark
 FOLDS = 5  # of the cross-validation of all rows
 FEWEST_ROWS = 8
-RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
 REFITS = 4  # of each method, on bootstrap samples of what it was fitted on
 REFIT_PROBE_ROWS = 500  # that a refit's classifier is trained on: the spread of refits is rather too large
-Z = 1.959964  # the normal distribution's 97.5% quantile
 SOFT = (0.1, 1.0)  # epsilon of soft ZCA, times the mean variance
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # a row's name -> the YAML of conf/calibration, and what differs
     "centre": ("center", {}),
@@ -129,7 +126,7 @@ def measure_effects(
                 refitted = [_spearman(compute_cosines(fit[name]), scores) for fit in refits if effects]
                 score = _spearman(outcome, scores)
                 level = measure_true(level, outcome[find_related(pairs[1])[tested]])
-                change, low, high = _bootstrap(outcome, plain, scores, measure_spread(refitted), seed)
+                change, low, high = compare_correlations(outcome, plain, scores, measure_spread(refitted), seed)
         else:
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
         levels += [level] if level else []
@@ -189,11 +186,6 @@ def draw_refits(half: Tensor, own: Mapping[str, dict[str, Any]], seed: int) -> l
     return refits
 
 
-def measure_spread(refitted: Sequence[float]) -> float:
-    """Return half the width of the 95% interval that comes of refitting a method, from the scores of refits."""
-    return stdtrit(len(refitted) - 1, 0.975) * float(np.std(refitted, ddof=1)) if refitted else 0.0
-
-
 def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
     """Assign rows to folds at random, each with the classes' shares as far as their counts allow: [N] -> [N]."""
     order = rng.permutation(len(classes))
@@ -230,43 +222,6 @@ def _predict(train: Tensor, classes: np.ndarray, test: Tensor) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an optimiser that stops at its last step, and of rare classes
         return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
-
-
-def compare_paired(differences: np.ndarray, spread: float = 0.0) -> tuple[float, float, float]:
-    """Return the change of a share of right answers, from differences [N] of -1, 0 or 1, and its 95% interval.
-
-    The interval is Bonett and Price's (2012): the normal one, with one row more that got better and one that got
-    worse. So it has a width even if no row changes. ``spread``: half the width that comes of refitting.
-    """
-    count = len(differences) + 2
-    better, worse = (float((differences == sign).sum() + 1) / count for sign in (1, -1))
-    middle = better - worse
-    margin = math.hypot(Z * math.sqrt((better + worse - middle**2) / count), spread)
-    return float(differences.mean()), max(middle - margin, -1.0), min(middle + margin, 1.0)
-
-
-def _bootstrap(
-    first: np.ndarray, plain: np.ndarray, scores: np.ndarray, spread: float, seed: int
-) -> tuple[float, float, float]:
-    """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
-
-    Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
-    """
-    rng, count = np.random.default_rng(seed), len(scores)
-
-    def change(drawn: np.ndarray) -> np.ndarray:
-        ours, theirs = resample_metric("spearman", scores, np.stack([first, plain]), drawn).T
-        return ours - theirs
-
-    chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
-    resampled = np.concatenate([change(drawn) for drawn in chunks]) + spread / Z * rng.normal(size=RESAMPLES)
-    low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
-    return float(change(np.ones((1, count)))[0]), float(low), float(high)
-
-
-def find_related(scores: np.ndarray) -> np.ndarray:
-    """Say which scores [P] are in the top fifth of their range."""
-    return scores >= scores.min() + RELATED * np.ptp(scores)
 
 
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:

@@ -11,12 +11,14 @@ from torch import Tensor
 from isobench.common.errors import doing, refuse
 from isobench.common.linalg import Array, divide_by_length
 from isobench.common.progress import track_progress
+from isobench.data.own_values import INDEX
 from isobench.frozen.diagnosis import Retrieval
-from isobench.frozen.effects import REFITS, Z, draw_refits, fit_methods, measure_spread
-from isobench.frozen.matrix import INDEX, describe_missing, read_rows, split_rows
+from isobench.frozen.effects import FEWEST_ROWS, REFITS, draw_refits, fit_methods
+from isobench.frozen.matrix import describe_missing, read_rows, split_rows
 from isobench.frozen.posthoc import Transform
 from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
 from isobench.metrics.retrieval import CUT, find_top, measure_hubs, score_answers
+from isobench.statistics.changes import Z, measure_spread
 from isobench.statistics.seeds import holm
 
 DEPTH = 100  # documents of an answer
@@ -82,13 +84,13 @@ def measure_retrieval(
             scores = search.score(transform, unit)
         plain = scores if not found else plain
         change = scores[:, 0] - plain[:, 0]
-        resampled = np.array([np.nan])
-        if found:
+        resampled, is_tested = np.array([np.nan]), bool(found) and len(change) >= FEWEST_ROWS
+        if is_tested:
             refitted = [smaller.score(fit[name], _make_unit(part, fit[name]), CUT)[:, 0].mean() for fit in refits]
             resampled = weights @ change / len(change) + measure_spread(refitted) / Z * rng.normal(size=RESAMPLES)
         low, high = np.quantile(resampled, (0.025, 0.975))
         tail = min((resampled <= 0).sum(), (resampled >= 0).sum()) + 1
-        p = min(1.0, 2 * tail / (RESAMPLES + 1)) if found else np.nan
+        p = min(1.0, 2 * tail / (RESAMPLES + 1)) if is_tested else np.nan
         left, right = divide_by_length(transform(search.queries)), torch.from_numpy(unit[seen]).double()
         level = measure_level(name, left[asked], right, related)
         level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
@@ -102,11 +104,7 @@ def measure_retrieval(
         f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents."
     )
-    return (
-        [replace(row, p=p) for row, p in zip(found, corrected, strict=True)],
-        [level for level in levels if level],
-        [note],
-    )
+    return [replace(row, p=p) for row, p in zip(found, corrected, strict=True)], levels, [note]
 
 
 def _make_unit(vectors: Array, transform: Transform) -> np.ndarray:

@@ -12,6 +12,7 @@ SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles
 TAILS = (0.01, 0.001)  # shares of the pairs that lie above a level
 ROWS = 1_000  # whose pairs are all compared
 RESAMPLES = 200  # of the rows
+RELATED = 0.8  # of the scores' range: pairs above are related ones, as those above 4 of 5 in STS Benchmark
 TAIL = 0.05  # of the pairs, that a resample's levels are sought in
 
 
@@ -85,3 +86,8 @@ def measure_true(level: Level | None, cosines: np.ndarray) -> Level | None:
 def draw_rows(count: int, seed: int) -> np.ndarray:
     """Draw at most ``ROWS`` of so many rows, ascending."""
     return np.sort(np.random.default_rng(seed).choice(count, min(count, ROWS), replace=False))
+
+
+def find_related(scores: np.ndarray) -> np.ndarray:
+    """Say which scores [P] are in the top fifth of their range."""
+    return np.asarray(scores >= scores.min() + RELATED * np.ptp(scores))

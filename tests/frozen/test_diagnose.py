@@ -14,6 +14,7 @@ from scipy.spatial.distance import pdist
 from isobench.frozen import diagnose as module
 from isobench.frozen import effects
 from isobench.frozen.diagnose import diagnose
+from isobench.statistics.changes import compare_paired, measure_spread
 
 N, D = 240, 6
 
@@ -159,8 +160,8 @@ def test_the_interval_of_paired_answers_is_bonetts_and_prices():
     better, worse = 7 / 102, 3 / 102
     margin = 1.959964 * np.sqrt((better + worse - (better - worse) ** 2) / 102)
     expected = 0.04, better - worse - margin, better - worse + margin
-    assert effects.compare_paired(differences) == pytest.approx(expected, abs=1e-7)
-    change, low, high = effects.compare_paired(np.zeros(600))
+    assert compare_paired(differences) == pytest.approx(expected, abs=1e-7)
+    change, low, high = compare_paired(np.zeros(600))
     assert change == 0
     assert -0.006 < low < -0.003  # about three rows of 600
     assert high == -low
@@ -324,3 +325,35 @@ def test_own_methods_and_their_mistakes():
     ):
         with fails():
             diagnose(make_vectors(), methods={"mine": broken})
+
+
+def test_intervals_hold_what_refits_differ_in():
+    changes = [0.1, 0.3, 0.2, 0.2]
+    spread = stats.t.ppf(0.975, 3) * np.std(changes, ddof=1)
+    assert measure_spread(changes) == pytest.approx(spread)
+    assert measure_spread([]) == 0
+    differences = np.repeat([1, -1, 0], [6, 2, 92])
+    (_, low, high), (_, least, most) = compare_paired(differences), compare_paired(differences, spread)
+    assert (most - least) / 2 == pytest.approx(math.hypot((high - low) / 2, spread))
+
+
+def test_a_method_that_hangs_on_its_rows_has_a_wide_interval():
+    """Of two directions with equal variances all-but-the-top takes one by chance; one of them has the classes."""
+    rng = np.random.default_rng(0)
+    widths = []
+    for second in (5.0, 1.0):
+        x, y = rng.normal(size=(600, 8)), np.arange(600) % 2
+        x[:, 0], x[:, 1] = 5 * (2 * y - 1) + rng.normal(size=600) / 9, second * rng.normal(size=600)
+        row = next(effect for effect in diagnose(x, y).effects if effect.method == "all-but-the-top")
+        widths.append(row.high - row.low)
+    assert widths[0] > 3 * widths[1]
+
+
+def test_a_dominating_direction_that_is_no_axis_makes_no_coordinate_an_outlier():
+    rng = np.random.default_rng(1)
+    direction = rng.normal(size=64)
+    x = rng.normal(size=(400, 64)) / 9 + rng.normal(size=(400, 1)) * direction
+    assert (x.var(0) > 5 * x.var(0).mean()).any()
+    assert index(diagnose(x))["outlier coordinates"] == 0
+    x[:, 3] += 40 * rng.normal(size=400)  # an axis
+    assert index(diagnose(x))["outlier coordinates"] == 1
