@@ -60,12 +60,14 @@ def measure_retrieval(
     that isobench's methods see. Methods of the user's own are fitted on the sample, and so are refits.
     Changes of nDCG@10 are compared query by query: a bootstrap over the queries, and over refits of the method.
     """
+    widths = f"the queries have {search.queries.shape[1]} coordinates, and the documents {corpus.shape[1]}"
+    refuse((search.queries.shape[1] != corpus.shape[1], widths))
     rng = np.random.default_rng(seed)
     transforms, _ = fit_methods(sample, own, None, seed, like)
     refits = draw_refits(sample, own, seed)
     weights = rng.multinomial(len(search.queries), np.full(len(search.queries), 1 / len(search.queries)), RESAMPLES)
-    hubs = np.sort(rng.choice(len(corpus), min(len(corpus), HUB_ROWS), replace=False))
     others = rng.permutation(len(corpus))
+    hubs = np.sort(others[:HUB_ROWS])
     few = np.union1d(search.relevant[:, 1], others[: max(0, REFIT_ROWS - len(np.unique(search.relevant[:, 1])))])
     smaller, part = search.restrict(few), torch.from_numpy(read_rows(corpus, few)).double()
     found: list[Retrieval] = []
@@ -91,8 +93,8 @@ def measure_retrieval(
         low, high = np.quantile(resampled, (0.025, 0.975))
         tail = min((resampled <= 0).sum(), (resampled >= 0).sum()) + 1
         p = min(1.0, 2 * tail / (RESAMPLES + 1)) if is_tested else np.nan
-        left, right = divide_by_length(transform(search.queries)), torch.from_numpy(unit[seen]).double()
-        level = measure_level(name, left[asked], right, related)
+        left = divide_by_length(transform(search.queries))
+        level = measure_level(name, left[asked], torch.from_numpy(unit[seen]).double(), related)
         level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
         levels += [level] if level else []
         skew, share = measure_hubs(unit[hubs][np.isfinite(unit[hubs]).all(1)])

@@ -158,8 +158,13 @@ def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):
     check_refused(cli("diagnose", "x.npy", "--queries", "q.npy"))
     (folder / "r.tsv").write_text("0\t99\t1\n")
     assert "99 is no document" in "".join(map(str, cli(*command, "r.tsv")))
-    np.save("q.npy", x[:, :3])
-    check_refused(cli(*command, "r.txt"))
+    triples = [(i, i, 1) for i in range(12)]
+    same = isobench.diagnose(x, queries=x[:12] + 0.1, relevant=triples)
+    assert same.retrieval[0].mrr_10 > 0.8
+    with fails():
+        isobench.diagnose(x, queries=x[:12, :3], relevant=triples)
+    with fails():
+        isobench.diagnose(x, queries=x[:12])
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4)])
