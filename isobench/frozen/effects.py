@@ -96,14 +96,13 @@ def measure_effects(
         )
     effects: list[Effect] = []
     levels: list[Level] = []
-    chosen = draw_rows(len(measured), seed)
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
             after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
-        level = measure_level(name, after[chosen])
+        level = measure_level(name, after[draw_rows(len(after), seed)])
         if bool(after.isfinite().all()):
             if classes is not None:
 

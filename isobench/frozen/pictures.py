@@ -29,9 +29,8 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
     with use_figure_style():
         for title, (source, draw, about) in PICTURES.items():
             if source == "effects":
-                rows: Any = [
-                    (e.change, e.low, e.high) if diagnosis.score else (e.isoscore,) for e in diagnosis.effects
-                ]
+                names = ("change", "low", "high") if diagnosis.score else ("isoscore",)
+                rows: Any = [[getattr(effect, name) for name in names] for effect in diagnosis.effects]
             elif source == "levels":
                 kind = diagnosis.levels[0].pairs if diagnosis.levels else ""
                 known = [level for level in diagnosis.levels if level.pairs == kind]
@@ -40,8 +39,8 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
                 rows = getattr(diagnosis, source)
             values = np.array(rows, float)
             if np.isfinite(values).any():
-                height = max(HEIGHT, 0.6 + METHOD_HEIGHT * len(values)) if values.ndim > 1 else HEIGHT
-                figure, axes = make_panels(1, 1, height)
+                height = 0.6 + METHOD_HEIGHT * len(values) if values.ndim > 1 else 0
+                figure, axes = make_panels(1, 1, max(HEIGHT, height))
                 draw(axes[0, 0], values, diagnosis)
                 drawn[title] = write_svg(figure, title), about
     return drawn

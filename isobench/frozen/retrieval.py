@@ -75,8 +75,7 @@ def measure_retrieval(
     query, document, _ = search.relevant.T
     asked, seen = draw_rows(len(search.queries), seed), draw_rows(len(corpus), seed)
     seen = seen[np.isfinite(read_rows(corpus, seen)).all(1)]
-    codes = asked[:, None] * len(corpus) + seen
-    related = np.isin(codes, query * len(corpus) + document)
+    related = np.isin(asked[:, None] * len(corpus) + seen, query * len(corpus) + document)
     plain = np.array([])
     for name, transform in track_progress(list(transforms.items()), "searches"):
         if name == "unit length":  # has the same cosines

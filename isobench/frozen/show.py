@@ -21,8 +21,8 @@ ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a t
 FINDINGS = "Measures. Reference: three encoders on film reviews, lowest to highest; other texts may well lie outside."
 EFFECTS = "What would change them: each method is fitted on one half of the vectors, and measured on the other half."
 COSINES = "What a cosine means: those of unrelated pairs, and the % of related ones above the 1% level."
-SEARCH = "Search: each method is fitted on the documents. Numbers are times 100, but for p and hubness."
-CEILING = 0.995  # of a probe: above it nothing can gain
+SEARCH = "Search: each method is fitted on the documents. Times 100, but for p and hubness; the change is of nDCG@10."
+CEILING = 0.995  # of a score: above it nothing can gain
 # Which values of a measure are the first thing to know, the most urgent first.
 STRIKING: dict[str, Callable[[float, Any], bool]] = {
     "duplicates": lambda value, diagnosis: value > 0.1 * diagnosis.rows,
@@ -38,12 +38,12 @@ def summarise(diagnosis: Any) -> list[str]:
     known = [by_name[name].sentence for name, is_striking in STRIKING.items()
              if name in by_name and is_striking(by_name[name].value, diagnosis)]  # fmt: skip
     calm = by_name["EV1"].sentence if "EV1" in by_name else "No measure is defined for these vectors."
-    gains = [*_describe_gains(diagnosis.retrieval, "nDCG@10", "ndcg_10")]
+    gains = _describe_gains(diagnosis.retrieval, "nDCG@10", "ndcg_10")
     if diagnosis.score:
         gains += _describe_gains(diagnosis.effects, _name_score(diagnosis), "score")
     elif not gains:
         gains = ["Whether a method helps is not known without --labels, --pairs, or --queries and --relevant."]
-    return [known[0] if known else calm, *gains, *_describe_thresholds(diagnosis.levels)]
+    return [(known or [calm])[0], *gains, *_describe_thresholds(diagnosis.levels)]
 
 
 def _describe_gains(rows: Sequence[Any], measure: str, field: str) -> list[str]:
@@ -51,8 +51,8 @@ def _describe_gains(rows: Sequence[Any], measure: str, field: str) -> list[str]:
     plain, tested = next(iter(rows), None), [row for row in rows[1:] if _is_number(row.low) and _is_number(row.high)]
     if plain is None:
         return []
-    if measure == "accuracy" and _is_number(plain.score) and plain.score >= CEILING:
-        return [f"The probe is right for {_format_score(plain.score)}% of the measured half: nothing can gain."]
+    if _is_number(score := getattr(plain, field)) and score >= CEILING:
+        return [f"With no method {measure} is {_format_score(score)} of 100: nothing can gain."]
     sure = [row for row in tested if getattr(row, "p", 0) < ALPHA and (row.low > 0 or row.high < 0)]
     best = max(sure, key=lambda row: row.change, default=None)
     if best and best.low > 0:
@@ -72,10 +72,11 @@ def _describe_thresholds(levels: Sequence[Any]) -> list[str]:
     plain, same = levels[0], [level for level in levels if level.pairs == levels[0].pairs]
     said = f"A cosine of {plain.one_percent[0]:.2f} is reached by 1% of unrelated pairs"
     said += f" and {_format_score(plain.true)}% of related ones" * _is_number(plain.true)
-    lowest = min(same, key=lambda level: level.one_percent[0])
-    if lowest.one_percent[2] < plain.one_percent[1]:
-        said += f"; with {lowest.method}, one of {lowest.one_percent[0]:.2f}"
-        said += f" and {_format_score(lowest.true)}%" * _is_number(lowest.true)
+    sure = [level for level in same if level.one_percent[2] < plain.one_percent[1]]
+    best = max(sure, key=lambda x: (x.true if _is_number(x.true) else 0, -x.one_percent[0]), default=None)
+    if best:
+        said += f"; with {best.method}, one of {best.one_percent[0]:.2f}"
+        said += f" (and by {_format_score(best.true)}%)" * _is_number(best.true)
     return [f"{said}."]
 
 
@@ -155,9 +156,9 @@ def _lay_out(diagnosis: Any) -> dict[str, Any]:
         ("findings", FINDINGS, ["measure", "value", "reference", "what it says"], findings),
         ("effects", EFFECTS, ["method", "IsoScore", "EV1", "average cosine", *score], effects),
         ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10",
-                             "change of nDCG [low, high]", "p", "hubness", "never near %"], retrieval),
+                             "change [low, high]", "p", "hubness", "never near %"], retrieval),
         ("effects", COSINES, ["method", "cosines of", "median", "1% above [low, high]", "0.1% above [low, high]",
-                              "related above 1% level"], levels),
+                              "related above 1%"], levels),
     ]  # fmt: skip
     return {
         "source": diagnosis.source,
@@ -182,7 +183,7 @@ def print_diagnosis(diagnosis: Any, console: PlainConsole | None = None) -> None
         table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for number, column in enumerate(columns):
             is_word = number == 0 or (name == "findings" and number > 1)  # a number is never cut nor broken
-            heading = column.translate(ASCII) if is_word else column.translate(ASCII).replace(" ", "\n")
+            heading = column.translate(ASCII) if is_word else column.translate(ASCII).replace(" ", "\n", 1)
             table.add_column(heading, overflow="fold", justify="left" if is_word else "right", no_wrap=not is_word)
         for row in rows:
             table.add_row(*(text.translate(ASCII) for text in row))

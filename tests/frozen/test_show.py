@@ -96,7 +96,7 @@ def test_the_first_sentence_is_the_fact_that_matters_most():
 def test_a_probe_at_its_ceiling_says_that_nothing_can_gain():
     diagnosis = make({"x": (0.001, 0.0005, 0.002)})
     top = replace(diagnosis, effects=[replace(diagnosis.effects[0], score=0.9996), *diagnosis.effects[1:]])
-    assert "99.96% of the measured half: nothing can gain" in summarise(top)[1]
+    assert "is 99.96 of 100: nothing can gain" in summarise(top)[1]
     assert not any("helps" in sentence for sentence in summarise(top))
 
 
