@@ -69,6 +69,8 @@ def diagnose(
     labels: Any = None,
     pairs: Any = None,
     *,
+    queries: Any = None,
+    relevant: Any = None,
     key: str | None = None,
     methods: Sequence[str] = (),
     seed: int = 0,
@@ -80,6 +82,8 @@ def diagnose(
             a data frame and a .parquet the same columns are coordinates (`isobench diagnose` says which).
         labels: of the rows, [N]: classes; or a file or column, as for ``--labels``.
         pairs: scored pairs: row numbers [P], row numbers [P] and scores [P]; or a file, as for ``--pairs``.
+        queries: vectors [Q, d] that search X, or their file.
+        relevant: what they should find: row of a query, row of X and grade, [R, 3]; or a file, as for ``--relevant``.
         key: which array of a file with several, or which list column of a table.
         methods: settings that choose further methods, such as ``["calibration=mine", "--config-dir", FOLDER]``, or
             say how labels and pairs are read: ``["data.encoding=shift_jis"]``.
@@ -88,8 +92,11 @@ def diagnose(
     Raises:
         UserError: a file or its content is wrong.
     """
+    from isobench.data import own_values
+    from isobench.data.relevance import read_ids, read_relevance
     from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose as diagnose_vectors
+    from isobench.frozen.retrieval import make_search
 
     path = Path(X).expanduser() if isinstance(X, str | Path) else None
     table = None if path else matrix.as_table(X)
@@ -109,17 +116,30 @@ def diagnose(
     vectors = matrix.check_vectors(X, str(path or "X"))
     values = labels
     if isinstance(labels, str | Path):
-        values = matrix.read_labels(str(labels), path or table, cfg.data.encoding)
+        values = own_values.read_labels(str(labels), path or table, cfg.data.encoding)
     if isinstance(pairs, str | Path):
-        pairs = matrix.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
+        pairs = own_values.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
+    search = None
+    refuse(((queries is None) != (relevant is None), "queries and relevant go together"))
+    if queries is not None:
+        asked = Path(queries).expanduser() if isinstance(queries, str | Path) else None
+        if asked:
+            queries, _ = matrix.read_vectors(asked, key)
+        queries = matrix.check_vectors(queries, str(asked or "queries"))
+        if isinstance(relevant, str | Path):
+            relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
+        ids = read_ids(asked, len(queries)), read_ids(path, len(vectors))
+        search, said = make_search(queries, relevant, *ids)
+        notes = [*notes, *said]
     return diagnose_vectors(
         vectors,
-        None if values is None else matrix.make_classes(values, len(vectors)),
-        None if pairs is None else matrix.number_pairs(pairs, len(vectors)),
+        None if values is None else own_values.make_classes(values, len(vectors)),
+        None if pairs is None else own_values.number_pairs(pairs, len(vectors)),
         source=path.name if path else "X",
         methods=own,
         notes=notes,
         seed=seed,
+        search=search,
     )
 
 

@@ -72,6 +72,7 @@ def read_vectors(
     options: Namespace, path: Path, settings: list[str]
 ) -> "tuple[Array, dict[str, dict[str, Any]], dict[str, str]]":
     """Read vectors, or embed texts; return them, the chosen methods by name, and what is known of the encoder."""
+    from isobench.data import own_values
     from isobench.frozen import matrix
     from isobench.sweep.planning import compose_methods
 
@@ -86,6 +87,6 @@ def read_vectors(
 
     layer, pooling = cfg.encoder.layer, cfg.encoder.pooling
     refuse((pooling == "pooler", "encoder.pooling=pooler is made for classification: set mean, cls or last"))
-    texts = matrix.read_texts(path, options.text, cfg.data.encoding)
+    texts = own_values.read_texts(path, options.text, cfg.data.encoding)
     found = FrozenEncoder(cfg, [layer]).encode("texts", texts)[layer]
     return found.vectors, chosen, {"name": cfg.encoder.name, "pooling": pooling, "layer": str(layer)}

@@ -5,7 +5,7 @@ two files import each other.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -13,27 +13,71 @@ from markupsafe import Markup
 from isobench.common.terminal import PlainConsole, format_count, make_console, replace_control_characters
 from isobench.report.output.templating import make_environment
 from isobench.report.wording import DASH, MINUS, format_number, format_signed
+from isobench.statistics.seeds import ALPHA
 
 TIMES, NO_BREAK = "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
 ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a terminal may have nothing else
 
+FINDINGS = "Measures. Reference: three encoders on film reviews, lowest to highest; other texts may well lie outside."
+EFFECTS = "What would change them: each method is fitted on one half of the vectors, and measured on the other half."
+COSINES = "What a cosine means: those of unrelated pairs, and the % of related ones above the 1% level."
+SEARCH = "Search: each method is fitted on the documents. Times 100, but for p and hubness; the change is of nDCG@10."
+CEILING = 0.995  # of a score: above it nothing can gain
+# Which values of a measure are the first thing to know, the most urgent first.
+STRIKING: dict[str, Callable[[float, Any], bool]] = {
+    "duplicates": lambda value, diagnosis: value > 0.1 * diagnosis.rows,
+    "EV1": lambda value, _: value > 0.25,
+    "average cosine": lambda value, _: value > 0.5,
+    "effective rank": lambda value, diagnosis: value < 0.25 * diagnosis.dim,
+}
+
 
 def summarise(diagnosis: Any) -> list[str]:
-    """Say in one sentence which measure is the most unusual, and in another what helps most, if anything does."""
-    return [_describe_most_unusual(diagnosis.findings), *_describe_best_method(diagnosis)]
+    """Say the fact that matters most, then what the measured half shows for search, classifiers and thresholds."""
+    by_name = {finding.measure: finding for finding in diagnosis.findings if _is_number(finding.value)}
+    known = [by_name[name].sentence for name, is_striking in STRIKING.items()
+             if name in by_name and is_striking(by_name[name].value, diagnosis)]  # fmt: skip
+    calm = by_name["EV1"].sentence if "EV1" in by_name else "No measure is defined for these vectors."
+    gains = _describe_gains(diagnosis.retrieval, "nDCG@10", "ndcg_10")
+    if diagnosis.score:
+        gains += _describe_gains(diagnosis.effects, _name_score(diagnosis), "score")
+    elif not gains:
+        gains = ["Whether a method helps is not known without --labels, --pairs, or --queries and --relevant."]
+    return [(known or [calm])[0], *gains, *_describe_thresholds(diagnosis.levels)]
 
 
-def _describe_most_unusual(findings: Sequence[Any]) -> str:
-    known = [finding for finding in findings if finding.normal and _is_number(finding.value)]
-    unusual = [finding for finding in known if _locate(finding)]
-    if not known:
-        return "No measure could be compared with well-known encoders."
-    if not unusual:
-        return f"Nothing is unusual: {format_count(len(known), 'measure')} compared with well-known encoders."
-    worst = max(unusual, key=_measure_distance)
-    where = f"{_locate(worst)} the {_format_range(worst)} of well-known encoders"
-    count = f"{len(unusual)} of {format_count(len(known), 'measure')} outside that range"
-    return f"Most unusual is {worst.measure}: {format_value(worst.value)}, {where} ({count})."
+def _describe_gains(rows: Sequence[Any], measure: str, field: str) -> list[str]:
+    """Say which method raises a measure most, of those whose interval, and p if there is one, exclude chance."""
+    plain, tested = next(iter(rows), None), [row for row in rows[1:] if _is_number(row.low) and _is_number(row.high)]
+    if plain is None:
+        return []
+    if _is_number(score := getattr(plain, field)) and score >= CEILING:
+        return [f"With no method {measure} is {_format_score(score)} of 100: nothing can gain."]
+    sure = [row for row in tested if getattr(row, "p", 0) < ALPHA and (row.low > 0 or row.high < 0)]
+    best = max(sure, key=lambda row: row.change, default=None)
+    if best and best.low > 0:
+        new = f"{_format_change(best)}, to {_format_score(getattr(best, field))}"
+        return [f"{best.method} helps most: it changes {measure} by {new}."]
+    if sure:
+        worst = min(sure, key=lambda row: row.change)
+        return [f"No method raises {measure} beyond chance; {len(sure)} lower{'s' * (len(sure) == 1)} it, "
+                f"{worst.method} most: {_format_change(worst)}."]  # fmt: skip
+    return [f"No method changes {measure} beyond chance." if tested else f"No change of {measure} was measured."]
+
+
+def _describe_thresholds(levels: Sequence[Any]) -> list[str]:
+    """Say what a cosine means, and with the method that moves the level most, if one surely does."""
+    if not levels or levels[0].method != "none":
+        return []
+    plain, same = levels[0], [level for level in levels if level.pairs == levels[0].pairs]
+    said = f"A cosine of {plain.one_percent[0]:.2f} is reached by 1% of unrelated pairs"
+    said += f" and {_format_score(plain.true)}% of related ones" * _is_number(plain.true)
+    sure = [level for level in same if level.one_percent[2] < plain.one_percent[1]]
+    best = max(sure, key=lambda x: (x.true if _is_number(x.true) else 0, -x.one_percent[0]), default=None)
+    if best:
+        said += f"; with {best.method}, one of {best.one_percent[0]:.2f}"
+        said += f" (and by {_format_score(best.true)}%)" * _is_number(best.true)
+    return [f"{said}."]
 
 
 def _is_number(value: float | None) -> bool:
@@ -41,52 +85,11 @@ def _is_number(value: float | None) -> bool:
 
 
 def _locate(finding: Any) -> str:
-    """Return "below" or "above" for a value outside the normal range, else an empty text."""
-    if finding.normal is None or not _is_number(finding.value):
+    """Return "below" or "above" for a value outside the reference's range, else an empty text."""
+    if finding.reference is None or not _is_number(finding.value):
         return ""
-    low, high = finding.normal
+    low, high = finding.reference
     return "below" if finding.value < low else "above" if finding.value > high else ""
-
-
-def _measure_distance(finding: Any) -> float:
-    """Measure how many widths of the normal range a value is outside of it.
-
-    Where all three are positive, the widths of their logarithms count instead, if they are more: a rank of 5 is far
-    below 50 to 400, though an eighth of the range away.
-    """
-    (low, high), value = finding.normal, finding.value
-    distance = max(low - value, value - high) / ((high - low) or abs(high) or 1)
-    if min(low, value) > 0 and high > low:
-        distance = max(distance, math.log(max(low / value, value / high)) / math.log(high / low))
-    return distance
-
-
-def _describe_best_method(diagnosis: Any) -> list[str]:
-    """Say which method raises the score most, of those whose interval excludes 0; without scores, IsoScore.
-
-    IsoScore is compared only among methods that keep all components.
-    """
-    plain, methods = diagnosis.effects[:1], diagnosis.effects[1:]
-    if not methods:
-        return []
-    if not diagnosis.score:
-        whole = [effect for effect in (*plain, *methods) if effect.components >= diagnosis.dim]
-        known = [effect for effect in whole if _is_number(effect.isoscore)]
-        best = max(known, key=lambda effect: effect.isoscore, default=plain[0])
-        ends = "from " + " to ".join(format_number(effect.isoscore, ".3f") for effect in (plain[0], best))
-        found = "No method raises IsoScore" if best is plain[0] else f"{best.method} raises IsoScore most, {ends}"
-        return [f"{found}; without labels or scored pairs, nothing says what helps."]
-    score = _name_score(diagnosis)
-    tested = [effect for effect in methods if _is_number(effect.low) and _is_number(effect.high)]
-    down = [effect for effect in tested if effect.high < 0]
-    best = max((effect for effect in tested if effect.low > 0), key=lambda effect: effect.change, default=None)
-    if best:
-        return [f"{best.method} helps most: it changes {score} by {_format_change(best)}, to {_format_score(best)}."]
-    if down:
-        worst = min(down, key=lambda effect: effect.change)
-        lower = f"{len(down)} lower{'s' if len(down) == 1 else ''} it, {worst.method} most: {_format_change(worst)}"
-        return [f"No method's interval is above 0 for {score}; {lower}."]
-    return [f"Every method's interval for {score} holds 0." if tested else f"No change of {score} was measured."]
 
 
 def _name_score(diagnosis: Any) -> str:
@@ -101,11 +104,13 @@ def format_value(value: float | None) -> str:
 
 
 def _format_range(finding: Any) -> str:
-    return f"{format_value(finding.normal[0])} to {format_value(finding.normal[1])}" if finding.normal else DASH
+    return (
+        f"{format_value(finding.reference[0])} to {format_value(finding.reference[1])}" if finding.reference else DASH
+    )
 
 
-def _format_score(effect: Any) -> str:
-    return DASH if effect.score is None else format_number(100 * effect.score, ".2f")
+def _format_score(score: float | None) -> str:
+    return DASH if score is None else format_number(100 * score, ".2f")
 
 
 def _format_change(effect: Any) -> str:
@@ -114,29 +119,52 @@ def _format_change(effect: Any) -> str:
     return change if DASH in ends else f"{change} [{ends[0]},{NO_BREAK}{ends[1]}]"
 
 
+def _format_level(level: tuple[float, float, float]) -> str:
+    value, *ends = (format_number(x, ".3f") for x in level)
+    return f"{value} [{ends[0]},{NO_BREAK}{ends[1]}]"
+
+
 def _lay_out(diagnosis: Any) -> dict[str, Any]:
-    """Lay out what all forms show: the sentences, and the texts of both tables."""
+    """Lay out what all forms show: the sentences, and the tables: a name, a caption, columns and rows of texts."""
     score = [f"{_name_score(diagnosis)} {TIMES}100", "change [low, high]"] if diagnosis.score else []
+    findings = [
+        [f.measure, format_value(f.value), f"{_locate(f)} {_format_range(f)}".strip(), f.sentence]
+        for f in diagnosis.findings
+    ]
+    effects = [
+        [effect.method, *(format_number(x, ".3f") for x in (effect.isoscore, effect.ev1, effect.average_cosine))]
+        + ([_format_score(effect.score), _format_change(effect)] if score else [])
+        for effect in diagnosis.effects
+    ]
+    retrieval = [
+        [
+            row.method,
+            *map(_format_score, (row.ndcg_10, row.recall_10, row.recall_100, row.mrr_10)),
+            _format_change(row),
+            format_number(row.p, ".3f"),
+            format_number(row.hubness, ".2f"),
+            _format_score(row.orphans),
+        ]
+        for row in diagnosis.retrieval
+    ]
+    levels = [
+        [level.method, level.pairs, format_number(level.quantiles[2], ".3f"), _format_level(level.one_percent),
+         _format_level(level.one_per_mille), _format_score(level.true)]
+        for level in diagnosis.levels
+    ]  # fmt: skip
+    tables = [
+        ("findings", FINDINGS, ["measure", "value", "reference", "what it says"], findings),
+        ("effects", EFFECTS, ["method", "IsoScore", "EV1", "average cosine", *score], effects),
+        ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10",
+                             "change [low, high]", "p", "hubness", "never near %"], retrieval),
+        ("effects", COSINES, ["method", "cosines of", "median", "1% above [low, high]", "0.1% above [low, high]",
+                              "related above 1%"], levels),
+    ]  # fmt: skip
     return {
         "source": diagnosis.source,
         "size": f"{format_count(diagnosis.rows, 'vector')} of {format_count(diagnosis.dim, 'coordinate')}",
         "summary": summarise(diagnosis),
-        "findings": [
-            [f.measure, format_value(f.value), f"{_locate(f)} {_format_range(f)}".strip(), f.sentence]
-            for f in diagnosis.findings
-        ],
-        "columns": ["method", "IsoScore", "EV1", "average cosine", *score],
-        "effects": [
-            [effect.method, *(format_number(x, ".3f") for x in (effect.isoscore, effect.ev1, effect.average_cosine))]
-            + ([_format_score(effect), _format_change(effect)] if score else [])
-            for effect in diagnosis.effects
-        ],
-        "about": [  # the tables
-            "Normal: from the lowest to the highest value of well-known encoders.",
-            "Each method is fitted on one half of the vectors, and measured on the other half."
-            + " The interval, of 95%, is that of one method: the more methods, the likelier one excludes 0 by chance."
-            * bool(score),
-        ],
+        "tables": [table for table in tables if table[3]],
         "notes": diagnosis.notes,
     }
 
@@ -147,25 +175,20 @@ def print_diagnosis(diagnosis: Any, console: PlainConsole | None = None) -> None
     from rich.table import Table
 
     out, shown = console or make_console(), _lay_out(diagnosis)
-
-    def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> None:
-        table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for number, name in enumerate(columns):
-            is_word = number in words  # a number is never cut nor broken
-            heading = name.translate(ASCII) if is_word else name.translate(ASCII).replace(" ", "\n", 1)
+    for sentence in shown["summary"]:
+        out.print(sentence.translate(ASCII), style="bold", highlight=False)
+    out.print(f"\n{shown['source']}: {shown['size']}".translate(ASCII), highlight=False, markup=False)
+    for name, caption, columns, rows in shown["tables"]:
+        out.print(f"\n{caption}".translate(ASCII), highlight=False)
+        table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for number, column in enumerate(columns):
+            is_word = number == 0 or (name == "findings" and number > 1)  # a number is never cut nor broken
+            heading = column.translate(ASCII) if is_word else column.translate(ASCII).replace(" ", "\n", 1)
             table.add_column(heading, overflow="fold", justify="left" if is_word else "right", no_wrap=not is_word)
         for row in rows:
             table.add_row(*(text.translate(ASCII) for text in row))
         out.print(table)
-
-    for sentence in shown["summary"]:
-        out.print(sentence.translate(ASCII), style="bold", highlight=False)
-    out.print()
-    findings = ["measure", "value", "normal", "what it says"]
-    print_table(f"{shown['source']}: {shown['size']}", findings, shown["findings"], words=(0, 2, 3))
-    if shown["effects"]:
-        print_table("What would change it", shown["columns"], shown["effects"], words=(0,))
-    for note in [*shown["about"][: 2 if shown["effects"] else 1], *shown["notes"]]:
+    for note in shown["notes"]:
         out.print(note.translate(ASCII), highlight=False)
 
 

@@ -112,3 +112,41 @@ MISTAKES = [
 def test_a_mistake_is_one_line(cli, folder, arguments):
     check_refused(cli("diagnose", *arguments))
     assert not (folder / "outputs").exists()
+
+
+def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):
+    x = np.load("x.npy")
+    np.save("q.npy", x[:12] + 0.1)
+    (folder / "r.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{i}\t{i}\t1\n" for i in range(12)))
+    command = ("diagnose", "x.npy", "--queries", "q.npy", "--relevant")
+    found = json.loads(cli(*command, "r.tsv", "--json")[1])
+    assert found["retrieval"][0]["mrr_10"] > 0.8
+    out, _ = check_done(cli(*command, "r.tsv"))
+    assert "nDCG" in out
+    assert "Cosines" in (folder / "outputs" / "diagnose" / "x.html").read_text()
+    rows = [[f"q{i}", "0", f"d{i}", "1"] for i in range(12)]
+    (folder / "r.txt").write_text("\n".join(" ".join(row) for row in rows))
+    for name, letter, texts in (("c.jsonl", "d", TEXTS), ("q.jsonl", "q", TEXTS[:12])):
+        lines = [json.dumps({"_id": f"{letter}{i}", "text": text}) for i, text in enumerate(texts)]
+        (folder / name).write_text("\n".join(lines))
+    asked = ("--queries", "q.jsonl", "--relevant", "r.txt", "--text", "text")
+    found = json.loads(cli("diagnose", "c.jsonl", *asked, *encoded[0])[1])
+    assert found["retrieval"][0]["mrr_10"] == 1
+    assert found["levels"][0]["pairs"] == "not relevant"
+    check_refused(cli(*command, "nowhere.tsv"))
+    check_refused(cli("diagnose", "x.npy", "--queries", "q.npy"))
+    (folder / "r.tsv").write_text("0\t99\t1\n")
+    assert "99 is no document" in "".join(map(str, cli(*command, "r.tsv")))
+    triples = [(i, i, 1) for i in range(12)]
+    same = isobench.diagnose(x, queries=x[:12] + 0.1, relevant=triples)
+    assert same.retrieval[0].mrr_10 > 0.8
+    with fails():
+        isobench.diagnose(x, queries=x[:12, :3], relevant=triples)
+    with fails():
+        isobench.diagnose(x, queries=x[:12])
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4)])
+def test_an_empty_file_and_a_single_row(cli, folder, shape):
+    np.save("e.npy", np.ones(shape, np.float32))
+    check_refused(cli("diagnose", "e.npy"))

@@ -14,6 +14,7 @@ from scipy.spatial.distance import pdist
 from isobench.frozen import diagnose as module
 from isobench.frozen import effects
 from isobench.frozen.diagnose import diagnose
+from isobench.statistics.changes import compare_paired, measure_spread
 
 N, D = 240, 6
 
@@ -92,14 +93,12 @@ def test_measures_of_all_vectors(found):
     np.testing.assert_allclose(diagnosis.variances, shares, rtol=1e-9)
     np.testing.assert_allclose(diagnosis.coordinates, x.var(0) / x.var(0).sum(), rtol=1e-9)
     np.testing.assert_allclose(diagnosis.norms, np.sort(np.linalg.norm(x, axis=1)), rtol=1e-9)
-    assert np.mean(diagnosis.cosines) == pytest.approx(mean_cosine(x), abs=0.05)
-    assert np.mean(diagnosis.centred_cosines) == pytest.approx(mean_cosine(centred), abs=0.05)
 
 
 def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
     x, diagnosis = found
     holes = np.insert(x, [0, 100, N], [[np.nan] * D, [1, np.inf, 1, 1, 1, 1], [-np.inf] * D], axis=0)
-    monkeypatch.setattr(module, "BATCH_NUMBERS", 7 * D)
+    monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 7 * D)
     again = diagnose(torch.from_numpy(holes))
     assert index(again) == pytest.approx(index(diagnosis), rel=1e-9)
     assert again.rows == N
@@ -161,8 +160,8 @@ def test_the_interval_of_paired_answers_is_bonetts_and_prices():
     better, worse = 7 / 102, 3 / 102
     margin = 1.959964 * np.sqrt((better + worse - (better - worse) ** 2) / 102)
     expected = 0.04, better - worse - margin, better - worse + margin
-    assert effects.compare_paired(differences) == pytest.approx(expected, abs=1e-7)
-    change, low, high = effects.compare_paired(np.zeros(600))
+    assert compare_paired(differences) == pytest.approx(expected, abs=1e-7)
+    change, low, high = compare_paired(np.zeros(600))
     assert change == 0
     assert -0.006 < low < -0.003  # about three rows of 600
     assert high == -low
@@ -273,14 +272,14 @@ def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     assert index(diagnose(x))["duplicates"] == N  # 0 to 2 are equal, and 3 lost its double
     signs = np.where(np.random.default_rng(0).permutation(2**10)[:, None] >> np.arange(10) & 1, 1.0, -1.0)
     assert index(diagnose(signs))["duplicates"] == 0
-    monkeypatch.setattr(module, "MOST_HASHES", 100)
+    monkeypatch.setattr("isobench.metrics.duplicates.MOST_HASHES", 100)
     sampled = diagnose(x)
     assert index(sampled)["duplicates"] == pytest.approx(N, rel=0.5)
     assert any("Duplicates are estimated" in note for note in sampled.notes)
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BATCH_NUMBERS", 1 << 16)
+    monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 1 << 16)
     peaks = []
     for rows in (40_000, 160_000):
         np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(rows, 16)).astype(np.float32))
@@ -310,7 +309,8 @@ def test_what_has_no_unit_does_not_depend_on_the_scale(factor):
         assert measure in with_unit or index(scaled)[measure] == pytest.approx(value, rel=1e-6, abs=1e-9), measure
     for one, other in zip(whole.effects, scaled.effects, strict=True):
         assert other.score == pytest.approx(one.score) or one.method == "IsoBN"  # whose epsilon has the unit
-    assert scaled.cosines == pytest.approx(whole.cosines, abs=1e-9)
+    for one, other in zip(whole.levels, scaled.levels, strict=True):
+        assert other.one_percent == pytest.approx(one.one_percent, abs=1e-9) or one.method == "IsoBN"
 
 
 def test_own_methods_and_their_mistakes():
@@ -325,3 +325,35 @@ def test_own_methods_and_their_mistakes():
     ):
         with fails():
             diagnose(make_vectors(), methods={"mine": broken})
+
+
+def test_intervals_hold_what_refits_differ_in():
+    changes = [0.1, 0.3, 0.2, 0.2]
+    spread = stats.t.ppf(0.975, 3) * np.std(changes, ddof=1)
+    assert measure_spread(changes) == pytest.approx(spread)
+    assert measure_spread([]) == 0
+    differences = np.repeat([1, -1, 0], [6, 2, 92])
+    (_, low, high), (_, least, most) = compare_paired(differences), compare_paired(differences, spread)
+    assert (most - least) / 2 == pytest.approx(math.hypot((high - low) / 2, spread))
+
+
+def test_a_method_that_hangs_on_its_rows_has_a_wide_interval():
+    """Of two directions with equal variances all-but-the-top takes one by chance; one of them has the classes."""
+    rng = np.random.default_rng(0)
+    widths = []
+    for second in (5.0, 1.0):
+        x, y = rng.normal(size=(600, 8)), np.arange(600) % 2
+        x[:, 0], x[:, 1] = 5 * (2 * y - 1) + rng.normal(size=600) / 9, second * rng.normal(size=600)
+        row = next(effect for effect in diagnose(x, y).effects if effect.method == "all-but-the-top")
+        widths.append(row.high - row.low)
+    assert widths[0] > 3 * widths[1]
+
+
+def test_a_dominating_direction_that_is_no_axis_makes_no_coordinate_an_outlier():
+    rng = np.random.default_rng(1)
+    direction = rng.normal(size=64)
+    x = rng.normal(size=(400, 64)) / 9 + rng.normal(size=(400, 1)) * direction
+    assert (x.var(0) > 5 * x.var(0).mean()).any()
+    assert index(diagnose(x))["outlier coordinates"] == 0
+    x[:, 3] += 40 * rng.normal(size=400)  # an axis
+    assert index(diagnose(x))["outlier coordinates"] == 1

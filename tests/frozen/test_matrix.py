@@ -14,8 +14,9 @@ from helpers import fails
 from safetensors.numpy import save_file
 
 from isobench.common.errors import UserError
+from isobench.data import own_values
 from isobench.frozen import matrix
-from isobench.frozen.diagnose import read_rows
+from isobench.frozen.matrix import read_rows
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 
@@ -191,7 +192,7 @@ def test_objects_that_are_no_matrix_are_refused(vectors):
     ],
 )  # fmt: skip
 def test_classes_are_numbered(labels):
-    classes = matrix.make_classes(labels, 4)
+    classes = own_values.make_classes(labels, 4)
     assert classes[0] == classes[1] != classes[2] == classes[3]
     assert set(classes.tolist()) == {0, 1}
 
@@ -205,7 +206,7 @@ def test_classes_are_numbered(labels):
 )  # fmt: skip
 def test_what_are_no_classes_is_refused(labels):
     with fails():
-        matrix.make_classes(labels, 4)
+        own_values.make_classes(labels, 4)
 
 
 @pytest.mark.parametrize("ending", [".npy", ".pt"])
@@ -219,33 +220,33 @@ def test_a_file_of_one_array_has_no_key(tmp_path, ending):
 
 def test_labels_of_files_and_columns(tmp_path):
     (tmp_path / "y.txt").write_text("a\nb\n\n", encoding="utf-8")
-    assert matrix.read_labels(str(tmp_path / "y.txt"), None) == ["a", "b", ""]
+    assert own_values.read_labels(str(tmp_path / "y.txt"), None) == ["a", "b", ""]
     np.save(tmp_path / "y.npy", [1, 2])
-    assert matrix.read_labels(str(tmp_path / "y.npy"), None).tolist() == [1, 2]
+    assert own_values.read_labels(str(tmp_path / "y.npy"), None).tolist() == [1, 2]
     (tmp_path / "x.csv").write_text("text,label\nu,a\nv,b\n", encoding="utf-8")
-    assert matrix.read_labels("label", tmp_path / "x.csv") == ["a", "b"]
-    assert matrix.read_texts(tmp_path / "x.csv", "text") == ["u", "v"]
+    assert own_values.read_labels("label", tmp_path / "x.csv") == ["a", "b"]
+    assert own_values.read_texts(tmp_path / "x.csv", "text") == ["u", "v"]
     for named, file in (("lable", tmp_path / "x.csv"), ("label", tmp_path / "x.npy"), ("label", None)):
         with fails():
-            matrix.read_labels(named, file)
+            own_values.read_labels(named, file)
 
 
 def test_texts_are_never_dropped(tmp_path):
     (tmp_path / "x.txt").write_bytes("a\r\nb\u2028c\n".encode())
-    assert matrix.read_texts(tmp_path / "x.txt", None) == ["a", "b\u2028c"]
+    assert own_values.read_texts(tmp_path / "x.txt", None) == ["a", "b\u2028c"]
     for content in (b"", b"a\n\nb\n", "a\nb\n".encode("utf-16-le")):
         (tmp_path / "x.txt").write_bytes(content)
         with fails():
-            matrix.read_texts(tmp_path / "x.txt", None)
+            own_values.read_texts(tmp_path / "x.txt", None)
 
 
 def test_pairs_by_row_and_by_text(tmp_path):
     (tmp_path / "p.csv").write_text("first,second,score\n0,1,2.5\n1,2.0,3\n2,0,1\n", encoding="utf-8")
-    rows, scores = matrix.number_pairs(matrix.read_pairs(tmp_path / "p.csv"), 3)
+    rows, scores = own_values.number_pairs(own_values.read_pairs(tmp_path / "p.csv"), 3)
     assert rows.tolist() == [[0, 1], [1, 2], [2, 0]]
     assert scores.tolist() == [2.5, 3, 1]
     named = (["u", "v", "u"], ["v", "w", "w"], [1, 2, 3])
-    assert matrix.number_pairs(named, 3, {"u": 0, "v": 1, "w": 2})[0].tolist() == [[0, 1], [1, 2], [0, 2]]
+    assert own_values.number_pairs(named, 3, {"u": 0, "v": 1, "w": 2})[0].tolist() == [[0, 1], [1, 2], [0, 2]]
 
 
 @pytest.mark.parametrize(
@@ -259,4 +260,4 @@ def test_pairs_by_row_and_by_text(tmp_path):
 )  # fmt: skip
 def test_wrong_pairs(pairs):
     with fails():
-        matrix.number_pairs(pairs, 3, {"u": 0, "v": 1})
+        own_values.number_pairs(pairs, 3, {"u": 0, "v": 1})

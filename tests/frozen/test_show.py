@@ -10,7 +10,7 @@ from html_page import Page
 from made_up_diagnosis import make
 
 from isobench.common.terminal import PlainConsole
-from isobench.frozen.diagnosis import Finding
+from isobench.frozen.diagnosis import Finding, Retrieval
 from isobench.frozen.show import print_diagnosis, render_page, render_tables, summarise
 
 EVIL = '"></style><script>alert(1)</script><b onload=x>$x_$ [bold]'
@@ -30,12 +30,18 @@ def is_about(shown: str, value: float, step: float) -> bool:
 def test_its_tables_show_its_numbers(render):
     diagnosis = make()
     rows = [row for row in Page(render(diagnosis)).rows if row[0] not in ("measure", "method")]
-    findings, effects = rows[: len(diagnosis.findings)], rows[len(diagnosis.findings) :]
+    ends = len(diagnosis.findings), len(diagnosis.findings) + len(diagnosis.effects)
+    findings, effects, levels = rows[: ends[0]], rows[ends[0] : ends[1]], rows[ends[1] :]
+    for (name, _, median, *tails, related), level in zip(levels, diagnosis.levels, strict=True):
+        assert (name, read(median), related) == (level.method, level.quantiles[2], NOTHING)
+        assert [tuple(map(float, re.findall(r"[\d.]+", tail))) for tail in tails] == [
+            level.one_percent, level.one_per_mille,
+        ]  # fmt: skip
     for (name, value, normal, sentence), finding in zip(findings, diagnosis.findings, strict=True):
         assert (name, sentence) == (finding.measure, finding.sentence)
         assert is_about(value, finding.value, abs(finding.value) * 1e-3)
         ends = [float(end) for end in re.findall(r"[\d.]+", normal)]
-        assert ends == list(finding.normal or ())
+        assert ends == list(finding.reference or ())
     for (name, *numbers, change), effect in zip(effects, diagnosis.effects, strict=True):
         assert name == effect.method
         expected = [effect.isoscore, effect.ev1, effect.average_cosine]
@@ -55,7 +61,7 @@ def test_a_terminal_shows_all_of_every_number_and_word(width, capsys):
     assert out.isascii() or set(out) - set(map(chr, range(128))) <= {"\N{BOX DRAWINGS LIGHT HORIZONTAL}"}
     for text in ("0.9375", "12,345", "78.10", "+3.10 [+1.20, +5.00]", "-2.00 [-3.00, -1.00]", "rank 63 of 64"):
         assert text in out
-    assert out.splitlines()[0].startswith("Most unusual is ")
+    assert out.splitlines()[0] == "No two vectors should be equal."  # most of them are
 
 
 def test_what_is_not_a_number_is_a_dash(capsys):
@@ -65,7 +71,7 @@ def test_what_is_not_a_number_is_a_dash(capsys):
         diagnosis,
         findings=[Finding("a", value, (0, 1), "b") for value in (None, math.nan, math.inf)],
         effects=[replace(effect, **nothing) for effect in diagnosis.effects],
-        variances=[math.nan] * 64, norms=[], cosines=[math.nan],
+        variances=[math.nan] * 64, norms=[], levels=[],
     )  # fmt: skip
     rows = [row for row in Page(render_page(diagnosis)).rows if row[0] not in ("measure", "method")]
     assert [row[1] for row in rows[:3]] == [NOTHING] * 3
@@ -74,22 +80,58 @@ def test_what_is_not_a_number_is_a_dash(capsys):
     assert not re.search(r"\b(nan|inf|None)\b", capsys.readouterr().out + Page(render_page(diagnosis)).text)
 
 
-def test_it_names_the_measure_that_is_farthest_from_normal():
-    def most_unusual(*findings):
-        first = summarise(replace(make(), findings=[Finding(*finding, "") for finding in findings]))[0]
-        return [name for name in "abc" if f"is {name}:" in first]
+def test_the_first_sentence_is_the_fact_that_matters_most():
+    def first(**values):
+        findings = [Finding(name.replace("_", " "), value, None, name) for name, value in values.items()]
+        return summarise(replace(make(), findings=findings))[0]
 
-    assert most_unusual(("a", 2, (0, 1)), ("b", -3, (0, 1)), ("c", 3, (0, 2))) == ["b"]  # 1, 3 and 0.5 widths
-    assert most_unusual(("a", 5, (50, 400)), ("b", 430, (50, 400))) == ["a"]  # a factor of 10, and one of 1.1
-    assert most_unusual(("a", 1, (0, 1)), ("b", 9, None), ("c", math.nan, (0, 1))) == []
+    assert first(EV1=0.875, I1=1e-60, duplicates=3, average_cosine=0.9) == "EV1"
+    assert first(EV1=0.875, duplicates=300) == "duplicates"  # of 500 rows
+    assert first(EV1=0.1, average_cosine=0.9, effective_rank=60) == "average_cosine"
+    assert first(EV1=0.1, average_cosine=0.1, effective_rank=3) == "effective_rank"  # of 64
+    assert first(EV1=0.1, average_cosine=0.1, effective_rank=60) == "EV1"
+    assert first(EV1=math.nan, effective_rank=60)
+
+
+def test_a_probe_at_its_ceiling_says_that_nothing_can_gain():
+    diagnosis = make({"x": (0.001, 0.0005, 0.002)})
+    top = replace(diagnosis, effects=[replace(diagnosis.effects[0], score=0.9996), *diagnosis.effects[1:]])
+    assert "is 99.96 of 100: nothing can gain" in summarise(top)[1]
+    assert not any("helps" in sentence for sentence in summarise(top))
+
+
+def test_a_search_gains_by_a_method_only_if_p_after_holm_says_so():
+    plain = Retrieval("none", 0.4, 0.1, 0.2, 0.3, 0.0, math.nan, math.nan, math.nan, 1.0, 0.1)
+    better = replace(plain, method="x", ndcg_10=0.5, change=0.1, low=0.02, high=0.2)
+
+    def sentence(p):
+        diagnosis = replace(make(score=None), retrieval=[plain, replace(better, p=p)])
+        rows = [row for row in Page(render_page(diagnosis)).rows if row[0] == "x"]
+        assert rows[0][1:5] == ["50.00", "10.00", "20.00", "30.00"]
+        return summarise(diagnosis)[1]
+
+    assert sentence(0.01) == "x helps most: it changes nDCG@10 by +10.00 [+2.00,\N{NO-BREAK SPACE}+20.00], to 50.00."
+    assert "helps" not in sentence(0.2)
+
+
+def test_a_threshold_is_said_with_the_method_that_surely_lowers_it():
+    diagnosis = make()
+    plain, other = diagnosis.levels[0], replace(diagnosis.levels[1], one_percent=(0.1, 0.05, 0.2))
+    assert summarise(replace(diagnosis, levels=[replace(plain, true=0.83), other]))[-1] == (
+        f"A cosine of 0.52 is reached by 1% of unrelated pairs and 83.00% of related ones; with {other.method}, one "
+        "of 0.10."
+    )
+    assert (
+        "with" not in summarise(replace(diagnosis, levels=[plain, replace(other, one_percent=(0.5, 0.4, 0.6))]))[-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "words", "absent"),
     [
         ({"x": (0.02, 0.01, 0.03), "y": (0.05, -0.1, 0.2)}, "x helps most", "y"),  # y may be chance
-        ({"x": (-0.02, -0.03, -0.01), "y": (0.05, -0.1, 0.2)}, "No method's interval is above 0", "y"),
-        ({"x": (0.02, 0.0, 0.03)}, "Every method's interval for accuracy holds 0", "x"),
+        ({"x": (-0.02, -0.03, -0.01), "y": (0.05, -0.1, 0.2)}, "No method raises accuracy beyond chance", "y"),
+        ({"x": (0.02, 0.0, 0.03)}, "No method changes accuracy beyond chance", "x"),
     ],
 )
 def test_only_what_is_larger_than_chance_helps(changes, words, absent):
@@ -97,13 +139,6 @@ def test_only_what_is_larger_than_chance_helps(changes, words, absent):
     assert sentence.startswith(words)
     assert not re.search(rf"\b{absent}\b", sentence)
     assert "helps most" not in summarise(make(changes, score=None))[1]  # IsoScore alone is no help
-
-
-def test_a_method_that_drops_components_does_not_count_as_raising_isoscore():
-    diagnosis = make(score=None)
-    *others, pca = diagnosis.effects  # with the highest IsoScore
-    sentence = summarise(replace(diagnosis, effects=[*others, replace(pca, components=21)]))[1]
-    assert sentence.startswith("ZCA whitening raises IsoScore most")
 
 
 def test_printing_it_shows_no_long_list():

@@ -1,0 +1,50 @@
+"""Intervals for what a fitted method changes: of new rows, and of fitting it again on other rows."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from isobench.statistics.paired_bootstrap import resample_metric
+
+RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
+Z = 1.959964  # the normal distribution's 97.5% quantile
+
+
+def measure_spread(refitted: Sequence[float]) -> float:
+    """Return half the width of the 95% interval that comes of refitting a method, from the scores of refits."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(refitted) - 1, 0.975) * np.std(refitted, ddof=1)) if refitted else 0.0
+
+
+def compare_paired(differences: np.ndarray, spread: float = 0.0) -> tuple[float, float, float]:
+    """Return the change of a share of right answers, from differences [N] of -1, 0 or 1, and its 95% interval.
+
+    The interval is Bonett and Price's (2012): the normal one, with one row more that got better and one that got
+    worse. So it has a width even if no row changes. ``spread``: half the width that comes of refitting.
+    """
+    count = len(differences) + 2
+    better, worse = (float((differences == sign).sum() + 1) / count for sign in (1, -1))
+    middle = better - worse
+    margin = math.hypot(Z * math.sqrt((better + worse - middle**2) / count), spread)
+    return float(differences.mean()), max(middle - margin, -1.0), min(middle + margin, 1.0)
+
+
+def compare_correlations(
+    first: np.ndarray, plain: np.ndarray, scores: np.ndarray, spread: float, seed: int
+) -> tuple[float, float, float]:
+    """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
+
+    Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
+    """
+    rng, count = np.random.default_rng(seed), len(scores)
+
+    def change(drawn: np.ndarray) -> np.ndarray:
+        ours, theirs = resample_metric("spearman", scores, np.stack([first, plain]), drawn).T
+        return ours - theirs
+
+    chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
+    resampled = np.concatenate([change(drawn) for drawn in chunks]) + spread / Z * rng.normal(size=RESAMPLES)
+    low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
+    return float(change(np.ones((1, count)))[0]), float(low), float(high)
