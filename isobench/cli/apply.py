@@ -29,7 +29,7 @@ def _apply(options: Namespace, arguments: Sequence[str]) -> None:
     import numpy as np
 
     from isobench.frozen.cure import Cure
-    from isobench.frozen.diagnose import read_rows
+    from isobench.frozen.matrix import read_rows
 
     cure = Cure.load(cure_path)
     vectors, _, encoder = read_vectors(options, path, settings)

@@ -36,6 +36,11 @@ def main() -> None:
     parser.add_argument(
         "--pairs", metavar="FILE", type=Path, help="a table with first, second (rows or texts), score"
     )
+    parser.add_argument("--queries", metavar="FILE", type=Path, help="vectors, or texts, that search X")
+    parser.add_argument(
+        "--relevant", metavar="FILE", type=Path, help="what they should find: query-id, corpus-id, score, or TREC's"
+    )
+    parser.add_argument("--against", metavar="FILE", type=Path, help="other vectors of the same texts as X's")
     parser.add_argument("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
     parser.add_argument("--text", metavar="COLUMN", help="the column of X with texts")
     parser.add_argument(
@@ -60,6 +65,13 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)
+    if options.against and path:
+        from isobench.frozen import compare, matrix
+
+        (a, said), (b, more) = (matrix.read_vectors(file, options.key) for file in (path, options.against))
+        compared = compare.compare_spaces(a, b)
+        print(json.dumps(compared.to_json()) if options.json else "\n".join([str(compared), *said, *more]))
+        return
     cfg = Config()
     methods: dict[str, dict[str, Any]] = {}
     if settings or not is_matrix:
@@ -98,6 +110,10 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
         (takes_tokens and (options.vocabulary or not path), "--tokens needs texts, and goes without --vocabulary"),
         (options.key and not is_matrix, "--key is of a file of vectors with several arrays: leave it out"),
         (options.text and (not path or path.suffix.lower() == ".txt"), "--text is of a table with columns"),
+        (options.against and not is_matrix, "--against compares two files of vectors"),
+        (options.against and (of_texts or options.queries), "--against goes without labels, pairs and queries"),
+        (bool(options.queries) != bool(options.relevant), "--queries and --relevant go together"),
+        (options.queries and (takes_tokens or options.vocabulary or not path), "--queries searches X: name X"),
         (options.labels and not path, "--labels needs X, whose rows they are of"),
     )
 
@@ -130,11 +146,25 @@ def _compute(
     if options.labels:
         labels = matrix.read_labels(options.labels, path, encoding)
         classes = matrix.make_classes(labels, len(vectors), f"--labels {options.labels}")
+    search = None
+    if options.queries:
+        from isobench.data.relevance import read_ids, read_relevance
+        from isobench.frozen.retrieval import make_search
+
+        if is_matrix:
+            queries, said = matrix.read_vectors(options.queries, options.key)
+        else:
+            queries, _, said = _embed(options, cfg, matrix.read_texts(options.queries, options.text, encoding))
+        asked = read_ids(options.queries, len(queries), encoding)
+        judgements, ids = read_relevance(options.relevant, encoding), read_ids(path, len(vectors), encoding)
+        search, more = make_search(queries, judgements, asked, ids, str(options.relevant))
+        notes = [*notes, *said, *more]
     numbered = matrix.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
     is_of_texts = not (options.tokens or options.vocabulary)
     return diagnose(
-        vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes
-    )
+        vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes,
+        search=search,
+    )  # fmt: skip
 
 
 def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, np.ndarray | None, list[str]]":

@@ -21,13 +21,13 @@ from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import doing, refuse
 from isobench.common.files import require_regular_file, write_whole
-from isobench.common.linalg import Array, eigh
+from isobench.common.linalg import Array
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, map_chain, split_chain
-from isobench.frozen.diagnose import describe_missing, read_rows, split_rows
-from isobench.frozen.posthoc import check_post_hoc, take_batch_whole
+from isobench.frozen.matrix import describe_missing, read_rows, split_rows
+from isobench.frozen.posthoc import check_post_hoc, imitate, take_batch_whole
 from isobench.training.instantiate import instantiate_chain
 
 FORMAT = "isobench cure 1"
@@ -242,7 +242,7 @@ def _fit_part(
                 part(batch)
         elif type(part) in BY_MOMENTS:
             count, mean, covariance = moments or _take_moments((h.numpy() for h in read()), part.dim, True)
-            part(_imitate(mean, covariance))
+            part(imitate(mean, covariance))
             if isinstance(part, methods.BatchNorm):
                 part.variance.copy_(covariance.diagonal() * (count / (count - 1)))
         elif not type(part).__module__.startswith(PACKAGE):  # a method of the user's own
@@ -273,13 +273,6 @@ def _run(parts: Iterable[Calibration], h: Tensor) -> Tensor:
     for part in parts:
         h = part(h)
     return h
-
-
-def _imitate(mean: Tensor, covariance: Tensor) -> Tensor:
-    """Make 2d rows of this mean and this covariance, divided by the count: methods see no other statistic."""
-    values, vectors = eigh(covariance)
-    steps = (vectors * (values.clamp_min(0) * len(mean)).sqrt()).T
-    return torch.cat([mean + steps, mean - steps])
 
 
 def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Tensor] | None:

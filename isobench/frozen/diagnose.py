@@ -3,7 +3,6 @@
 The vectors are read in batches, twice: memory does not grow with their number, but for 9 bytes a row.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,29 +14,28 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import refuse
-from isobench.common.linalg import Array, cosine
-from isobench.common.progress import track_progress
+from isobench.common.linalg import Array
 from isobench.common.terminal import format_count, name_some
-from isobench.frozen.diagnosis import Diagnosis, Finding
-from isobench.frozen.effects import measure_effects, score_pairs, score_probe
-from isobench.frozen.matrix import find_whole_numbers
+from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
+from isobench.frozen.effects import find_related, measure_effects, score_pairs, score_probe
+from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
+from isobench.frozen.posthoc import imitate
+from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
+from isobench.metrics.duplicates import RowHashes
 from isobench.metrics.isotropy import alpha_req_of, average_cosine_of, gram_eigenvalues, rankme_of, sum_unit_rows
 from isobench.metrics.partition import partition_isotropy_of
 
 Measured = tuple[str, float, str]  # a measure, its value and its sentence
 
-SAMPLE = 10_000  # rows for norms, cosines, silhouette, and what methods change
+SAMPLE = 10_000  # rows for norms, silhouette, and what methods change
 UNIFORMITY_ROWS = 2_000  # whose pairs are all compared
-SHOWN = 2_000  # norms and cosines that a picture is drawn from
-BATCH_NUMBERS = 1 << 21  # of one batch
-MOST_HASHES = 10_000_000  # of rows, 8 bytes each, kept to find duplicates
+SHOWN = 2_000  # norms that a picture is drawn from
 MOST_MISSING = 0.5  # share of rows with NaN or infinity above which nothing is diagnosed
 OUTLIER_FACTOR = 5  # times the mean variance makes a coordinate an outlier (Rudman et al. 2023, Outlier Dimensions)
 NOISE = 2.0**-23  # float32's precision: components with a smaller share of the variance are noise, as for Whitening
 DECIDED = 2  # a trimmed IsoScore above this many times IsoScore gets a remark
 SMALL_COSINE = 0.05  # a mean that adds less to the average cosine is not worth a remark
-POSITIVE = 0.8  # of the scores' range: pairs above are positive ones, as those above 4 of 5 in STS Benchmark
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
 # Labels a class: what full and weak whitening (shrinkage 0.9) changed, in points of accuracy. Means over the sets and
@@ -66,6 +64,7 @@ def diagnose(
     texts: bool = True,
     notes: Sequence[str] = (),
     seed: int = 0,
+    search: Search | None = None,
 ) -> Diagnosis:
     """Diagnose vectors [N, d], and measure what post-hoc methods would change.
 
@@ -79,6 +78,7 @@ def diagnose(
         texts: whether the rows are vectors of texts, so that well-known encoders of texts can be compared with.
         notes: what else a reader must know.
         seed: of samples and halves.
+        search: queries whose answers among the vectors are measured.
     """
     scan = Scan(vectors)
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def diagnose(
         used, places = np.unique(pairs[0][kept], return_inverse=True)
         ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
         scores, score = pairs[1], "spearman"
-        left, right = ends[pairs[0][scores >= scores.min() + POSITIVE * np.ptp(scores)]].unbind(1)
+        left, right = ends[pairs[0][find_related(scores)]].unbind(1)
         found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
     if isinstance(labels, np.ndarray):
         classes, score = labels[drawn], "accuracy"
@@ -119,7 +119,7 @@ def diagnose(
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-    effects, said = measure_effects(
+    effects, levels, said = measure_effects(
         ends if score == "spearman" and ends is not None else sample,
         classes,
         pairs if score == "spearman" else None,
@@ -127,6 +127,12 @@ def diagnose(
         None if counts is None or score else counts[drawn],
         seed,
     )
+    retrieval: list[Retrieval] = []
+    if search:
+        like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
+        retrieval, asked, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
+        said += more
+        levels = asked + levels
     normal = json.loads(NORMAL.read_text(encoding="utf-8"))
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
@@ -146,36 +152,13 @@ def diagnose(
         ],
         variances=scan.shares.tolist(),
         norms=_thin(norms),
-        cosines=_draw_cosines(shuffled),
-        centred_cosines=_draw_cosines(shuffled - scan.accumulator.mean),
         coordinates=scan.coordinates.tolist(),
         effects=effects,
         score=score,
         notes=[*noted, *said],
+        retrieval=retrieval,
+        levels=levels,
     )
-
-
-def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
-    """Copy rows of vectors as float32, or as float64 where float32 is too coarse for their type."""
-    part = vectors[rows]
-    if isinstance(part, Tensor):
-        part = part.detach().cpu()
-        part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
-    precise = part.dtype.itemsize > (2 if part.dtype.kind in "iu" else 4)
-    return np.array(part, np.float64 if precise else np.float32, order="C")
-
-
-def split_rows(vectors: Array, label: str) -> Iterator[slice]:
-    """Yield the rows of each batch of vectors [N, d], with a progress bar labelled so."""
-    step = max(1, BATCH_NUMBERS // max(1, int(vectors.shape[1])))
-    for start in track_progress(range(0, len(vectors), step), label):
-        yield slice(start, start + step)
-
-
-def describe_missing(missing: np.ndarray) -> str:
-    """Say how many rows were left out; ``missing`` [N]: which, at least one."""
-    first = int(missing.argmax())
-    return f"{format_count(int(missing.sum()), 'row')} with NaN or infinity left out, first row {first} (from 0)."
 
 
 class Scan:
@@ -185,7 +168,7 @@ class Scan:
         self.dim = int(vectors.shape[1])
         self.missing = np.zeros(len(vectors), bool)  # rows with NaN or infinity
         self.accumulator = sums = IsotropyAccumulator(self.dim)
-        hashes = _RowHashes()
+        hashes = RowHashes()
 
         def read(label: str) -> Iterator[Tensor]:
             for part in split_rows(vectors, label):
@@ -288,31 +271,6 @@ class Scan:
         # fmt: on
 
 
-class _RowHashes:
-    """Count equal rows by 64-bit hashes; of more than ``MOST_HASHES`` rows, only those with the smallest hashes."""
-
-    def __init__(self) -> None:
-        self.parts: list[np.ndarray] = []
-        self.share = 1.0  # of all possible hashes, that are kept
-
-    def add(self, rows: np.ndarray) -> None:
-        width = rows.shape[1] * rows.itemsize
-        raw = memoryview((rows + 0).tobytes())  # + 0 makes -0.0 equal to 0.0
-        digests = (hashlib.blake2b(raw[i : i + width], digest_size=8).digest() for i in range(0, len(raw), width))
-        self.parts.append(self._keep(np.frombuffer(b"".join(digests), np.uint64)))
-        while sum(map(len, self.parts)) > MOST_HASHES:
-            self.share /= 2
-            self.parts = [self._keep(np.concatenate(self.parts))]
-
-    def _keep(self, hashes: np.ndarray) -> np.ndarray:
-        return hashes if self.share == 1 else hashes[hashes < np.uint64(self.share * 2**64)]
-
-    def count_duplicates(self) -> tuple[int, float]:
-        """Return how many rows equal an earlier one, and the share of rows from which this is estimated."""
-        hashes = np.sort(np.concatenate(self.parts))
-        return round(int((hashes[1:] == hashes[:-1]).sum()) / self.share), self.share
-
-
 def _describe_trimmed(trimmed: float, whole: float) -> Measured:
     """Describe IsoScore of the sampled rows without the 2% that are farthest from the median."""
     said = " A few far rows decide IsoScore." if trimmed > DECIDED * whole else ""
@@ -374,14 +332,6 @@ def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[flo
     low, high = normal["ranges"][measure]
     scale = dim if measure in normal["shares_of_dim"] else 1
     return low * scale, high * scale
-
-
-def _draw_cosines(rows: Tensor) -> list[float]:
-    """Return the cosines of about ``SHOWN`` pairs of different rows, which stand in random order; ascending."""
-    directed = rows[rows.any(1)]
-    count = min(len(directed) // 2, -(-SHOWN // max(1, len(directed))))  # each shift has as many pairs as rows
-    pairs = [cosine(directed, directed.roll(shift, 0)) for shift in range(1, count + 1)]
-    return _thin(torch.cat(pairs).sort().values) if pairs else []
 
 
 def _thin(values: Tensor) -> list[float]:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from isobench.common.files import replace_non_finite
+from isobench.metrics.cosines import Level
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,27 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Retrieval:
+    """Hold the search with one method, fitted on the corpus alone: means over the queries, as fractions.
+
+    ``change``, ``low``, ``high``: of nDCG@10 from no method, with its 95% interval; ``p``: after Holm's correction.
+    ``hubness``: skewness of how often documents are among the 10 nearest of another; ``orphans``: the share never.
+    """
+
+    method: str
+    ndcg_10: float
+    recall_10: float
+    recall_100: float
+    mrr_10: float
+    change: float
+    low: float
+    high: float
+    p: float
+    hubness: float
+    orphans: float
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Hold a diagnosis of vectors [N, d]. A notebook shows it as tables; ``to_json`` gives plain values.
 
@@ -49,9 +71,10 @@ class Diagnosis:
         findings: the measures, in the order in which they are shown.
         variances: along the principal components, descending, as shares of their sum, [d].
         norms: lengths of a sample of the vectors, ascending.
-        cosines, centred_cosines: of a sample of pairs of vectors, before and after the mean is subtracted.
         coordinates: share of the variance in each coordinate, [d].
         effects: what post-hoc methods do, that of no method first.
+        retrieval: what they change of a search, where there are queries and relevance.
+        levels: what a cosine means with each method.
         score: what ``Effect.score`` is: "accuracy", "spearman", or None.
         notes: what a reader must know, such as a matrix without full rank.
     """
@@ -62,12 +85,12 @@ class Diagnosis:
     findings: list[Finding]
     variances: list[float] = field(repr=False)
     norms: list[float] = field(repr=False)
-    cosines: list[float] = field(repr=False)
-    centred_cosines: list[float] = field(repr=False)
     coordinates: list[float] = field(repr=False)
     effects: list[Effect] = field(default_factory=list)
     score: str | None = None
     notes: list[str] = field(default_factory=list)
+    retrieval: list[Retrieval] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for strict JSON; a number that is not finite becomes None."""

@@ -2,13 +2,14 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
+from scipy.special import stdtrit
 from torch import Tensor
 
 from isobench.calibration import center, whiten
@@ -17,16 +18,20 @@ from isobench.common.linalg import cosine, divide_by_length
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
 from isobench.frozen.diagnosis import Effect
-from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method
+from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
+from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
 from isobench.statistics.paired_bootstrap import resample_metric
 
 PROBE_ROWS = 2_000  # that one classifier is trained on
 PROBE_WORK = 20_000_000  # rows x coordinates x classes of one training
+RELATED = 0.8  # of the scores' range: pairs above are related ones, as those above 4 of 5 in STS Benchmark
 FOLDS = 5  # of the cross-validation of all rows
 FEWEST_ROWS = 8
 RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
+REFITS = 4  # of each method, on bootstrap samples of what it was fitted on
+REFIT_PROBE_ROWS = 500  # that a refit's classifier is trained on: the spread of refits is rather too large
 Z = 1.959964  # the normal distribution's 97.5% quantile
 SOFT = (0.1, 1.0)  # epsilon of soft ZCA, times the mean variance
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # a row's name -> the YAML of conf/calibration, and what differs
@@ -45,7 +50,7 @@ def measure_effects(
     own: Mapping[str, dict[str, Any]],
     counts: np.ndarray | None,
     seed: int,
-) -> tuple[list[Effect], list[str]]:
+) -> tuple[list[Effect], list[Level], list[str]]:
     """Measure what each method changes of isotropy, and of a classifier or the order of scored pairs.
 
     Args:
@@ -57,10 +62,11 @@ def measure_effects(
         seed: of the halves.
 
     Returns:
-        The effects, that of no method first, and notes. An interval is for new rows or pairs, with the fit as it is.
+        The effects, that of no method first, what cosines are after each method, and notes. An interval is for new
+        rows or pairs, and for new rows to fit the method on: what differs between refits widens it.
     """
     if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
-        return [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
+        return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
     notes: list[str] = []
     tested = np.array([], np.int64)  # pairs
@@ -76,51 +82,66 @@ def measure_effects(
         folds = assign_folds(np.zeros(len(vectors), int) if classes is None else classes, 2, rng)
         fitted, measured = np.flatnonzero(folds == 0), np.flatnonzero(folds == 1)
     half = vectors[fitted]
-    transforms, said = _fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
+    transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
+    refits = draw_refits(half, own, seed) if classes is not None or pairs is not None else []
     trained = rng.permutation(len(half))
     if classes is not None:
         trained = trained[: _limit_training(vectors.shape[1], classes)]
         notes.append(
             f"The probe of methods is trained on {len(trained):,} rows and scored on {len(measured):,} others; its "
-            "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows."
+            "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows, "
+            f"widened by what {REFITS} refits of the method differ in."
         )
     if pairs is not None:
         notes.append(
             f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
-            "resamples, percentiles)."
+            f"resamples, percentiles) and over {REFITS} refits of the method."
         )
     effects: list[Effect] = []
+    levels: list[Level] = []
+    chosen = draw_rows(len(measured), seed)
     outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
             after = transform(vectors[measured])
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
+        level = measure_level(name, after[chosen])
         if bool(after.isfinite().all()):
             if classes is not None:
-                with doing(f"applying {name}"):
-                    train = transform(half[trained])
-                predicted = _predict(train, classes[fitted][trained], after)
-                outcome = (predicted == classes[measured]).astype(float)
+
+                def predict(function: Transform, rows: np.ndarray) -> np.ndarray:
+                    train, test = function(half[rows]), function(vectors[measured])
+                    return _predict(train, classes[fitted][rows], test) == classes[measured]
+
+                outcome = predict(transform, trained).astype(float)
                 plain = outcome if not effects else plain
-                score, (change, low, high) = outcome.mean(), compare_paired(outcome - plain)
+                refitted = [predict(fit[name], trained[:REFIT_PROBE_ROWS]).mean() for fit in refits if effects]
+                score, (change, low, high) = outcome.mean(), compare_paired(outcome - plain, measure_spread(refitted))
             elif pairs is not None:
-                ends = after[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
-                outcome = cosine(ends[:, 0], ends[:, 1]).numpy()
+
+                def compute_cosines(function: Transform) -> np.ndarray:
+                    ends = function(vectors[measured])[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
+                    return cosine(ends[:, 0], ends[:, 1]).numpy()
+
+                outcome, scores = compute_cosines(transform), pairs[1][tested]
                 plain = outcome if not effects else plain
-                score = _spearman(outcome, pairs[1][tested])
-                change, low, high = _bootstrap(outcome, plain, pairs[1][tested], seed)
+                refitted = [_spearman(compute_cosines(fit[name]), scores) for fit in refits if effects]
+                score = _spearman(outcome, scores)
+                level = measure_true(level, outcome[find_related(pairs[1])[tested]])
+                change, low, high = _bootstrap(outcome, plain, scores, measure_spread(refitted), seed)
         else:
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
+        levels += [level] if level else []
         if not effects:
             low = high = math.nan  # no method is not compared with itself
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
         effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
-    return effects, [*notes, *said]
+    return effects, levels, [*notes, *said]
 
 
-def _fit_methods(
-    half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int
+def fit_methods(
+    half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int, like: Tensor | None = None
 ) -> tuple[dict[str, Transform], list[str]]:
     """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
@@ -141,7 +162,7 @@ def _fit_methods(
     for name, calibration in [*settings.items(), *own.items()]:
         check_post_hoc(calibration)
         with doing(f"applying {name}"), torch.random.fork_rng([]):
-            transforms[name] = fit_method(calibration, half, seed)
+            transforms[name] = fit_method(calibration, half if like is None or name in own else like, seed)
     if counts is not None and bool((counts > 0).sum() > 1):
 
         def zipfian(function: Callable[..., Tensor]) -> Transform:
@@ -153,6 +174,24 @@ def _fit_methods(
 
         transforms |= {"Zipfian centring": zipfian(center), "Zipfian whitening": zipfian(whiten)}
     return transforms, notes
+
+
+def draw_refits(half: Tensor, own: Mapping[str, dict[str, Any]], seed: int) -> list[dict[str, Transform]]:
+    """Fit all methods on bootstrap samples of the rows that they were fitted on."""
+    rng, (count, dim), refits = np.random.default_rng(seed), half.shape, []
+    for _ in range(REFITS):
+        drawn = half[np.sort(rng.integers(count, size=count))]
+        # Fewer rows of the same mean and covariance are the same to isobench's methods, which see no more of them.
+        like = (
+            drawn if count < 4 * dim else imitate(drawn.mean(0), torch.cov(drawn.T, correction=0).reshape(dim, dim))
+        )
+        refits.append(fit_methods(drawn, own, None, seed, like)[0])
+    return refits
+
+
+def measure_spread(refitted: Sequence[float]) -> float:
+    """Return half the width of the 95% interval that comes of refitting a method, from the scores of refits."""
+    return stdtrit(len(refitted) - 1, 0.975) * float(np.std(refitted, ddof=1)) if refitted else 0.0
 
 
 def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -193,20 +232,22 @@ def _predict(train: Tensor, classes: np.ndarray, test: Tensor) -> np.ndarray:
         return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
 
 
-def compare_paired(differences: np.ndarray) -> tuple[float, float, float]:
+def compare_paired(differences: np.ndarray, spread: float = 0.0) -> tuple[float, float, float]:
     """Return the change of a share of right answers, from differences [N] of -1, 0 or 1, and its 95% interval.
 
     The interval is Bonett and Price's (2012): the normal one, with one row more that got better and one that got
-    worse. So it has a width even if no row changes.
+    worse. So it has a width even if no row changes. ``spread``: half the width that comes of refitting.
     """
     count = len(differences) + 2
     better, worse = (float((differences == sign).sum() + 1) / count for sign in (1, -1))
     middle = better - worse
-    margin = Z * math.sqrt((better + worse - middle**2) / count)
+    margin = math.hypot(Z * math.sqrt((better + worse - middle**2) / count), spread)
     return float(differences.mean()), max(middle - margin, -1.0), min(middle + margin, 1.0)
 
 
-def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: int) -> tuple[float, float, float]:
+def _bootstrap(
+    first: np.ndarray, plain: np.ndarray, scores: np.ndarray, spread: float, seed: int
+) -> tuple[float, float, float]:
     """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
 
     Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
@@ -218,9 +259,14 @@ def _bootstrap(first: np.ndarray, plain: np.ndarray, scores: np.ndarray, seed: i
         return ours - theirs
 
     chunks = [rng.multinomial(count, np.full(count, 1 / count), CHUNK) for _ in range(RESAMPLES // CHUNK)]
-    resampled = np.concatenate([change(drawn) for drawn in chunks])
+    resampled = np.concatenate([change(drawn) for drawn in chunks]) + spread / Z * rng.normal(size=RESAMPLES)
     low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
     return float(change(np.ones((1, count)))[0]), float(low), float(high)
+
+
+def find_related(scores: np.ndarray) -> np.ndarray:
+    """Say which scores [P] are in the top fifth of their range."""
+    return scores >= scores.min() + RELATED * np.ptp(scores)
 
 
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:

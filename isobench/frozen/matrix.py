@@ -5,7 +5,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import numpy as np
 from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
-from isobench.common.terminal import name_some
+from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count, name_some
 from isobench.data.labels import LABEL_NAMES, check_classes, format_labels, parse_number
 from isobench.data.tables import read_own_file, read_text
 
 PAIR_COLUMNS = (("first", "second", "score"), ("sentence1", "sentence2", "score"))
 NUMBERED = re.compile(r"(.*?)[0-9]+")  # a column of a numbered family, such as x12
 WORD_VECTOR = re.compile(r"\S+( -?\d+(\.\d+)?(e-?\d+)?){8,}\s*$")  # a line of a text file of word vectors
+BATCH_NUMBERS = 1 << 21  # of one batch
 INDEX = re.compile(r"\+?[0-9]{1,18}(\.0*)?")
 
 
@@ -56,6 +58,31 @@ def check_vectors(vectors: Any, where: str) -> Array:
         (vectors.ndim != 2, f"{where} has the shape {list(vectors.shape)}: vectors are one row a text, [N, d]"),
     )
     return vectors
+
+
+def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
+    """Copy rows of vectors as float32, or as float64 where float32 is too coarse for their type."""
+    import torch
+
+    part = vectors[rows]
+    if isinstance(part, torch.Tensor):
+        part = part.detach().cpu()
+        part = (part.float() if part.dtype == torch.bfloat16 else part).numpy()
+    precise = part.dtype.itemsize > (2 if part.dtype.kind in "iu" else 4)
+    return np.array(part, np.float64 if precise else np.float32, order="C")
+
+
+def split_rows(vectors: Array, label: str) -> Iterator[slice]:
+    """Yield the rows of each batch of vectors [N, d], with a progress bar labelled so."""
+    step = max(1, BATCH_NUMBERS // max(1, int(vectors.shape[1])))
+    for start in track_progress(range(0, len(vectors), step), label):
+        yield slice(start, start + step)
+
+
+def describe_missing(missing: np.ndarray) -> str:
+    """Say how many rows were left out; ``missing`` [N]: which, at least one."""
+    first = int(missing.argmax())
+    return f"{format_count(int(missing.sum()), 'row')} with NaN or infinity left out, first row {first} (from 0)."
 
 
 def _choose(arrays: dict[str, str], key: str | None, path: Path | str) -> str:

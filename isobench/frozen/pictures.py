@@ -1,6 +1,7 @@
 """Draw the pictures of a diagnosis with matplotlib, as SVG in the colours of the page around them."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,18 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
     with use_figure_style():
         for title, (source, draw, about) in PICTURES.items():
             if source == "effects":
-                effects = [(e.change, e.low, e.high) if diagnosis.score else (e.isoscore,) for e in diagnosis.effects]
-                values = np.array(effects, float)
+                rows: Any = [
+                    (e.change, e.low, e.high) if diagnosis.score else (e.isoscore,) for e in diagnosis.effects
+                ]
+            elif source == "levels":
+                kind = diagnosis.levels[0].pairs if diagnosis.levels else ""
+                known = [level for level in diagnosis.levels if level.pairs == kind]
+                rows = [(*level.quantiles, *level.one_percent, *level.one_per_mille) for level in known]
             else:
-                values = np.array(getattr(diagnosis, source), float)
+                rows = getattr(diagnosis, source)
+            values = np.array(rows, float)
             if np.isfinite(values).any():
-                height = max(HEIGHT, 0.6 + METHOD_HEIGHT * len(values)) if source == "effects" else HEIGHT
+                height = max(HEIGHT, 0.6 + METHOD_HEIGHT * len(values)) if values.ndim > 1 else HEIGHT
                 figure, axes = make_panels(1, 1, height)
                 draw(axes[0, 0], values, diagnosis)
                 drawn[title] = write_svg(figure, title), about
@@ -61,29 +68,33 @@ def _draw_explained_variance(axis: Axes, shares: np.ndarray, _: Any) -> None:
     axis.set(xlabel="principal components", ylabel="explained variance", ylim=(0, 1.02))
 
 
-def _draw_histogram(axis: Axes, samples: dict[str, np.ndarray], xlabel: str) -> None:
-    """Draw histograms over the same bins, as shares of each sample."""
-    finite = {name: values[np.isfinite(values)] for name, values in samples.items()}
-    every = np.concatenate(list(finite.values()))
-    middle, width = (every.max() + every.min()) / 2, np.ptp(every)
-    half = max(width, NARROWEST * np.abs(every).max(), np.finfo(float).tiny) / 2
-    for index, (name, values) in enumerate(finite.items()):
-        counts, edges = np.histogram(values, BINS, (middle - half, middle + half))
-        axis.stairs(counts / max(len(values), 1), edges, fill=True, color=PALETTE[index], alpha=0.5, label=name)
-    if len(finite) > 1:
-        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    axis.locator_params("x", nbins=5)
-    axis.set(xlabel=xlabel, ylabel="share")
-
-
 def _draw_norms(axis: Axes, norms: np.ndarray, _: Any) -> None:
-    _draw_histogram(axis, {"": norms}, "length of a vector")
+    finite = norms[np.isfinite(norms)]
+    middle, width = (finite.max() + finite.min()) / 2, np.ptp(finite)
+    half = max(width, NARROWEST * np.abs(finite).max(), np.finfo(float).tiny) / 2
+    counts, edges = np.histogram(finite, BINS, (middle - half, middle + half))
+    axis.stairs(counts / len(finite), edges, fill=True, color=PALETTE[0], alpha=0.5)
+    axis.locator_params("x", nbins=5)
+    axis.set(xlabel="length of a vector", ylabel="share")
 
 
-def _draw_cosines(axis: Axes, cosines: np.ndarray, diagnosis: Any) -> None:
-    centred = np.array(diagnosis.centred_cosines, float)
-    _draw_histogram(axis, {"as they are": cosines, "less their mean": centred}, "cosine of two vectors")
-    axis.set_xlim(-1.02, 1.02)
+def _draw_levels(axis: Axes, values: np.ndarray, diagnosis: Any) -> None:
+    """Draw quantiles, and the two levels with their intervals, of each method's cosines [n, 5 + 2 * 3]."""
+    for place, row in enumerate(values):
+        for left, right, width in ((0, 4, 1), (1, 3, 4)):
+            axis.plot(row[[left, right]], [place, place], color=PALETTE[0], linewidth=width)
+        for level, colour in ((row[5:8], PALETTE[1]), (row[8:], PALETTE[5])):
+            axis.plot(level[1:], [place, place], color=colour)
+            axis.plot(level[0], place, "o", color=colour, markersize=4)
+    _name_methods(axis, [level.method for level in diagnosis.levels[: len(values)]])
+    axis.set_xlabel(f"cosine: {diagnosis.levels[0].pairs}")
+
+
+def _name_methods(axis: Axes, methods: Sequence[str]) -> None:
+    plain = map(replace_control_characters, methods)
+    names = [escape_math(textwrap.fill(name, LONGEST_LINE, max_lines=2, placeholder="...")) for name in plain]
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _draw_coordinates(axis: Axes, shares: np.ndarray, _: Any) -> None:
@@ -98,9 +109,6 @@ def _draw_coordinates(axis: Axes, shares: np.ndarray, _: Any) -> None:
 
 def _draw_effects(axis: Axes, values: np.ndarray, diagnosis: Any) -> None:
     """Draw the changes of the score [n, 3] with their intervals, or IsoScores [n, 1], downwards."""
-    plain = [replace_control_characters(effect.method) for effect in diagnosis.effects]
-    names = [escape_math(textwrap.fill(name, LONGEST_LINE, max_lines=2, placeholder="...")) for name in plain]
-    places = range(len(names))
     if diagnosis.score:
         for place, (change, low, high) in enumerate(100 * values):
             colour = PALETTE[2] if low > 0 else PALETTE[5] if high < 0 else "black"
@@ -109,17 +117,20 @@ def _draw_effects(axis: Axes, values: np.ndarray, diagnosis: Any) -> None:
         axis.axvline(0, color="0.5", linewidth=0.8)
         axis.set_xlabel("change of the score \N{MULTIPLICATION SIGN}100")
     else:
-        axis.barh(places, values[:, 0])
+        axis.barh(range(len(values)), values[:, 0])
         axis.set_xlabel("IsoScore")
-    axis.set_yticks(places, names)
-    axis.set_ylim(len(names) - 0.5, -0.5)
+    _name_methods(axis, [effect.method for effect in diagnosis.effects])
 
 
 PICTURES = {  # title -> the field of the diagnosis, how it is drawn, and a sentence
     "Spectrum": ("variances", _draw_spectrum, "A flat line at 1/d would be a perfectly isotropic space."),
     "Explained variance": ("variances", _draw_explained_variance, "What the first components hold together."),
     "Lengths": ("norms", _draw_norms, "Of a sample of the vectors."),
-    "Cosines": ("cosines", _draw_cosines, "Of a sample of pairs, before and after centring."),
+    "Cosines": (
+        "levels", _draw_levels,
+        "Lines: the middle 90% and 50% of unrelated pairs. Dots: the values above which 1% and 0.1% lie, with 95% "
+        "intervals.",
+    ),
     "Coordinates": (
         "coordinates", _draw_coordinates,
         f"Above the dotted line: over {OUTLIER} times the mean variance; the {MOST_NAMED} largest are named.",

@@ -17,6 +17,11 @@ from isobench.report.wording import DASH, MINUS, format_number, format_signed
 TIMES, NO_BREAK = "\N{MULTIPLICATION SIGN}", "\N{NO-BREAK SPACE}"
 ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a terminal may have nothing else
 
+FINDINGS = "Measures. Normal: from the lowest to the highest value of well-known encoders."
+EFFECTS = "What would change them: each method is fitted on one half of the vectors, and measured on the other half."
+COSINES = "What a cosine means: those of unrelated pairs, and the % of related ones above the 1% level."
+SEARCH = "Search: each method is fitted on the documents. Numbers are times 100, but for p and hubness."
+
 
 def summarise(diagnosis: Any) -> list[str]:
     """Say in one sentence which measure is the most unusual, and in another what helps most, if anything does."""
@@ -81,7 +86,9 @@ def _describe_best_method(diagnosis: Any) -> list[str]:
     down = [effect for effect in tested if effect.high < 0]
     best = max((effect for effect in tested if effect.low > 0), key=lambda effect: effect.change, default=None)
     if best:
-        return [f"{best.method} helps most: it changes {score} by {_format_change(best)}, to {_format_score(best)}."]
+        return [
+            f"{best.method} helps most: it changes {score} by {_format_change(best)}, to {_format_score(best.score)}."
+        ]
     if down:
         worst = min(down, key=lambda effect: effect.change)
         lower = f"{len(down)} lower{'s' if len(down) == 1 else ''} it, {worst.method} most: {_format_change(worst)}"
@@ -104,8 +111,8 @@ def _format_range(finding: Any) -> str:
     return f"{format_value(finding.normal[0])} to {format_value(finding.normal[1])}" if finding.normal else DASH
 
 
-def _format_score(effect: Any) -> str:
-    return DASH if effect.score is None else format_number(100 * effect.score, ".2f")
+def _format_score(score: float | None) -> str:
+    return DASH if score is None else format_number(100 * score, ".2f")
 
 
 def _format_change(effect: Any) -> str:
@@ -114,29 +121,52 @@ def _format_change(effect: Any) -> str:
     return change if DASH in ends else f"{change} [{ends[0]},{NO_BREAK}{ends[1]}]"
 
 
+def _format_level(level: tuple[float, float, float]) -> str:
+    value, *ends = (format_number(x, ".3f") for x in level)
+    return f"{value} [{ends[0]},{NO_BREAK}{ends[1]}]"
+
+
 def _lay_out(diagnosis: Any) -> dict[str, Any]:
-    """Lay out what all forms show: the sentences, and the texts of both tables."""
+    """Lay out what all forms show: the sentences, and the tables: a name, a caption, columns and rows of texts."""
     score = [f"{_name_score(diagnosis)} {TIMES}100", "change [low, high]"] if diagnosis.score else []
+    findings = [
+        [f.measure, format_value(f.value), f"{_locate(f)} {_format_range(f)}".strip(), f.sentence]
+        for f in diagnosis.findings
+    ]
+    effects = [
+        [effect.method, *(format_number(x, ".3f") for x in (effect.isoscore, effect.ev1, effect.average_cosine))]
+        + ([_format_score(effect.score), _format_change(effect)] if score else [])
+        for effect in diagnosis.effects
+    ]
+    retrieval = [
+        [
+            row.method,
+            *map(_format_score, (row.ndcg_10, row.recall_10, row.recall_100, row.mrr_10)),
+            _format_change(row),
+            format_number(row.p, ".3f"),
+            format_number(row.hubness, ".2f"),
+            _format_score(row.orphans),
+        ]
+        for row in diagnosis.retrieval
+    ]
+    levels = [
+        [level.method, level.pairs, format_number(level.quantiles[2], ".3f"), _format_level(level.one_percent),
+         _format_level(level.one_per_mille), _format_score(level.true)]
+        for level in diagnosis.levels
+    ]  # fmt: skip
+    tables = [
+        ("findings", FINDINGS, ["measure", "value", "normal", "what it says"], findings),
+        ("effects", EFFECTS, ["method", "IsoScore", "EV1", "average cosine", *score], effects),
+        ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10",
+                             "change of nDCG [low, high]", "p", "hubness", "never near %"], retrieval),
+        ("effects", COSINES, ["method", "cosines of", "median", "1% above [low, high]", "0.1% above [low, high]",
+                              "related above 1% level"], levels),
+    ]  # fmt: skip
     return {
         "source": diagnosis.source,
         "size": f"{format_count(diagnosis.rows, 'vector')} of {format_count(diagnosis.dim, 'coordinate')}",
         "summary": summarise(diagnosis),
-        "findings": [
-            [f.measure, format_value(f.value), f"{_locate(f)} {_format_range(f)}".strip(), f.sentence]
-            for f in diagnosis.findings
-        ],
-        "columns": ["method", "IsoScore", "EV1", "average cosine", *score],
-        "effects": [
-            [effect.method, *(format_number(x, ".3f") for x in (effect.isoscore, effect.ev1, effect.average_cosine))]
-            + ([_format_score(effect), _format_change(effect)] if score else [])
-            for effect in diagnosis.effects
-        ],
-        "about": [  # the tables
-            "Normal: from the lowest to the highest value of well-known encoders.",
-            "Each method is fitted on one half of the vectors, and measured on the other half."
-            + " The interval, of 95%, is that of one method: the more methods, the likelier one excludes 0 by chance."
-            * bool(score),
-        ],
+        "tables": [table for table in tables if table[3]],
         "notes": diagnosis.notes,
     }
 
@@ -147,25 +177,20 @@ def print_diagnosis(diagnosis: Any, console: PlainConsole | None = None) -> None
     from rich.table import Table
 
     out, shown = console or make_console(), _lay_out(diagnosis)
-
-    def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> None:
-        table = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for number, name in enumerate(columns):
-            is_word = number in words  # a number is never cut nor broken
-            heading = name.translate(ASCII) if is_word else name.translate(ASCII).replace(" ", "\n", 1)
+    for sentence in shown["summary"]:
+        out.print(sentence.translate(ASCII), style="bold", highlight=False)
+    out.print(f"\n{shown['source']}: {shown['size']}".translate(ASCII), highlight=False, markup=False)
+    for name, caption, columns, rows in shown["tables"]:
+        out.print(f"\n{caption}".translate(ASCII), highlight=False)
+        table = Table(header_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for number, column in enumerate(columns):
+            is_word = number == 0 or (name == "findings" and number > 1)  # a number is never cut nor broken
+            heading = column.translate(ASCII) if is_word else column.translate(ASCII).replace(" ", "\n")
             table.add_column(heading, overflow="fold", justify="left" if is_word else "right", no_wrap=not is_word)
         for row in rows:
             table.add_row(*(text.translate(ASCII) for text in row))
         out.print(table)
-
-    for sentence in shown["summary"]:
-        out.print(sentence.translate(ASCII), style="bold", highlight=False)
-    out.print()
-    findings = ["measure", "value", "normal", "what it says"]
-    print_table(f"{shown['source']}: {shown['size']}", findings, shown["findings"], words=(0, 2, 3))
-    if shown["effects"]:
-        print_table("What would change it", shown["columns"], shown["effects"], words=(0,))
-    for note in [*shown["about"][: 2 if shown["effects"] else 1], *shown["notes"]]:
+    for note in shown["notes"]:
         out.print(note.translate(ASCII), highlight=False)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isobench.frozen.diagnosis import Diagnosis, Effect, Finding
+from isobench.frozen.diagnosis import Diagnosis, Effect, Finding, Level
 
 CHANGES = {"centring": (0.004, -0.006, 0.014), "ZCA whitening": (0.031, 0.012, 0.05), "PCA": (-0.02, -0.03, -0.01)}
 
@@ -14,10 +14,6 @@ def make(changes=CHANGES, score="accuracy", source="vectors.npy", notes=("The ma
     vectors[:, 7] *= 8
     centred = vectors - vectors.mean(0)
     variances = np.linalg.svd(centred, compute_uv=False) ** 2
-    of_pairs = []
-    for matrix in (vectors, centred):
-        unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-        of_pairs.append((unit[:250] * unit[250:]).sum(1).tolist())
     findings = [
         Finding("EV1", 0.5125, (0.03, 0.25), "One direction holds half of the variance."),
         Finding("average cosine", 0.9375, (0.01, 0.6), "All vectors point in about the same direction, so that "
@@ -31,9 +27,13 @@ def make(changes=CHANGES, score="accuracy", source="vectors.npy", notes=("The ma
         Effect(name, 0.1 + 0.25 * k, 0.4 / (k + 1), float("nan"), 0.75 + change[0], *change, 64)
         for k, (name, change) in enumerate(changes.items())
     ]
+    levels = [
+        Level(effect.method, "random pairs", [0.1, 0.2, 0.3, 0.4, 0.5], (0.52, 0.5, 0.54), (0.6, 0.55, 0.65))
+        for effect in [plain, *others]
+    ]
     coordinates = centred.var(0)
     return Diagnosis(
         source, 500, 64, findings, (variances / variances.sum()).tolist(),
-        np.sort(np.linalg.norm(vectors, axis=1)).tolist(), *of_pairs, (coordinates / coordinates.sum()).tolist(),
-        [plain, *others], score, list(notes),
+        np.sort(np.linalg.norm(vectors, axis=1)).tolist(), (coordinates / coordinates.sum()).tolist(),
+        [plain, *others], score, list(notes), levels=levels,
     )  # fmt: skip

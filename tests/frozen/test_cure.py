@@ -119,7 +119,7 @@ def test_every_method_that_diagnose_can_fit_has_a_formula_above():
 @pytest.mark.parametrize("name", AFFINE)
 def test_batches_of_a_mapped_file_give_what_the_whole_array_gives(name, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
-    monkeypatch.setattr("isobench.frozen.diagnose.BATCH_NUMBERS", 700 * DIM)
+    monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 700 * DIM)
     monkeypatch.setattr(cures, "PIECE_ROWS", 256)
     cure, _ = fit_cure(settings(name), np.load(tmp_path / "x.npy", mmap_mode="r"))
     whole = fit_method(settings(name), torch.from_numpy(X))(torch.from_numpy(Y)).numpy()

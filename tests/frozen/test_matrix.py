@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from isobench.common.errors import UserError
 from isobench.frozen import matrix
-from isobench.frozen.diagnose import read_rows
+from isobench.frozen.matrix import read_rows
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 

@@ -30,7 +30,13 @@ def is_about(shown: str, value: float, step: float) -> bool:
 def test_its_tables_show_its_numbers(render):
     diagnosis = make()
     rows = [row for row in Page(render(diagnosis)).rows if row[0] not in ("measure", "method")]
-    findings, effects = rows[: len(diagnosis.findings)], rows[len(diagnosis.findings) :]
+    ends = len(diagnosis.findings), len(diagnosis.findings) + len(diagnosis.effects)
+    findings, effects, levels = rows[: ends[0]], rows[ends[0] : ends[1]], rows[ends[1] :]
+    for (name, _, median, *tails, related), level in zip(levels, diagnosis.levels, strict=True):
+        assert (name, read(median), related) == (level.method, level.quantiles[2], NOTHING)
+        assert [tuple(map(float, re.findall(r"[\d.]+", tail))) for tail in tails] == [
+            level.one_percent, level.one_per_mille,
+        ]  # fmt: skip
     for (name, value, normal, sentence), finding in zip(findings, diagnosis.findings, strict=True):
         assert (name, sentence) == (finding.measure, finding.sentence)
         assert is_about(value, finding.value, abs(finding.value) * 1e-3)
@@ -65,7 +71,7 @@ def test_what_is_not_a_number_is_a_dash(capsys):
         diagnosis,
         findings=[Finding("a", value, (0, 1), "b") for value in (None, math.nan, math.inf)],
         effects=[replace(effect, **nothing) for effect in diagnosis.effects],
-        variances=[math.nan] * 64, norms=[], cosines=[math.nan],
+        variances=[math.nan] * 64, norms=[], levels=[],
     )  # fmt: skip
     rows = [row for row in Page(render_page(diagnosis)).rows if row[0] not in ("measure", "method")]
     assert [row[1] for row in rows[:3]] == [NOTHING] * 3

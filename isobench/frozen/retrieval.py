@@ -1,0 +1,149 @@
+"""Search a corpus with queries, exactly and by cosine, and measure what post-hoc methods change of the answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isobench.common.errors import doing, refuse
+from isobench.common.linalg import Array, divide_by_length
+from isobench.common.progress import track_progress
+from isobench.frozen.diagnosis import Retrieval
+from isobench.frozen.effects import REFITS, Z, draw_refits, fit_methods, measure_spread
+from isobench.frozen.matrix import INDEX, describe_missing, read_rows, split_rows
+from isobench.frozen.posthoc import Transform
+from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
+from isobench.metrics.retrieval import CUT, find_top, measure_hubs, score_answers
+from isobench.statistics.seeds import holm
+
+DEPTH = 100  # documents of an answer
+HUB_ROWS = 4_000  # documents that are drawn for hubness
+REFIT_ROWS = 5_000  # documents that a refitted method is searched in, those that are relevant among them
+RESAMPLES = 10_000  # of the queries
+
+
+@dataclass(frozen=True)
+class Search:
+    """Hold queries [Q, d] and what is relevant to each.
+
+    ``relevant``: query, row of the document and its grade, [R, 3]. ``order`` [N]: ranks of the documents' ids as
+    texts; of two documents with the same cosine the larger id comes first, as trec_eval has it.
+    """
+
+    queries: Tensor
+    relevant: np.ndarray
+    order: np.ndarray
+
+    def restrict(self, rows: np.ndarray) -> "Search":
+        """Return the search in some documents, whose rows are ascending; relevant ones must be among them."""
+        query, document, grade = self.relevant.T
+        relevant = np.column_stack([query, np.searchsorted(rows, document), grade])
+        return replace(self, relevant=relevant, order=self.order[rows])
+
+    def score(self, transform: Transform, corpus: np.ndarray, depth: int = DEPTH) -> np.ndarray:
+        """Score each query, as `score_answers` does; ``corpus``: unit rows [N, k] of the transformed documents."""
+        queries = divide_by_length(transform(self.queries)).float().numpy()
+        return score_answers(find_top(queries, corpus, self.order, depth), self.relevant, len(corpus))
+
+
+def measure_retrieval(
+    corpus: Array, sample: Tensor, like: Tensor, search: Search, own: Mapping[str, dict[str, Any]], seed: int
+) -> tuple[list[Retrieval], list[Level], list[str]]:
+    """Measure the search with no method and with each, fitted on the corpus [N, d] alone.
+
+    ``sample``: of the corpus, [n, d]; ``like``: rows with the mean and the covariance of all of it, which are all
+    that isobench's methods see. Methods of the user's own are fitted on the sample, and so are refits.
+    Changes of nDCG@10 are compared query by query: a bootstrap over the queries, and over refits of the method.
+    """
+    rng = np.random.default_rng(seed)
+    transforms, _ = fit_methods(sample, own, None, seed, like)
+    refits = draw_refits(sample, own, seed)
+    weights = rng.multinomial(len(search.queries), np.full(len(search.queries), 1 / len(search.queries)), RESAMPLES)
+    hubs = np.sort(rng.choice(len(corpus), min(len(corpus), HUB_ROWS), replace=False))
+    others = rng.permutation(len(corpus))
+    few = np.union1d(search.relevant[:, 1], others[: max(0, REFIT_ROWS - len(np.unique(search.relevant[:, 1])))])
+    smaller, part = search.restrict(few), torch.from_numpy(read_rows(corpus, few)).double()
+    found: list[Retrieval] = []
+    levels: list[Level] = []
+    query, document, _ = search.relevant.T
+    asked, seen = draw_rows(len(search.queries), seed), draw_rows(len(corpus), seed)
+    seen = seen[np.isfinite(read_rows(corpus, seen)).all(1)]
+    codes = asked[:, None] * len(corpus) + seen
+    related = np.isin(codes, query * len(corpus) + document)
+    plain = np.array([])
+    for name, transform in track_progress(list(transforms.items()), "searches"):
+        if name == "unit length":  # has the same cosines
+            continue
+        with doing(f"applying {name}"):
+            unit = _make_unit(corpus, transform)
+            scores = search.score(transform, unit)
+        plain = scores if not found else plain
+        change = scores[:, 0] - plain[:, 0]
+        resampled = np.array([np.nan])
+        if found:
+            refitted = [smaller.score(fit[name], _make_unit(part, fit[name]), CUT)[:, 0].mean() for fit in refits]
+            resampled = weights @ change / len(change) + measure_spread(refitted) / Z * rng.normal(size=RESAMPLES)
+        low, high = np.quantile(resampled, (0.025, 0.975))
+        tail = min((resampled <= 0).sum(), (resampled >= 0).sum()) + 1
+        p = min(1.0, 2 * tail / (RESAMPLES + 1)) if found else np.nan
+        left, right = divide_by_length(transform(search.queries)), torch.from_numpy(unit[seen]).double()
+        level = measure_level(name, left[asked], right, related)
+        level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
+        levels += [level] if level else []
+        skew, share = measure_hubs(unit[hubs][np.isfinite(unit[hubs]).all(1)])
+        numbers = [*scores.mean(0), change.mean(), low, high, p, skew, share]
+        found.append(Retrieval(name, *map(float, numbers)))
+    corrected = holm([row.p for row in found])
+    note = (
+        f"The search is exact, by cosine: {len(search.queries):,} queries, {len(corpus):,} documents. Methods are "
+        f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
+        f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents."
+    )
+    return (
+        [replace(row, p=p) for row, p in zip(found, corrected, strict=True)],
+        [level for level in levels if level],
+        [note],
+    )
+
+
+def _make_unit(vectors: Array, transform: Transform) -> np.ndarray:
+    """Apply a method to rows in batches, and divide them by their lengths: [N, d] -> [N, k] float32."""
+    found = np.empty((len(vectors), transform(torch.zeros(1, vectors.shape[1]).double()).shape[1]), np.float32)
+    for part in split_rows(vectors, "applying"):
+        found[part] = divide_by_length(transform(torch.from_numpy(read_rows(vectors, part)).double())).numpy()
+    return found
+
+
+def make_search(
+    queries: Array, judgements: Sequence[tuple[Any, Any, Any]], query_ids: Sequence[str], ids: Sequence[str],
+    where: str = "relevance",
+) -> tuple[Search, list[str]]:  # fmt: skip
+    """Check judgements against the ids of queries [Q, d] and documents; leave out queries that can't be judged."""
+    places, known = {name: row for row, name in enumerate(ids)}, {name: row for row, name in enumerate(query_ids)}
+    wrong = next((str(document) for _, document, _ in judgements if str(document) not in places), None)
+    refuse(
+        (wrong is not None, f"{where}: {wrong} is no document of the corpus"),
+        (len(places) < len(ids), "two documents have the same id"),
+        (len(known) < len(query_ids), "two queries have the same id"),
+    )
+    grade = next((str(g) for _, _, g in judgements if not INDEX.fullmatch(str(g).removeprefix("-"))), None)
+    refuse((grade is not None, f"{where}: {grade} is no whole number"))
+    graded = {(known[str(q)], places[str(d)]): int(float(g)) for q, d, g in judgements if str(q) in known}
+    vectors = read_rows(queries, slice(None))
+    usable = np.isfinite(vectors).all(1)
+    notes = [f"Queries: {describe_missing(~usable)}"] if not usable.all() else []
+    asked = np.isin(np.arange(len(vectors)), [q for (q, _), g in graded.items() if g > 0])
+    refuse((not (usable & asked).any(), f"{where}: no query has a relevant document"))
+    if lacking := int((~asked).sum()):
+        notes.append(f"Queries left out, because no document is relevant to them: {lacking:,}.")
+    if strange := len({str(q) for q, _, _ in judgements} - known.keys()):
+        notes.append(f"Queries of the relevance that were not asked: {strange:,}.")
+    number = np.cumsum(usable & asked) - 1
+    judged = [(number[q], d, g) for (q, d), g in graded.items() if g > 0 and usable[q]]
+    order = np.empty(len(ids), np.int64)
+    order[sorted(range(len(ids)), key=lambda row: ids[row].encode())] = np.arange(len(ids))
+    kept = torch.from_numpy(vectors[usable & asked]).double()
+    return Search(kept, np.array(judged, np.int64), order), notes

@@ -1,0 +1,88 @@
+"""Measures of a search by vectors: exact answers, what they are worth, and hubs among the documents."""
+
+import numpy as np
+
+CUT = 10  # documents of an answer that count, but for Recall@100
+SPARE = 28  # documents more are found in float32, and the cosines of all found are computed again in float64
+SCORES = 1 << 22  # that are computed at once
+NEIGHBOURS = 10  # k of hubness
+
+
+def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: int) -> np.ndarray:
+    """Find the documents with the highest cosines: unit rows [Q, d] and [N, d] of float32 -> rows [Q, depth].
+
+    Of equal cosines, in float32, the one with the higher ``order`` comes first. Rows with NaN are never found; -1
+    stands where there are too few.
+    """
+    count, kept = len(queries), depth + SPARE
+    step = max(1, SCORES // max(1, count))
+    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
+    for start in range(0, len(corpus), step):
+        scores = queries @ corpus[start : start + step].T
+        wanted = scores > best.min(1)[:, None]
+        if start:  # few are
+            at, column = np.nonzero(wanted)
+            place = np.arange(len(at)) - np.searchsorted(at, at)
+            more = np.full((count, place.max(initial=-1) + 1), -np.inf, np.float32)
+            new = np.full(more.shape, -1)
+            more[at, place], new[at, place] = scores[at, column], start + column
+        else:
+            more, new = np.where(wanted, scores, -np.inf), np.where(wanted, np.arange(scores.shape[1]), -1)
+        best, rows = np.concatenate([best, more], 1), np.concatenate([rows, new], 1)
+        top = np.argpartition(best, -kept, axis=1)[:, -kept:]
+        best, rows = np.take_along_axis(best, top, 1), np.take_along_axis(rows, top, 1)
+    for part in range(0, count, 64):  # equal rows get equal cosines, which a product of blocks does not promise
+        near = corpus[rows[part : part + 64]].astype(np.float64)
+        best[part : part + 64] = np.einsum("qd,qkd->qk", queries[part : part + 64].astype(np.float64), near)
+    best[rows < 0] = -np.inf
+    ranked = np.lexsort((-order[rows], -best), axis=1)[:, :depth]
+    return np.take_along_axis(rows, ranked, 1)
+
+
+def score_answers(found: np.ndarray, relevant: np.ndarray, documents: int) -> np.ndarray:
+    """Compute nDCG@10, Recall@10, Recall@100 and MRR@10 of each query as trec_eval does, [Q, 4].
+
+    Args:
+        found: rows of documents, the best first, -1 for none, [Q, K].
+        relevant: query, row of a document and its grade above 0, [R, 3], each pair once.
+        documents: how many there are.
+    """
+    relevant = relevant[np.lexsort((-relevant[:, 2], relevant[:, 0]))]
+    query, document, grade = relevant.T
+    codes = query * documents + document
+    sort = np.argsort(codes)
+    asked = np.arange(len(found))[:, None] * documents + found
+    place = np.searchsorted(codes[sort], asked).clip(max=len(codes) - 1)
+    gains = np.where((codes[sort][place] == asked) & (found >= 0), grade[sort][place], 0)
+    counts = np.bincount(query, minlength=len(found))
+    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    ideal = np.bincount(query, np.where(rank < CUT, grade / np.log2(rank + 2), 0), len(found))
+    top = gains[:, :CUT]
+    gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(1)
+    first = np.where((top > 0).any(1), 1 / ((top > 0).argmax(1) + 1), 0)
+    return np.stack([gained / ideal, (top > 0).sum(1) / counts, (gains > 0).sum(1) / counts, first], 1)
+
+
+def find_neighbours(vectors: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
+    """Find the rows with the highest cosines to each of n unit rows, itself left out, in no order: [n, count]."""
+    found = np.empty((len(vectors), count), np.int64)
+    step = max(1, SCORES // max(1, len(vectors)))
+    for start in range(0, len(vectors), step):
+        scores = vectors[start : start + step] @ vectors.T
+        scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -np.inf
+        found[start : start + step] = np.argpartition(scores, -count, axis=1)[:, -count:]
+    return found
+
+
+def measure_hubs(vectors: np.ndarray) -> tuple[float, float]:
+    """Measure hubness of unit rows [n, d]: how often each is one of the 10 nearest of another row.
+
+    Returns:
+        The skewness of these counts (Radovanovic et al. 2010), and the share of rows with none; NaN of ten or fewer.
+    """
+    if len(vectors) <= NEIGHBOURS:
+        return np.nan, np.nan
+    counts = np.bincount(find_neighbours(vectors).ravel(), minlength=len(vectors))
+    spread = float(counts.std())
+    skew = float(((counts - counts.mean()) ** 3).mean()) / spread**3 if spread else 0.0
+    return skew, float((counts == 0).mean())
