@@ -200,7 +200,7 @@ def judge_direction(row: TidyRow, sign: int) -> str:
 
 def judge_size(row: TidyRow) -> str:
     """Say whether a change is below a point, by its uncorrected interval."""
-    if -SMALL < row["low"] and row["high"] < SMALL:
+    if row["low"] > -SMALL and row["high"] < SMALL:
         return "supported"
     return "refuted" if row["low"] > SMALL or row["high"] < -SMALL else "can't tell"
 
@@ -231,8 +231,8 @@ def show(rows: Rows) -> Shown:
     for row in judge(effects):
         verdicts.add_row(*(row[key] for key in ("statement", "encoder", "set", "method", "verdict")))
     notes = [
-        "Changes are means over queries of nDCG@10 x 100; intervals are a bootstrap over queries, not corrected; p is "
-        f"Holm's over {sum(row['method'] != PLAIN for row in effects)} comparisons."
+        "Changes are means over queries of nDCG@10 x 100; intervals are a bootstrap over queries, not corrected; "
+        f"p is Holm's over {sum(row['method'] != PLAIN for row in effects)} comparisons."
     ]
     return Shown([*tables, verdicts], {"changes": draw_changes(effects)}, notes)
 
