@@ -47,7 +47,8 @@ def test_a_statement_is_judged_by_the_sign_after_holm_and_a_small_change_by_its_
     verdicts = {(row["encoder"], row["method"]): row["verdict"] for row in search.judge(rows)}
     assert verdicts == {
         ("glove", "soft ZCA"): "supported", ("glove", "all-but-the-top 1"): "refuted",
-        ("minilm", "ZCA"): "can't tell", ("minilm", "center"): "supported", ("minilm", "all-but-the-top 1"): "refuted",
+        ("minilm", "ZCA"): "can't tell", ("minilm", "center"): "supported",
+        ("minilm", "all-but-the-top 1"): "refuted",
     }  # fmt: skip
 
 
