@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
 from isobench.common.errors import UserError
+from isobench_papers.mteb.retrieval import search
 from isobench_papers.mteb.tasks import Task, find_tasks, list_names, read_classes, read_pairs
 
 if TYPE_CHECKING:  # importing them takes seconds
@@ -124,6 +126,8 @@ def score_task(cfg: "Config", task: Task, split: str, controls: bool) -> Iterabl
             if tried:
                 scores = correlate(vectors, pairs.scores)  # a cosine does not depend on the length
                 yield NOT_NORMALISED, {key: value for key, value in scores.items() if not key.startswith("cosine")}
+        elif task.kind == "retrieval":
+            yield recipe, search(task, cfg.data, split, partial(embed, encoder_cfg))
         else:
             yield from classify(encoder_cfg, task, split, recipe, tried)
 
@@ -168,6 +172,12 @@ def encode(cfg: "Config", name: str, texts: Sequence[str]) -> "Tensor":
     from isobench.frozen.encode import FrozenEncoder
 
     return FrozenEncoder(cfg, [None]).encode(name, texts)[None].vectors
+
+
+def embed(cfg: "Config", name: str, texts: Sequence[str]) -> np.ndarray:
+    """Return the vectors of texts divided by their lengths, [N, d] float32."""
+    found: np.ndarray = normalise(encode(cfg, name, texts)).numpy()
+    return found
 
 
 def correlate(vectors: "Tensor", scores: np.ndarray) -> dict[str, float]:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from isobench.config.schema import Data
 
 SHIPPED = Path(__file__).with_name("tasks")
-COLUMNS = {  # what a kind reads, by the names that a file has unless ``columns`` says otherwise
-    "classification": ("text", "label"),
-    "pairs": ("sentence1", "sentence2", "score"),
-    "retrieval": (),
-}
+# What a kind reads, by the names that a file has unless ``columns`` says otherwise.
+CLASSES, PAIRS = ("text", "label"), ("sentence1", "sentence2", "score")
+TEXTS, JUDGEMENTS = ("id", "text"), ("query", "document", "relevance")
 
 
 class Task(StrictEntries):
@@ -39,6 +37,7 @@ class Task(StrictEntries):
     )
     train: str = Field(default="train", description="of a classification, the split whose examples are drawn")
     per_class: int = Field(default=8, description="examples of each class in a draw", ge=1)
+    has_titles: bool = Field(default=False, description="of a retrieval: whether documents have a column title")
     held_out: float | None = Field(default=None, gt=0, lt=1, description="share of the only split that is evaluated")
     published: dict[str, dict[str, dict[str, float]]] = Field(
         default_factory=dict, description="encoder -> split -> metric -> published score, between 0 and 1"
@@ -103,7 +102,7 @@ def read_task(file: Path) -> Task:
 
 def read_pairs(task: Task, data: "Data", split: str) -> ScoredPairs:
     """Read the scored pairs of a split, whose files come one after the other."""
-    columns = [task.read(data, part, COLUMNS["pairs"]) for part in task.splits[split]]
+    columns = [task.read(data, part, PAIRS) for part in task.splits[split]]
     joined = [[value for part in columns for value in part[place]] for place in range(3)]
     return make_scored_pairs(joined, "sentence", f"{task.name}, {split}")
 
@@ -114,7 +113,7 @@ def read_classes(task: Task, data: "Data", split: str) -> tuple[LabelledTexts, L
     def read(*parts: str) -> LabelledTexts:
         texts, labels = [], []
         for part in parts:
-            own, classes = task.read(data, part, COLUMNS["classification"])
+            own, classes = task.read(data, part, CLASSES)
             texts += own
             labels += classes
         return make_labelled_texts(texts, labels, f"{task.name}, {'+'.join(parts)}")
@@ -126,6 +125,22 @@ def read_classes(task: Task, data: "Data", split: str) -> tuple[LabelledTexts, L
         training, evaluated = hold_out(training, task.held_out)
     check_splits(task.name, {task.train: training, split: evaluated})
     return training, evaluated
+
+
+def read_search(
+    task: Task, data: "Data", split: str
+) -> tuple[dict[str, str], dict[str, str], list[tuple[str, str, int]]]:
+    """Read documents and queries, id -> text, and the judgements of a split: query, document, grade.
+
+    The files are ``corpus``, ``queries`` and the split's. A document's title, if it has one, stands before its text.
+    """
+    ids, texts = task.read(data, "corpus", TEXTS)
+    if task.has_titles:
+        (titles,) = task.read(data, "corpus", ("title",))
+        texts = [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+    queries = dict(zip(*task.read(data, "queries", TEXTS), strict=True))
+    judged = [row for part in task.splits[split] for row in zip(*task.read(data, part, JUDGEMENTS), strict=True)]
+    return dict(zip(ids, texts, strict=True)), queries, judged
 
 
 def hold_out(texts: LabelledTexts, share: float) -> tuple[LabelledTexts, LabelledTexts]:

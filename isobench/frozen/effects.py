@@ -100,6 +100,12 @@ def measure_effects(
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
             after = transform(vectors[measured])
+        if (
+            name != "none"
+            and after.shape[1] == vectors.shape[1]
+            and torch.allclose(after, vectors[measured], 1e-3, 0)
+        ):
+            notes.append(f"{name} leaves these vectors as they are: its settings may be made for another scale.")
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
         level = measure_level(name, after[draw_rows(len(after), seed)])

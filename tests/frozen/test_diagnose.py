@@ -357,3 +357,11 @@ def test_a_dominating_direction_that_is_no_axis_makes_no_coordinate_an_outlier()
     assert index(diagnose(x))["outlier coordinates"] == 0
     x[:, 3] += 40 * rng.normal(size=400)  # an axis
     assert index(diagnose(x))["outlier coordinates"] == 1
+
+
+def test_a_method_made_for_another_scale_that_changes_nothing_is_named():
+    x = np.random.default_rng(0).normal(size=(200, 6)) * [5, 1, 1, 1, 1, 1]
+    labels = np.arange(200) % 2
+    quiet, loud = (" ".join(diagnose(x * scale, labels=labels).notes) for scale in (1e-6, 1.0))
+    assert "IsoBN leaves these vectors as they are" in quiet
+    assert "leaves these vectors" not in loud

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import check_done, check_refused, make_config, read_analysis_rows, write_parquet
 
+from isobench_papers.mteb import retrieval
 from isobench_papers.mteb.tasks import find_tasks, hold_out, read_classes, read_pairs, read_task
 from isobench_papers.probe.sets import LabelledTexts
 
@@ -58,6 +59,40 @@ def test_a_task_that_would_be_scored_otherwise_than_meant_is_refused(tmp_path, l
 
 def test_a_name_means_all_subsets_of_a_task():
     assert {task.subset for task in find_tasks(["AmazonCounterfactualClassification"])} == {"de", "en", "en-ext"}
+
+
+def test_scores_of_a_search_are_those_of_trec_eval(tmp_path):
+    """With equal vectors (ties), negative and missing grades, a query among the documents, and one without any."""
+    trec = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(0)
+    documents = {f"d{place}": f"d{place}" for place in range(60)} | {"q1": "q1"}
+    judged = [(f"q{q}", f"d{d}", int(grade)) for q in range(5) for d, grade in enumerate(rng.integers(-1, 3, 40))]
+    judged = [(query, document, 0 if query == "q4" else grade) for query, document, grade in judged]
+    columns = dict(zip(("query", "document", "relevance"), zip(*judged, strict=True), strict=True))
+    write_parquet(tmp_path / "corpus.parquet", {"id": list(documents), "text": list(documents)})
+    write_parquet(
+        tmp_path / "queries.parquet", {"id": [f"q{q}" for q in range(7)], "text": [f"q{q}" for q in range(7)]}
+    )
+    write_parquet(tmp_path / "test.parquet", {name: list(values) for name, values in columns.items()})
+    vectors = {name: rng.normal(size=3).astype(np.float32) for name in [*documents, *(f"q{q}" for q in range(7))]}
+    vectors |= {f"d{place}": vectors["d3"] for place in range(4, 12)}
+    unit = {name: vector / np.linalg.norm(vector) for name, vector in vectors.items()}
+    task = read_task(write_task(tmp_path, "kind: retrieval", "main_score: ndcg_at_10"))
+    ours = retrieval.search(task, make_config().data, "test", lambda _, texts: np.stack([unit[t] for t in texts]))
+    qrels: dict = {}
+    for query, document, grade in judged:
+        qrels.setdefault(query, {})[document] = grade
+    run = {
+        query: {key: float(unit[query].astype(float) @ unit[key].astype(float)) for key in documents if key != query}
+        for query in qrels
+    }
+    wanted = {f"{name}.{','.join(map(str, retrieval.CUTS))}" for name in ("ndcg_cut", "map_cut", "recall", "P")}
+    theirs = trec.RelevanceEvaluator(qrels, wanted).evaluate(run)
+    for name, other in (("ndcg", "ndcg_cut"), ("map", "map_cut"), ("recall", "recall"), ("precision", "P")):
+        for k in retrieval.CUTS:
+            mean = np.mean([scores[f"{other}_{k}"] for scores in theirs.values()])
+            assert ours[f"{name}_at_{k}"] == pytest.approx(mean, abs=1e-9)
+    assert next(iter(ours)) == "ndcg_at_10"
 
 
 @pytest.mark.slow
