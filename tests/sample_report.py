@@ -87,7 +87,7 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, *
     names = ["group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen"]
     return Report(
         experiment=experiment, runs=table, epochs=pd.DataFrame(curves), cells=cells,
-        configurations=pd.DataFrame(columns=names), varying=[],
+        configurations=pd.DataFrame(columns=names),
         rule="nothing to select.", epoch_rule="best epoch on the dev set, the set it is reported on",
         notes=["Times were measured on a shared machine."],
     )  # fmt: skip

@@ -156,7 +156,7 @@ def build_printed_report(
     }
     experiment = Experiment(name=paper, paper=paper, tables=list(tables))
     cells = build_cells(table, experiment, known, [])
-    return Report(experiment, table, pd.DataFrame(), cells, pd.DataFrame(), [])
+    return Report(experiment, table, pd.DataFrame(), cells, pd.DataFrame())
 
 
 def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarray:

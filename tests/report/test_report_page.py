@@ -13,7 +13,7 @@ from scipy import stats
 
 from isobench.config.schema import Experiment
 from isobench.report.output.figures import centre, collect_points, correlate
-from isobench.report.output.page import compute_overheads, render_report
+from isobench.report.output.page import render_report
 from isobench.report.tables import CONSTANT_PREDICTOR
 
 EVIL = "<script>alert(1)</script>"
@@ -117,17 +117,6 @@ def test_correlations_are_scipys_over_all_runs_and_within_tasks():
     assert correlate(centre(points)) == (pytest.approx(stats.spearmanr(*less).statistic, abs=1e-9), len(runs))
 
 
-def test_time_and_memory_are_relative_to_plain_fine_tuning():
-    runs = small().runs
-    cost = compute_overheads(runs)["bert", "flow"]["sst2"]
-    own = {m: runs[(runs["method"] == m) & (runs["task"] == "sst2")] for m in ("flow", "none")}
-    seconds = {m: (part["training_seconds"] / part["epochs"]).min() for m, part in own.items()}
-    assert cost["seconds"] == pytest.approx(seconds["flow"])
-    assert cost["seconds_ratio"] == pytest.approx(seconds["flow"] / seconds["none"])
-    assert cost["memory_ratio"] == pytest.approx((1500 + 120 * 2) / 1500)
-    assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
-
-
 def test_a_partial_report_says_what_is_missing():
     report = small()
     runs = report.runs.copy()
@@ -184,9 +173,8 @@ def test_a_browser_shows_it(driver, tmp_path, make, width):
         ".map(e => e.closest('.panel') ? 'panel' : e.classList[0] || e.tagName)"
     )
     count = Counter(shown)
-    assert count["results"] == count["seeds"] == 1
+    assert count["results"] == 1
     assert count["panel"] >= 8
-    assert count["strip"] == len(report.cells)
 
 
 def one_task(**changes):

@@ -35,7 +35,7 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
         cell = {"none": "92.43 (0.7)", "isobn_paper": "92.54 (0.1)"}[name]
         assert f"[{cell} bert-base-cased]" in out  # the published SST-2 cell, with the encoder it is for
     assert out.count("bert-base-cased") == 4  # in the paper's own form, beside cells and averages
-    assert "NOT the paper's setting: encoder local is not the paper's" in out
+    assert "Not the paper's setting: encoder local is not the paper's" in out
     code, again, err = cli(*sweep)
     assert code == 0
     assert "4 runs: 4 finished, 0 to do" in err
