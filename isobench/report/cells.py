@@ -131,13 +131,12 @@ def _load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
     return {name: tables[name] for name in experiment.tables}
 
 
-def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
+def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> list[str]:
     """Say which printed numbers are not shown by mistake: the paper is not here, or misspells a task or method."""
     if experiment.paper and experiment.paper not in find_papers():
-        yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
-    elif experiment.paper:
-        tables = _load_contents(experiment)
-        yield from published.list_misspellings(experiment.paper, tables, set(runs["task"]), set(runs["method"]))
+        return [f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."]
+    tables, names = _load_contents(experiment), (set(runs["task"]), set(runs["method"]))
+    return list(published.list_misspellings(experiment.paper, tables, *names)) if experiment.paper else []
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:
@@ -157,18 +156,22 @@ def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Ite
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"
                 title = f"{printed} ({name})" if difference else printed
-                kind = "isotropy" if column.isotropy else "time" if column.time else "score"
-                source = "" if column.time else column.isotropy or score
-                yield Column(title, name, kind, source, printed, difference)
+                yield _make_column(title, name, column.isotropy, column.time, score, printed, difference)
 
 
 def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
     """Make columns of the given kinds for tasks that the paper doesn't have."""
     for task in tasks:
         for isotropy, time in kinds:
-            kind = "isotropy" if isotropy else "time" if time else "score"
-            source = "" if time else isotropy or f"{task.dev_splits[0]}/{task.primary}"
-            yield Column(f"{task.name} {isotropy or time or task.primary}", task.name, kind, source)
+            title = f"{task.name} {isotropy or time or task.primary}"
+            yield _make_column(title, task.name, isotropy, time, f"{task.dev_splits[0]}/{task.primary}")
+
+
+def _make_column(
+    title: str, task: str, isotropy: str | None, time: str | None, score: str, printed: str = "", difference: str = ""
+) -> Column:
+    kind = "isotropy" if isotropy else "time" if time else "score"
+    return Column(title, task, kind, "" if time else isotropy or score, printed, difference)
 
 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
