@@ -10,9 +10,8 @@ from helpers import make_config
 from isobench.config.schema import Experiment
 from isobench.report.build import Report
 from isobench.report.cells import build_cells, compare, finish_cells
-from isobench.report.methods import compare_methods
+from isobench.report.methods import compare_methods, write_verdict
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR
-from isobench.report.verdict import write_verdict
 from isobench.statistics.seeds import Arm
 
 ENCODERS = ["bert-base-cased", "roberta-base"]

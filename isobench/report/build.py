@@ -14,11 +14,10 @@ from isobench.papers import published
 from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable
 from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
-from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons
+from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
 from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
-from isobench.report.verdict import write_verdict
 from isobench.report.wording import describe_epoch_rule, describe_generation, list_training_settings
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
@@ -37,13 +36,7 @@ ORIGIN = ("commit", "code_changed", "python", "torch", "machine", "data", "weigh
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: an encoder and method, or a row of others' numbers that the paper repeats.
-
-    Attributes:
-        encoder, method, settings, time: as in ``cells``.
-        cells: column title -> the cell, a row of ``cells``.
-        is_reported: True for others' numbers.
-    """
+    """A line of a table: an encoder and method with its cells by column, or others' numbers in the paper."""
 
     encoder: str
     method: str
@@ -55,14 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table of a report.
-
-    Attributes:
-        title: the heading above it.
-        columns: titles of the columns.
-        lines: ours first, then the rows that the paper repeats from others.
-        notes: sentences below it, the meaning of its marks first if it can have some.
-    """
+    """One table of a report: our lines first, then those that the paper repeats from others, and notes below it."""
 
     title: str
     columns: list[str]
@@ -84,7 +70,7 @@ class Report:
 
     Attributes:
         experiment: its name, paper, tables and selection rule.
-        runs, epochs, cells: the tables that `isobench.report.tables` describes.
+        runs, epochs, cells: the tables that docs/reference/tables.md describes.
         configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
         rule: how configurations were selected, in words.
         epoch_rule: how the epoch of a run was selected, in words.
@@ -173,13 +159,10 @@ class Report:
 def build_report(
     experiment: Experiment, runs: Sequence[Run], with_pairs: bool = True, notes: Sequence[str] = ()
 ) -> Report:
-    """Build the report of runs, ended or not; it needs nothing but these and the predictions beside them.
+    """Build the report of runs with their states, ended or not; it needs nothing but these.
 
-    Args:
-        experiment: its name, paper, tables and selection rule.
-        runs: the runs with their states (`isobench.runs.state.add_states`), at least one.
-        with_pairs: compare methods over shared seeds and dev examples too, which reads the runs' predictions.
-        notes: what the page also says, such as why an analysis was not carried out.
+    ``with_pairs`` compares methods over shared seeds and dev examples too, which reads the runs' predictions.
+    ``notes`` are what the page also says, such as why an analysis was not carried out.
     """
     runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
     varying = find_varying_settings(runs)

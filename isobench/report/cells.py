@@ -21,7 +21,6 @@ from isobench.papers.published import PublishedTable
 from isobench.report.selection import find_varying
 from isobench.report.tables import (
     BASE_METHOD,
-    CELLS,
     CONSTANT_PREDICTOR,
     compute_epoch_seconds,
     describe_settings,
@@ -176,6 +175,13 @@ def _make_column(
 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
+CELLS = (
+    "table", "part", "encoder", "group", "method", "settings", "column", "task", "kind", "values", "seeds", "n",
+    "mean", "sd", "ours", "published", "published_of", "verdict", "why", "compared", "base", "base_seeds",
+    "difference", "low", "high", "p", "p_exact", "test_seeds", "trials", "p_holm", "effect", "effect_low",
+    "effect_high", "mark", "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds",
+    "paired_examples", "paired_reason", "troubles", "time",
+)  # fmt: skip
 NUMBERS = (
     "mean", "sd", "difference", "low", "high", "p", "p_exact", "p_holm", "effect", "effect_low", "effect_high",
     "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds", "paired_examples",
@@ -190,14 +196,10 @@ EMPTY: dict[str, Any] = {
 def build_cells(
     runs: pd.DataFrame, experiment: Experiment, tasks: dict[str, Task], varying: list[str], pair: Pair | None = None
 ) -> pd.DataFrame:
-    """Build ``cells`` (`isobench.report.tables.CELLS`), part by part, in the order in which they are printed.
+    """Build ``cells`` (docs/reference/tables.md), part by part, in the order in which they are printed.
 
-    Args:
-        runs: with ``part`` and ``selected``.
-        experiment: its paper and tables.
-        tasks: by name, of the runs.
-        varying: settings in which the runs differ.
-        pair: compares methods over shared seeds and dev examples; None leaves this out.
+    ``tasks`` are those of the runs by name, and ``varying`` the settings in which the runs differ. ``pair`` compares
+    methods over shared seeds and dev examples; None leaves this out.
     """
     cells: list[dict[str, Any]] = []
     for part, of_part in runs.groupby("part", sort=False):
@@ -222,7 +224,7 @@ def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
             cell["p_holm"] = p
             if p < ALPHA:
                 cell["mark"] = "*" if cell["difference"] > 0 else "†"
-    table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS), dtype=object)
+    table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=CELLS, dtype=object)
     table = table.where(table.notna(), None)
     whole = dict.fromkeys(("n", "trials", "test_seeds"), int)
     return table.astype(dict.fromkeys(NUMBERS, float) | whole | {"compared": bool})

@@ -127,15 +127,10 @@ def judge_claim(
     find_report: Callable[[str], Any],
     read_analysis: Callable[[str, str], tuple[Rows, list[str]] | None],
 ) -> tuple[Outcome, str]:
-    """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
+    """Judge one claim by its experiment's report, or by the rows that its analysis wrote; None: there are none.
 
-    Args:
-        find_report: experiment -> its ``Report``, None if no run has ended.
-        read_analysis: experiment, name of rows -> the rows and how their setting differs from the paper's, None if
-            the analysis was not carried out.
-
-    Returns:
-        The outcome, and how the runs or the analysis differ from the paper's setting.
+    Returns the outcome, and how the runs or the analysis differ from the paper's setting. ``read_analysis`` takes an
+    experiment and the name of its rows; it returns them and how their setting differs.
     """
     try:
         found: Any
@@ -151,7 +146,7 @@ def judge_claim(
             return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
-        outcome = _check(claim, data)
+        outcome = _check(claim, lambda: data)
         if outcome.word == NOT_RUN and not claim.rows_file:
             outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
         return _say_where(claim, outcome, data, differences)
@@ -168,7 +163,7 @@ def judge_print(claim: Claim) -> Outcome:
         return misspelling
     if isinstance(claim.printed, str):
         return Outcome(UNDECIDED, f"can't be decided from print: {claim.printed}")
-    return _judge_made(claim, claim.printed)
+    return _check(claim, claim.printed)
 
 
 def find_faults(claim: Claim) -> list[str]:
@@ -180,7 +175,7 @@ def find_faults(claim: Claim) -> list[str]:
         faults.append(f"{'accepts' if claim.contradicted else 'rejects'} print ({outcome.numbers})")
     faults += [] if claim.broken else ["has no broken numbers"]
     for name, make in claim.broken.items():
-        if (outcome := _judge_made(claim, make)).word not in (FAILS, UNDECIDED):
+        if (outcome := _check(claim, make)).word not in (FAILS, UNDECIDED):
             faults.append(f"by broken numbers ({name}) it is {outcome.word!r}: {outcome.numbers}")
     known = _list_known_names(claim)
     for column, names in claim.named.items():
@@ -203,15 +198,6 @@ def select(claim: Claim, data: Any) -> Any:
     return replace(data, runs=runs, cells=cells)
 
 
-def _judge_made(claim: Claim, make: Callable[[], Any]) -> Outcome:
-    """Judge a claim by numbers that are made for it."""
-    try:
-        made = make()
-    except Exception as error:  # whatever the paper's own code raises
-        return _blame_code(claim, "making numbers for its check failed", error)
-    return _check(claim, select(claim, made))
-
-
 def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[str]) -> tuple[Outcome, str]:
     """Choose the words for our setting if it differs from the paper's; return them and how it differs.
 
@@ -229,7 +215,7 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
     lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]
     missing = [", ".join(lacking)] if lacking else []
     if not missing and not differences:
-        made = next(_make_data(claim), [])
+        made: Any = next(_make_data(claim), [])
         missing = [
             ", ".join(filter(None, part)) for part in _list_parts(select(claim, made)) if not _has(found, part)
         ]
@@ -278,19 +264,20 @@ def _find_misspelling(claim: Claim) -> Outcome | None:
     return Outcome(UNKNOWN, f"claims.py of {claim.paper}: there is no experiment {claim.experiment}: {nearest}")
 
 
-def _check(claim: Claim, data: Any) -> Outcome:
-    """Carry out a claim's check; unknown if its code fails or does not return a whole Outcome."""
+def _check(claim: Claim, make: Callable[[], Any]) -> Outcome:
+    """Judge a claim by data that are made for it; unknown if its code fails or does not return a whole Outcome."""
+    what = "making numbers for its check"
     try:
+        data = select(claim, make())
+        what = "its check"
         outcome = claim.check(data)
     except Exception as error:  # whatever the paper's own code raises
-        return _blame_code(claim, "its check failed", error)
+        remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
+        reason = (
+            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
+        )
+        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} failed ({reason}): {remedy}")
     if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
         problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {problem}")
     return outcome
-
-
-def _blame_code(claim: Claim, what: str, error: Exception) -> Outcome:
-    remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
-    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
-    return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} ({reason}): {remedy}")

@@ -37,11 +37,8 @@ MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 def write_report(report: Report, runs: Sequence[Run], folder: Path | None = None, outcome: Any = None) -> Path:
     """Write every form of a report, each file whole or not at all, and return the page's path.
 
-    Args:
-        report: of these runs, at least one.
-        runs: the runs.
-        folder: where the files go; None stands for the sweep's folder in the runs' output folder.
-        outcome: of an analysis of the runs (`isobench.analyses.shown.Shown`), which the page shows.
+    A ``folder`` of None stands for the sweep's folder in the runs' output folder. ``outcome`` is that of an analysis
+    of the runs (`isobench.analyses.shown.Shown`), which the page shows.
     """
     folder = folder or find_report_folder(runs)
     texts = {"report.md": format_markdown(report), "tables.tex": format_latex(report)}
