@@ -1,7 +1,7 @@
 """Build a report from runs: everything that a page, a terminal, a file or a claim shows of an experiment."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,7 @@ from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.folders import find_papers
-from isobench.papers.published import PublishedTable
-from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
+from isobench.report.cells import build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
@@ -202,23 +201,10 @@ def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
             lines.setdefault((cell.encoder, cell.method, is_reported), line).cells[cell.column] = cell
         ours = of_view[of_view["kind"] != "reported"]
         notes = [LEGEND.format(tests)] if ours["p"].notna().any() else []
-        notes += _list_differences(content, ours)
-        if len(ours) < len(of_view):
-            notes.append(f"{published.find_reported(content)[0]}: numbers of others that the paper repeats.")
+        for column in content.columns.values():
+            notes += [f"{task}: {how}." for task, how in column.variants.items() if task in set(ours["task"])]
         if form and name:
             notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
         title = f"{title} ({part})" if part else title
         views.append(TableView(title, list(ours["column"].unique()), list(lines.values()), notes))
     return views
-
-
-def _list_differences(content: PublishedTable, cells: pd.DataFrame) -> Iterator[str]:
-    """Say how the columns of a table differ from the paper's."""
-    variants: dict[str, str] = {}  # task -> how it differs from the paper's
-    for column in content.columns.values():
-        variants |= column.variants
-    yield from (f"{task}: {variants[task]}." for task in cells["task"].dropna().unique() if task in variants)
-    if (cells["kind"] == "average").any():
-        yield f"{AVERAGE}: the mean over the paper's {len(content.columns)} columns, if all of them ran."
-    if (cells["kind"] == "time").any():
-        yield "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."

@@ -20,7 +20,6 @@ from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, holm
 
 Check = Callable[[Report], Outcome]
-Statistic = Callable[[list[float]], float]
 RELEVANT_GAIN = 1.0  # points; runs whose intervals include a gain of this size don't support "no gain"
 WIDEST = 1.0  # points; a wider interval of a gain does not support a gain of a given size
 # Columns of ``runs`` that two runs share if their scores may be compared.
@@ -39,7 +38,9 @@ def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
     return Outcome(HOLDS if all(cases) else UNDECIDED if any(cases) else FAILS, numbers)
 
 
-def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistics.fmean) -> Check:
+def improves(
+    *methods: str, share: float = 0.0, statistic: Callable[[list[float]], float] = statistics.fmean
+) -> Check:
     """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,

@@ -29,33 +29,18 @@ from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, com
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
 TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
-# Column of ``compare_methods`` -> what it holds.
-METHODS = {
-    "group": "encoder, and the part of the runs if there are several: only methods of one group are compared",
-    "method": "its name",
-    "settings": "the selected configuration in words; empty if there was no choice",
-    "candidates": "configurations from which it was selected by the scores that are shown",
-    "columns": "list of the columns of scores over which ``score`` is the mean, one for each task",
-    "score": "mean over seeds, and over these columns if there are several; missing without scores",
-    "sd": "over seeds in the only column; missing if there are several",
-    "compared": "list of the columns in which it is compared with plain fine-tuning",
-    "difference": "from plain fine-tuning in points, mean over these columns",
-    "low": "lower end of its 95% interval, of the same test as p",
-    "high": "upper end",
-    "p": "two-sided p of the t-test over these columns, paired where seeds are shared; missing without a test",
-    "test_seeds": "the shared seeds over which the test is paired; 0 if it is not paired",
-    "is_single": "whether it or plain fine-tuning has a single seed in each of these columns",
-    "trials": "configurations that selection tried of the favoured side, by which p is multiplied; else 1",
-    "p_holm": "p times trials after Holm's correction over the methods of all groups",
-    "is_shown": "whether the difference is larger than chance explains: p_holm below .05",
-    "detectable": "smallest true difference that this test usually finds, at the first step of Holm's correction",
-    "constant_tasks": "list of the tasks on which a run of it or of plain fine-tuning is a constant predictor",
-    "ev1": "share of the variance in the first principal component of the calibrated embeddings, mean over runs",
-    "isoscore": "IsoScore of the calibrated embeddings, mean over runs",
-    "isotropy_tasks": "list of the tasks over which these two are means, the same in all rows of a group",
-    "time": "as in ``cells``",
-    "troubles": "list of what went wrong, an entry for each run and column of scores",
-}
+# Columns of ``compare_methods``. Where nothing is said they are as in ``cells``, here over the columns ``compared``.
+METHODS = (
+    "group", "method", "settings", "time", "troubles",
+    "candidates",  # configurations from which it was selected by the scores that are shown
+    "columns", "score", "sd",  # the columns of scores, one a task; the mean over them; over seeds in the only column
+    "compared", "difference", "low", "high", "p", "test_seeds", "trials",
+    "is_single",  # whether it or plain fine-tuning has a single seed in each of the columns ``compared``
+    "p_holm", "is_shown",  # after Holm's correction over the methods of all groups; whether that is below .05
+    "detectable",  # smallest true difference that this test usually finds, at the first step of Holm's correction
+    "constant_tasks",  # those on which a run of it or of plain fine-tuning is a constant predictor
+    "ev1", "isoscore", "isotropy_tasks",  # of the calibrated embeddings; over these tasks, the same in a group
+)  # fmt: skip
 
 
 def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +74,7 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
     for row, p in zip(rows, holm([row["p"] * row["trials"] for row in rows]), strict=True):
         row["p_holm"], row["is_shown"] = p, p < ALPHA
-    table = pd.DataFrame(rows, columns=list(METHODS))
+    table = pd.DataFrame(rows, columns=METHODS)
     return table.astype(dict.fromkeys(("detectable", "ev1", "isoscore"), float))
 
 

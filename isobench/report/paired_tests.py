@@ -38,11 +38,7 @@ class SplitPredictions:
 
 
 class ExamplePairs:
-    """Compare methods with plain fine-tuning over shared seeds and dev examples.
-
-    Args:
-        folders: key of a run, as in ``runs`` -> the run's folder.
-    """
+    """Compare methods with plain fine-tuning over shared seeds and dev examples; ``folders``: of runs, by key."""
 
     def __init__(self, folders: Mapping[str, RunFolder]) -> None:
         self._read = cache(lambda key, split, seed: read_predictions(folders[key], split, seed))  # each file once

@@ -30,20 +30,14 @@ SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *S
 
 
 class PrintedCell(NamedTuple):
-    """A printed cell of a method, as one that breaks print gets it.
-
-    Attributes:
-        encoder, task, method: isobench's names.
-        kind: ``score``, ``isotropy`` or ``time``.
-        numbers, plain: statistic (mean, sd, ...) -> the printed number, of this cell and of plain fine-tuning's.
-    """
+    """A printed cell of a method, as one that breaks print gets it, with isobench's names."""
 
     encoder: str
     task: str
     method: str
-    kind: str
-    numbers: dict[str, Any]
-    plain: dict[str, Any]
+    kind: str  # score, isotropy or time
+    numbers: dict[str, Any]  # statistic (mean, sd, ...) -> the printed number
+    plain: dict[str, Any]  # the same of plain fine-tuning's cell
 
 
 Change = Callable[[PrintedCell], dict[str, Any]]  # returns the numbers that stand in the cell's place
@@ -175,10 +169,7 @@ def _list_printed(
 def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarray:
     """Make values with a cell's printed mean (or median) and deviation; a lone median gets the printed maximum.
 
-    Args:
-        numbers: statistic -> the printed number.
-        seeds: how many values, at least two.
-        is_score: if False, the values are uncorrelated with those that True gives.
+    ``seeds`` is at least two. Values with ``is_score`` False are uncorrelated with those that True gives.
     """
     steps = np.linspace(-1, 1, seeds)
     steps = steps if is_score else steps**2 - np.mean(steps**2)

@@ -35,26 +35,17 @@ from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
-# Column of ``configurations`` -> what it holds: a row for each configuration of each group, task and method.
-CONFIGURATIONS = {
-    "group": "encoder, and the part of the runs if there are several: only methods of one group are compared",
-    "task": "name of the task",
-    "metric": "its primary metric",
-    "method": "name of the method",
-    "settings": "the settings that vary, in words; empty if none does",
-    "runs": "number of runs",
-    "values": "list of the reported scores x 100, NaN where undefined; not those that only decide the choice",
-    "seeds": "list of the seeds of these values",
-    "troubles": "list of what went wrong, an entry for each run in which something did",
-    "trouble_seeds": "list of the seeds of these runs",
-    "base": "list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant",
-    "ev1": "EV1 of the calibrated embeddings, mean over seeds",
-    "isoscore": "IsoScore of the calibrated embeddings, mean over seeds",
-    "seconds": "training seconds of an epoch, of the fastest seed",
-    "base_seconds": "the same of plain fine-tuning with the same settings",
-    "selected_by": "mean of the scores x 100 that decided; missing if it could not be chosen",
-    "is_chosen": "whether the tables show it",
-}
+# Columns of ``configurations``: a row for each configuration of each group, task and method.
+CONFIGURATIONS = (
+    "group", "task", "metric", "method", "settings", "runs",  # the settings that vary, in words; the number of runs
+    "values", "seeds",  # lists of the reported scores x 100, NaN where undefined, and of their seeds
+    "troubles", "trouble_seeds",  # lists of what went wrong, an entry for each run in which something did
+    "base",  # list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant
+    "ev1", "isoscore",  # of the calibrated embeddings, mean over seeds
+    "seconds", "base_seconds",  # of training an epoch, of the fastest seed; of plain fine-tuning's
+    "selected_by",  # mean of the scores x 100 that decided; missing if it could not be chosen
+    "is_chosen",  # whether the tables show it
+)  # fmt: skip
 NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
 # encoder, method, task -> choice -> its runs' positions
@@ -70,9 +61,7 @@ def select_runs(
     ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
     that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
 
-    Returns:
-        The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
-        rule in words.
+    Returns the runs with ``part``, ``selected`` and ``candidates``, the table of ``CONFIGURATIONS``, and the rule.
     """
     part_of_run = _number_parts(runs)
     parts = _name_parts(runs, part_of_run, varying)
@@ -105,7 +94,7 @@ def select_runs(
         configurations += _summarize_configurations(reported, differing, scores)
     if len(set(rules)) > 1:
         rules = [f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True)]
-    table = pd.DataFrame(configurations, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
+    table = pd.DataFrame(configurations, columns=CONFIGURATIONS).astype(dict.fromkeys(NUMBERS, float))
     return runs.assign(selected=selected, candidates=candidates), table, " ".join(dict.fromkeys(rules))
 
 

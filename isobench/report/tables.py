@@ -31,15 +31,12 @@ CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts 
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
 NO_SETTING = "-"  # in the place of a setting that a run's method does not have
 NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib")  # also if no run has one
+COSTS = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
 def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
-    """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
-
-    Args:
-        varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
-    """
+    """Build ``runs`` from runs, ended or not, which differ in the settings ``varying``; selection adds columns."""
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     records = [
         {
@@ -105,11 +102,7 @@ def read_outcome(run: Run) -> dict[str, Any]:
     return {
         **outcome,
         "epochs": record.history[-1].epoch if record.history else 0,
-        "seconds": cost.seconds,
-        "training_seconds": cost.training_seconds,
-        "evaluation_seconds": cost.evaluation_seconds,
-        "examples": cost.examples,
-        "tokens_per_second": cost.tokens_per_second,
+        **{name: getattr(cost, name) for name in COSTS},
         "peak_memory_mib": cost.peak_memory_mib.resident,
         "peak_gpu_memory_mib": cost.peak_memory_mib.gpu,
         "attempts": record.attempts,

@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from isobench.common.plots import LINE_STYLES, PALETTE, cut_outliers, use_figure
 from isobench.report.tables import BASE_METHOD, read_numbers
 from isobench.report.wording import format_signed
 
-T = TypeVar("T")
 SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.74, 0.68)  # of a panel in inches, and of its axes as shares of it
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
@@ -166,7 +165,7 @@ def write_svg(figure: Figure, title: str) -> Markup:
     return head + Markup(svg)
 
 
-def _subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
+def _subsample_evenly(items: Sequence[Any], most: int) -> Sequence[Any]:
     if len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
@@ -193,12 +192,10 @@ def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str
 
 
 def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
-    """Draw score against isotropy, and correlate them: less the means of encoder and task if there are several.
+    """Draw score against isotropy, and write Spearman's correlation of both above each panel.
 
-    As they are, a correlation over several encoders or tasks would reflect how these differ from each other.
-
-    Returns:
-        ``panels`` by title, which has Spearman's correlation; ``is_centred``; ``methods`` that the panels show.
+    Both are less their means of encoder and task if there are several (``is_centred``): else a correlation would
+    reflect how these differ from each other.
     """
     scored = runs[np.isfinite(read_numbers(runs, "score"))]
     is_centred = len(scored[["encoder", "task"]].drop_duplicates()) > 1

@@ -85,14 +85,14 @@ def _load_template(name: str) -> Template:
 def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
     """Lay out the page's first table: the lines of each group, and the range that the differences' drawings share."""
     lines = [line for line in methods.itertuples() if line.columns or line.troubles]
-    ends = [end for line in lines for end in (line.difference, line.low, line.high) if math.isfinite(end)]
+    ends = [0.0, *(end for line in lines for end in (line.difference, line.low, line.high) if math.isfinite(end))]
     groups: dict[str, list[Any]] = {}
     for line in lines:
         groups.setdefault(line.group, []).append(line)
     return {
         "groups": groups,
-        "low": min(ends, default=0.0) if min(ends, default=0.0) < 0 else 0.0,
-        "high": max(ends, default=0.0) if max(ends, default=0.0) > 0 else 0.0,
+        "low": min(ends),
+        "high": max(ends),
         "has_p": any(not math.isnan(line.p) for line in lines),
         "has_isotropy": any(not math.isnan(x) for line in lines for x in (line.ev1, line.isoscore)),
         "has_time": any(line.time for line in lines),

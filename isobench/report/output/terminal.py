@@ -60,9 +60,8 @@ def print_claims(claims: list[dict[str, Any]], by_print: bool = False) -> None:
 
     ``by_print``: the outcomes are those of the papers' own printed numbers.
     """
-    basis = "what their own printed numbers say" if by_print else "what was found here"
-    labels = ("paper", "claim", "in print" if by_print else "here", "numbers")
-    table = make_table(f"What the papers claim, and {basis}", labels, ())
+    where = "in print" if by_print else "here"
+    table = make_table(f"What the papers claim, and what is found {where}", ("paper", "claim", where, "numbers"), ())
     for claim in claims:
         text = f"{claim['claim']}\nHolds if: {claim['criterion']}"
         table.add_row(claim["paper"], text, claim["outcome"], claim["numbers"], end_section=True)

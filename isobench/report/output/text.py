@@ -12,7 +12,6 @@ from isobench.report.tables import CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import format_points
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
-MAX_PAGE_COLUMNS = 5  # a LaTeX table with more columns is shrunk to the page's width
 CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
 COLUMNS = ("n", "mean", "SD", "change", "EV1", "IsoScore", "time", "chosen")  # of the table of configurations
 NOTHING = "-"  # in place of a number that a line does not have
@@ -39,7 +38,6 @@ def format_latex(report: Report) -> str:
         method=format_method,
         marked_cell=_format_marked_cell,
         published=format_published,
-        MAX_PAGE_COLUMNS=MAX_PAGE_COLUMNS,
     )
 
 
