@@ -92,8 +92,7 @@ def gains(low: float, high: float, *methods: str) -> Check:
             f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
             for method, x in estimates.items()
         )
-        overlaps = [x.low <= high and low <= x.high for x in estimates.values()]
-        if not any(overlaps):
+        if not any(x.low <= high and low <= x.high for x in estimates.values()):
             return Outcome(FAILS, numbers)
         is_clear = all(low <= x.value <= high and x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
         if is_favoured:

@@ -22,8 +22,7 @@ HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided
 NOT_JUDGED = "not judged"
 WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN, NOT_JUDGED)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
-OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
-OUTCOME_SYMBOLS[NOT_JUDGED] = OUTCOME_SYMBOLS[NOT_RUN]
+OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\u2013", UNKNOWN: "?", NOT_JUDGED: "\u2013"}
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
 MAX_QUOTED_WORDS = 15
 CONFIG_GROUPS = {"encoder": "encoder", "task": "task", "method": "calibration"}  # what a claim names -> its configs
@@ -100,9 +99,7 @@ class Claim:
 
 
 def describe_multiplicity(count: int) -> str:
-    return (
-        f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
-    )
+    return f"{count} claims, each judged alone: no p is corrected for the others, so some outcomes may be chance."
 
 
 def load_claims(paper: str | None = None) -> list[Claim]:

@@ -27,7 +27,6 @@ from isobench.report.wording import DASH, describe_p, format_interval, format_p_
 from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, compare_runs, count_trials, holm
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
-SAME_DIFFERENCE = "the difference does not vary over seeds, so no test is possible"
 TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
 # Columns of ``compare_methods``. Where nothing is said they are as in ``cells``, here over the columns ``compared``.
 METHODS = (
@@ -219,8 +218,10 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
         sentence = _deny_effects(methods, tested)
     elif compared:
         sentence = _name_untested(methods, compared)
-    else:
+    elif (methods["method"] != BASE_METHOD).any():
         sentence = f"No method has a score that can be compared with one of {BASELINE}."
+    else:
+        sentence = "Only plain training was run: there is no method to test."
     collapses = _name_collapses(cells, methods)
     advice = "" if compared or not collapses else TRAIN_LONGER
     so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
@@ -272,8 +273,9 @@ def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
 
 def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
     """Give the differences of which no test is possible: of single seeds, or the same in every seed."""
-    is_single = all(row.is_single for row in compared)
-    why = f"a single seed allows no test, {ENOUGH_SEEDS} do" if is_single else SAME_DIFFERENCE
+    why = "the difference does not vary over seeds, so no test is possible"
+    if all(row.is_single for row in compared):
+        why = f"a single seed allows no test, {ENOUGH_SEEDS} do"
     names = []
     for row in compared:
         side = "below" if row.difference < 0 else "above"

@@ -30,7 +30,6 @@ from isobench.runs.run import Run
 
 PAGE_FILE = "report.html"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
-MAX_CONFIGURATIONS = 200  # lines of the table of configurations
 
 
 @collect_garbage_rarely()
@@ -66,7 +65,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
         views=[(view, lay_out_table(view)) for view in report.views],
         curves=draw_curves(epochs, styles),
         isotropy=draw_isotropy(runs, styles),
-        limits=LIMITS | {"configurations": MAX_CONFIGURATIONS},
+        limits=LIMITS,
     )
 
 
@@ -101,7 +100,7 @@ def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
 
 def lay_out_configurations(configurations: pd.DataFrame) -> dict[str, Any]:
     """Lay out the table of configurations: the columns that say something, and the lines of each task and group."""
-    lines = [format_configuration(line) for line in configurations[:MAX_CONFIGURATIONS].itertuples()]
+    lines = [format_configuration(line) for line in configurations[: LIMITS["configurations"]].itertuples()]
     sections: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         sections.setdefault(line["section"], []).append(line)
