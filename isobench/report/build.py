@@ -71,8 +71,7 @@ class Report:
         experiment: its name, paper, tables and selection rule.
         runs, epochs, cells: the tables that docs/reference/tables.md describes.
         configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
-        rule: how configurations were selected, in words.
-        epoch_rule: how the epoch of a run was selected, in words.
+        rule, epoch_rule: how configurations, and the epoch of a run, were selected, in words.
         settings: what the runs were trained with, by name.
         notes: sentences on generation, truncation and warnings.
     """

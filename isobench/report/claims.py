@@ -207,20 +207,22 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
     if outcome.word == NOT_RUN:
         return outcome, ""
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]
-    found = _list_parts(data)
-    seen = dict(zip(CONFIG_GROUPS, zip(*found, strict=True), strict=False))  # column -> its names
-    lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]
-    missing = [", ".join(lacking)] if lacking else []
-    if not missing and not differences:
-        made: Any = next(_make_data(claim), [])
-        missing = [
-            ", ".join(filter(None, part)) for part in _list_parts(select(claim, made)) if not _has(found, part)
-        ]
-    if outcome.word in (HOLDS, FAILS) and missing:
+    if outcome.word in (HOLDS, FAILS) and (missing := _list_missing(claim, data, not differences)):
         outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
     if differences:
         outcome = outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word))
     return outcome, "; ".join(differences)
+
+
+def _list_missing(claim: Claim, data: Any, is_papers_setting: bool) -> list[str]:
+    """List what a claim names and data lack; in the paper's setting else what print has and data lack."""
+    found = _list_parts(data)
+    seen = dict(zip(CONFIG_GROUPS, zip(*found, strict=True), strict=False))  # column -> its names
+    lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]
+    if lacking or not is_papers_setting:
+        return [", ".join(lacking)] if lacking else []
+    printed = _list_parts(select(claim, next(_make_data(claim), [])))
+    return [", ".join(filter(None, part)) for part in printed if not _has(found, part)]
 
 
 def _has(found: Sequence[Part], wanted: Part) -> bool:

@@ -101,7 +101,6 @@ def build_printed_report(
         Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
 
     Args:
-        paper, tables: whose numbers they are.
         seeds: how many runs a printed cell stands for.
         encoders, methods: those that are taken; none means all. Plain fine-tuning always is.
         change: breaks the cells of methods: see `scale_effects`.

@@ -61,10 +61,8 @@ class Style:
 
 def assign_styles(methods: Iterable[str]) -> dict[str, Style]:
     """Give every method a style; the same methods in the same order get the same styles."""
-    names = list(dict.fromkeys(methods))
-    others = [name for name in names if name != BASE_METHOD]
-    plain = {BASE_METHOD: Style(-1)} if BASE_METHOD in names else {}
-    return plain | {name: Style(index) for index, name in enumerate(others)}
+    others = [name for name in dict.fromkeys(methods) if name != BASE_METHOD]
+    return {BASE_METHOD: Style(-1)} | {name: Style(index) for index, name in enumerate(others)}
 
 
 class Panel:
