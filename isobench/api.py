@@ -193,7 +193,7 @@ def report_table(
 ) -> pandas.DataFrame:
     """Make the tables of a report: one row for each cell, in the order of the paper's tables.
 
-    This is the table ``cells`` of `isobench.report.tables`, which describes its columns: the page, the terminal,
+    This is the table ``cells``, whose columns docs/reference/tables.md describes: the page, the terminal,
     Markdown, LaTeX and the claims show the same cells. A cell is one encoder and method (a line of a table) in one
     column. ``table.pivot(index=["encoder", "method"], columns="column", values="mean")`` has the paper's shape, if
     there is one table with one part. ``values``, ``seeds``, ``base`` and ``troubles`` are lists.

@@ -36,6 +36,4 @@ def make_report(*runs):
     table["score"] = [0.0 if score != score else score for score in table["score"]]
     tasks = {name: replace(task, name=name) for name in table["task"].unique()}
     experiment = Experiment("made_up")
-    return Report(
-        experiment, table, pd.DataFrame(), build_cells(table, experiment, tasks, []), pd.DataFrame(), [], ""
-    )
+    return Report(experiment, table, pd.DataFrame(), build_cells(table, experiment, tasks, []), pd.DataFrame())

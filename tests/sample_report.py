@@ -10,9 +10,8 @@ from helpers import make_config
 from isobench.config.schema import Experiment
 from isobench.report.build import Report
 from isobench.report.cells import build_cells, compare, finish_cells
-from isobench.report.methods import compare_methods
+from isobench.report.methods import compare_methods, write_verdict
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR
-from isobench.report.verdict import write_verdict
 from isobench.statistics.seeds import Arm
 
 ENCODERS = ["bert-base-cased", "roberta-base"]
@@ -87,7 +86,7 @@ def sample(encoders=ENCODERS, methods=METHODS, tasks=TASKS, seeds=3, epochs=4, *
     names = ["group", "task", "method", "settings", "values", "seeds", "troubles", "selected_by", "is_chosen"]
     return Report(
         experiment=experiment, runs=table, epochs=pd.DataFrame(curves), cells=cells,
-        configurations=pd.DataFrame(columns=names), varying=[],
+        configurations=pd.DataFrame(columns=names),
         rule="nothing to select.", epoch_rule="best epoch on the dev set, the set it is reported on",
         notes=["Times were measured on a shared machine."],
     )  # fmt: skip

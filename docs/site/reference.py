@@ -27,7 +27,6 @@ from isobench.cli import choices
 from isobench.common.packages import conf_dir
 from isobench.config import schema
 from isobench.config.bounds import TYPE_NAMES, Bound, Choices, find_section, read_hints
-from isobench.report import tables
 from isobench.report.claims import judge_print, load_claims
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,15 +226,6 @@ def write_claims() -> str:
     return "\n".join(["## The claims", "", *heading, *rows])
 
 
-def write_tables() -> str:
-    """List the columns of the tables that a report is made of, with what they hold."""
-    parts = []
-    for table, columns in tables.SCHEMA.items():
-        rows = [f"| `{name.replace(', ', '`, `')}` | {escape(text)} |" for name, text in columns.items()]
-        parts.append("\n".join([f"## `{table}`", "", "| column | what it holds |", "|---|---|", *rows]))
-    return "\n\n".join(parts)
-
-
 def write_python() -> str:
     """Name the functions of ``import isobench``, then names that other pages mention; mkdocstrings fills them in."""
     names = [f"isobench.api.{name}" for name in isobench.FUNCTIONS]
@@ -260,7 +250,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "docs/reference/settings.md": write_settings,
     "docs/reference/record.md": write_record,
     "docs/reference/claims.md": write_claims,
-    "docs/reference/tables.md": write_tables,
     "docs/reference/python.md": write_python,
     "docs/reference/calibration.md": lambda: write_package("isobench.calibration"),
     "docs/reference/metrics.md": lambda: write_package("isobench.metrics"),

@@ -6,23 +6,21 @@ from functools import cache, partial
 from typing import Any
 
 from isobench.report.build import Report
-from isobench.report.checks import (
-    Check,
+from isobench.report.checks import Check, judge_cases, nothing_improves
+from isobench.report.claims import UNDECIDED, Claim, Outcome
+from isobench.report.printed import Change, PrintedCell, build_printed_report, only, scale_effects
+from isobench.report.wording import format_points
+from isobench_papers.isotropy_calibration.checks import (
     changes_little,
+    costs,
     gains_are_few,
     isotropy_lowers_scores,
-    judge_cases,
     loses_more,
     most_degrade,
-    nothing_improves,
     nothing_improves_consistently,
     prevents_learning,
     raises_isotropy,
 )
-from isobench.report.claims import UNDECIDED, Claim, Outcome
-from isobench.report.printed import Change, PrintedCell, build_printed_report, only, scale_effects
-from isobench.report.time_checks import costs
-from isobench.report.wording import format_points
 
 GPU = "Titan RTX"  # the paper's times were measured on it
 TOLERANCE = 1.25  # our choice: our factor of time agrees with a printed one if it is at most a quarter off

@@ -12,13 +12,11 @@ from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Experiment
 from isobench.papers import published
 from isobench.papers.folders import find_papers
-from isobench.papers.published import PublishedTable
-from isobench.report.cells import AVERAGE, build_cells, find_content, list_mistakes
-from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons
+from isobench.report.cells import build_cells, find_content, list_mistakes
+from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
-from isobench.report.tables import BASE_METHOD, BASELINE, build_epochs, build_runs, list_scale_differences
-from isobench.report.verdict import write_verdict
+from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import describe_epoch_rule, describe_generation, list_training_settings
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
@@ -28,18 +26,16 @@ TIME_NOTE = (
     "Training time: of the fastest seed, relative to plain fine-tuning's; of several tasks the median and the range. "
     "Comparable only if the machine did nothing else."
 )
+LEGEND = (
+    f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {{}} (t-test over seeds, paired "
+    "where both have the same)."
+)
 ORIGIN = ("commit", "code_changed", "python", "torch", "machine", "data", "weights")  # columns of ``runs``
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a table: an encoder and method, or a row of others' numbers that the paper repeats.
-
-    Attributes:
-        encoder, method, settings, time: as in ``cells``.
-        cells: column title -> the cell, a row of ``cells``.
-        is_reported: True for others' numbers.
-    """
+    """A line of a table: an encoder and method with its cells by column, or others' numbers in the paper."""
 
     encoder: str
     method: str
@@ -51,27 +47,12 @@ class Line:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table of a report.
+    """One table of a report: our lines first, then those that the paper repeats from others, and notes below it."""
 
-    Attributes:
-        name: its name in published.yaml; empty if the paper has no such table.
-        part: the part of the runs that it shows; empty if there is only one.
-        title: the heading above it.
-        columns: titles of the columns.
-        lines: ours first, then the rows that the paper repeats from others.
-        notes: sentences below it, the meaning of its marks first if it can have some.
-    """
-
-    name: str
-    part: str
     title: str
     columns: list[str]
     lines: list[Line]
     notes: list[str]
-
-    @property
-    def has_other_methods(self) -> bool:
-        return any(line.method != BASE_METHOD for line in self.own_lines)
 
     @property
     def own_lines(self) -> list[Line]:
@@ -81,10 +62,6 @@ class TableView:
     def own_cells(self) -> list[Any]:
         return [cell for line in self.own_lines for cell in line.cells.values()]
 
-    @property
-    def has_marks(self) -> bool:
-        return any(cell.mark for cell in self.own_cells)
-
 
 @dataclass(frozen=True)
 class Report:
@@ -92,11 +69,9 @@ class Report:
 
     Attributes:
         experiment: its name, paper, tables and selection rule.
-        runs, epochs, cells: the tables that `isobench.report.tables` describes.
+        runs, epochs, cells: the tables that docs/reference/tables.md describes.
         configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
-        varying: dotted names of the settings in which the runs differ.
-        rule: how configurations were selected, in words.
-        epoch_rule: how the epoch of a run was selected, in words.
+        rule, epoch_rule: how configurations, and the epoch of a run, were selected, in words.
         settings: what the runs were trained with, by name.
         notes: sentences on generation, truncation and warnings.
     """
@@ -106,7 +81,6 @@ class Report:
     epochs: pd.DataFrame
     cells: pd.DataFrame
     configurations: pd.DataFrame
-    varying: list[str]
     rule: str = ""
     epoch_rule: str = ""
     settings: dict[str, str] = field(default_factory=dict)
@@ -121,39 +95,31 @@ class Report:
         """How configurations and epochs were selected, in words."""
         return f"{self.rule} From each run: its {self.epoch_rule}."
 
-    @property
-    def has_choices(self) -> bool:
-        columns = ["group", "task", "method"]
-        return not self.configurations.empty and bool(self.configurations.duplicated(columns).any())
-
     @cached_property
     def views(self) -> list[TableView]:
         """The tables as they are printed, in the paper's order for each part."""
-        return _list_views(self)
+        return _list_views(self.experiment, self.cells)
 
     @cached_property
     def methods(self) -> pd.DataFrame:
         """A row for each method: what it gains over all its tasks (`isobench.report.methods.METHODS`)."""
         return compare_methods(self.cells, self.runs)
 
+    @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """Every method against plain fine-tuning over all its tasks, as texts."""
+        return tabulate_comparisons(self.methods)
+
+    @cached_property
+    def verdict(self) -> str:
+        """What the comparisons with plain fine-tuning show, in one or two sentences."""
+        ended = int(self.runs["status"].isin(["finished", "failed"]).sum())
+        return write_verdict(self.cells, self.methods, ended, len(self.runs))
+
     @property
     def described_settings(self) -> str:
         """Say in one line what the runs were trained with; empty if that is not known."""
         return " · ".join(f"{name} {value}" for name, value in self.settings.items())
-
-    @cached_property
-    def marked_comparisons(self) -> int:
-        """Count the differences in the tables that have a test: Holm's family of the marks."""
-        return len(list_comparisons(self.cells))
-
-    @property
-    def legend(self) -> str:
-        """Say what the marks of the tables mean."""
-        count = format_count(self.marked_comparisons, "comparison")
-        return (
-            f"* better, † worse than {BASELINE}: p < {ALPHA} after Holm's correction over {count} (t-test over "
-            "seeds, paired where both have the same)."
-        )
 
     @property
     def states(self) -> dict[str, int]:
@@ -166,27 +132,16 @@ class Report:
         return list_scale_differences(self.runs)
 
     @property
-    def paper(self) -> str | None:
-        """The paper with which the runs are compared; None without one, or if its folder is not here."""
-        return self.experiment.paper if self.experiment.paper in find_papers() else None
-
-    @cached_property
-    def comparisons(self) -> pd.DataFrame:
-        """Every method against plain fine-tuning over all its tasks, as texts."""
-        return tabulate_comparisons(self.methods)
-
-    @cached_property
-    def verdict(self) -> str:
-        """What the comparisons with plain fine-tuning show, in one sentence."""
-        ended = int(self.runs["status"].isin(["finished", "failed"]).sum())
-        return write_verdict(self.cells, self.methods, ended, len(self.runs))
+    def scale_note(self) -> str:
+        """Say how the setting differs from the paper's, or which part of the data was used; empty if in nothing."""
+        what = "Not the paper's setting" if self.experiment.paper in find_papers() else "Data"
+        return f"{what}: {'; '.join(self.scale)}." if self.scale else ""
 
     @property
     def failures(self) -> list[str]:
         """One line for each run that failed, predicts one class, or is damaged."""
-        wrong = self.runs[self.runs["failure"].notna() | self.runs["message"].notna()]
         lines = []
-        for run in wrong.itertuples():
+        for run in self.runs[self.runs["failure"].notna() | self.runs["message"].notna()].itertuples():
             about = f"{run.task}, {run.encoder}, {run.method}, seed {run.seed}"
             lines.append(f"{about}: {run.failure or 'damaged'} {run.message or ''}".strip())
         return lines
@@ -202,13 +157,10 @@ class Report:
 def build_report(
     experiment: Experiment, runs: Sequence[Run], with_pairs: bool = True, notes: Sequence[str] = ()
 ) -> Report:
-    """Build the report of runs, ended or not; it needs nothing but these and the predictions beside them.
+    """Build the report of runs with their states, ended or not; it needs nothing but these.
 
-    Args:
-        experiment: its name, paper, tables and selection rule.
-        runs: the runs with their states (`isobench.runs.state.add_states`), at least one.
-        with_pairs: compare methods over shared seeds and dev examples too, which reads the runs' predictions.
-        notes: what the page also says, such as why an analysis was not carried out.
+    ``with_pairs`` compares methods over shared seeds and dev examples too, which reads the runs' predictions.
+    ``notes`` are what the page also says, such as why an analysis was not carried out.
     """
     runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
     varying = find_varying_settings(runs)
@@ -225,7 +177,6 @@ def build_report(
         epochs=epochs,
         cells=cells,
         configurations=configurations,
-        varying=varying,
         rule=rule,
         epoch_rule=describe_epoch_rule(runs),
         settings=list_training_settings(runs),
@@ -233,47 +184,26 @@ def build_report(
     )
 
 
-def _list_views(report: Report) -> list[TableView]:
-    views = []
-    for (name, part), cells in report.cells.groupby(["table", "part"], sort=False):
-        content = find_content(report.experiment, name)
+def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
+    views, tests = [], format_count(len(list_comparisons(cells)), "comparison")
+    for (name, part), of_view in cells.groupby(["table", "part"], sort=False):
+        content = find_content(experiment, name)
         what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
-        statistics = published.format_statistics(content.form, content.form)  # such as median (sd)
-        title = f"{statistics} over seeds"
+        title = f"{published.format_statistics(content.form, content.form)} over seeds"  # such as median (sd)
         if name:
             printed = name.replace("table", "Table ")
-            title = f"{report.experiment.paper}, {printed}, beside ours: {what}; {statistics}"
-        ours = cells[cells["kind"] != "reported"]
+            title = f"{experiment.paper}, {printed}, beside ours: {what}; {title.removesuffix(' over seeds')}"
         lines: dict[tuple[Any, ...], Line] = {}
-        for cell in cells.itertuples():
+        for cell in of_view.itertuples():
             is_reported = cell.kind == "reported"
             line = Line(cell.encoder, cell.method, cell.settings, cell.time, {}, is_reported)
             lines.setdefault((cell.encoder, cell.method, is_reported), line).cells[cell.column] = cell
-        notes = _list_notes(content, ours, report.legend)
-        if len(lines) > len(ours[["encoder", "method"]].drop_duplicates()):
-            notes.append(f"{published.find_reported(content)[0]}: numbers of others that the paper repeats.")
+        ours = of_view[of_view["kind"] != "reported"]
+        notes = [LEGEND.format(tests)] if ours["p"].notna().any() else []
+        for column in content.columns.values():
+            notes += [f"{task}: {how}." for task, how in column.variants.items() if task in set(ours["task"])]
         if form and name:
             notes.append(f"In the paper: {form}. Ours are the same statistics of our own runs.")
-        columns = list(ours["column"].unique())
         title = f"{title} ({part})" if part else title
-        views.append(TableView(name, part, title, columns, list(lines.values()), notes))
+        views.append(TableView(title, list(ours["column"].unique()), list(lines.values()), notes))
     return views
-
-
-def _list_notes(content: PublishedTable, cells: pd.DataFrame, legend: str) -> list[str]:
-    """Write the sentences below a table: what the marks mean, and how its columns differ from the paper's."""
-    notes = [legend] if cells["p"].notna().any() else []
-    variants: dict[str, str] = {}  # task -> how it differs from the paper's
-    for column in content.columns.values():
-        variants |= column.variants
-    notes += [f"{task}: {variants[task]}." for task in cells["task"].dropna().unique() if task in variants]
-    if AVERAGE in set(cells["column"]):
-        notes.append(
-            f"{AVERAGE}: the mean over the paper's {len(content.columns)} columns, if all of them ran. "
-            "Ours are rounded; published.yaml says whether the paper's are."
-        )
-    if "time" in set(cells["kind"]):
-        notes.append(
-            "Minutes: of training per epoch, without evaluation; the paper's were measured on another machine."
-        )
-    return notes

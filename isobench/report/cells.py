@@ -8,7 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from isobench.papers.published import PublishedTable
 from isobench.report.selection import find_varying
 from isobench.report.tables import (
     BASE_METHOD,
-    CELLS,
     CONSTANT_PREDICTOR,
     compute_epoch_seconds,
     describe_settings,
@@ -42,23 +41,14 @@ AVERAGE = "Avg"  # title of the column of each row's average
 
 @dataclass(frozen=True)
 class Column:
-    """One printed column: a task's metric on a dev split, an isotropy of the reported epoch, or the time of an epoch.
-
-    Attributes:
-        title: its heading.
-        task: whose runs it shows.
-        kind: score (in percent), isotropy or time (in minutes).
-        source: the column of ``runs`` that has its numbers; empty for a time.
-        printed: the paper's name of the column; empty if the paper does not have it.
-        difference: how the task differs from the paper's, in words; empty if it is the paper's.
-    """
+    """One printed column: a task's metric on a dev split, an isotropy of the reported epoch, or an epoch's time."""
 
     title: str
     task: str
-    kind: str
-    source: str = ""
-    printed: str = ""
-    difference: str = ""
+    kind: str  # score (in percent), isotropy or time (in minutes)
+    source: str = ""  # the column of ``runs`` that has its numbers; empty for a time
+    printed: str = ""  # the paper's name of the column; empty if the paper does not have it
+    difference: str = ""  # how the task differs from the paper's, in words; empty if it is the paper's
 
     def read_values(self, runs: pd.DataFrame) -> tuple[list[float], list[int]]:
         """Return the numbers of the runs that have one, NaN where it is undefined, and the seeds of these runs."""
@@ -82,22 +72,12 @@ class Column:
         return f"{number:.3f}" if number == 0 or abs(number) >= 1e-3 else f"{number:.0e}"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table to fill: its name in published.yaml (empty without a paper), its content there, and its columns."""
 
     name: str
     content: PublishedTable
     columns: list[Column]
-
-    @property
-    def paper_columns(self) -> list[Column]:
-        return [column for column in self.columns if column.printed]
-
-    @property
-    def has_average(self) -> bool:
-        """True if the paper prints the average of each row and a column of this average is shown."""
-        return bool(self.content.average and self.paper_columns)
 
 
 def _list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
@@ -131,13 +111,12 @@ def _load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
     return {name: tables[name] for name in experiment.tables}
 
 
-def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> Iterator[str]:
+def list_mistakes(experiment: Experiment, runs: pd.DataFrame) -> list[str]:
     """Say which printed numbers are not shown by mistake: the paper is not here, or misspells a task or method."""
     if experiment.paper and experiment.paper not in find_papers():
-        yield f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."
-    elif experiment.paper:
-        tables = _load_contents(experiment)
-        yield from published.list_misspellings(experiment.paper, tables, set(runs["task"]), set(runs["method"]))
+        return [f"The printed numbers of {experiment.paper} are not shown: name its folder with --paper FOLDER."]
+    tables, names = _load_contents(experiment), (set(runs["task"]), set(runs["method"]))
+    return list(published.list_misspellings(experiment.paper, tables, *names)) if experiment.paper else []
 
 
 def find_content(experiment: Experiment, table: str) -> PublishedTable:
@@ -157,44 +136,45 @@ def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Ite
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"
                 title = f"{printed} ({name})" if difference else printed
-                kind = "isotropy" if column.isotropy else "time" if column.time else "score"
-                source = "" if column.time else column.isotropy or score
-                yield Column(title, name, kind, source, printed, difference)
+                yield _make_column(title, name, column.isotropy, column.time, score, printed, difference)
 
 
 def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
     """Make columns of the given kinds for tasks that the paper doesn't have."""
     for task in tasks:
         for isotropy, time in kinds:
-            kind = "isotropy" if isotropy else "time" if time else "score"
-            source = "" if time else isotropy or f"{task.dev_splits[0]}/{task.primary}"
-            yield Column(f"{task.name} {isotropy or time or task.primary}", task.name, kind, source)
+            title = f"{task.name} {isotropy or time or task.primary}"
+            yield _make_column(title, task.name, isotropy, time, f"{task.dev_splits[0]}/{task.primary}")
+
+
+def _make_column(
+    title: str, task: str, isotropy: str | None, time: str | None, score: str, printed: str = "", difference: str = ""
+) -> Column:
+    kind = "isotropy" if isotropy else "time" if time else "score"
+    return Column(title, task, kind, "" if time else isotropy or score, printed, difference)
 
 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
 Pair = Callable[[pd.DataFrame, pd.DataFrame, Column], dict[str, Any]]
-NUMBERS = (
-    "mean", "sd", "difference", "low", "high", "p", "p_exact", "p_holm", "effect", "effect_low", "effect_high",
-    "paired_difference", "paired_low", "paired_high", "paired_p", "paired_seeds", "paired_examples",
-)  # fmt: skip
-EMPTY: dict[str, Any] = {
-    "settings": "", "ours": "", "verdict": "", "why": "", "compared": False, "mark": "", "time": "", "n": 0,
-    "values": [], "seeds": [], "troubles": [], "base": [], "base_seeds": [], "task": None, "published": None,
-    "published_of": None, "paired_reason": None, "test_seeds": 0, "trials": 1,
+NAN = math.nan
+CELLS: dict[str, Any] = {  # column -> what a cell has that fills in nothing else; numbers are NaN
+    "table": None, "part": None, "encoder": None, "group": None, "method": None, "settings": "", "column": None,
+    "task": None, "kind": None, "values": [], "seeds": [], "n": 0, "mean": NAN, "sd": NAN, "ours": "",
+    "published": None, "published_of": None, "verdict": "", "why": "", "compared": False,
+    "base": [], "base_seeds": [], "difference": NAN, "low": NAN, "high": NAN, "p": NAN, "p_exact": NAN,
+    "test_seeds": 0, "trials": 1, "p_holm": NAN, "effect": NAN, "effect_low": NAN, "effect_high": NAN, "mark": "",
+    "paired_difference": NAN, "paired_low": NAN, "paired_high": NAN, "paired_p": NAN, "paired_seeds": NAN,
+    "paired_examples": NAN, "paired_reason": None, "troubles": [], "time": "",
 }  # fmt: skip
 
 
 def build_cells(
     runs: pd.DataFrame, experiment: Experiment, tasks: dict[str, Task], varying: list[str], pair: Pair | None = None
 ) -> pd.DataFrame:
-    """Build ``cells`` (`isobench.report.tables.CELLS`), part by part, in the order in which they are printed.
+    """Build ``cells`` (docs/reference/tables.md), part by part, in the order in which they are printed.
 
-    Args:
-        runs: with ``part`` and ``selected``.
-        experiment: its paper and tables.
-        tasks: by name, of the runs.
-        varying: settings in which the runs differ.
-        pair: compares methods over shared seeds and dev examples; None leaves this out.
+    ``tasks`` are those of the runs by name, and ``varying`` the settings in which the runs differ. ``pair`` compares
+    methods over shared seeds and dev examples; None leaves this out.
     """
     cells: list[dict[str, Any]] = []
     for part, of_part in runs.groupby("part", sort=False):
@@ -219,14 +199,14 @@ def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
             cell["p_holm"] = p
             if p < ALPHA:
                 cell["mark"] = "*" if cell["difference"] > 0 else "†"
-    table = pd.DataFrame([{**EMPTY, **cell} for cell in cells], columns=list(CELLS), dtype=object)
+    table = pd.DataFrame([{**CELLS, **cell} for cell in cells], columns=list(CELLS), dtype=object)
     table = table.where(table.notna(), None)
-    whole = dict.fromkeys(("n", "trials", "test_seeds"), int)
-    return table.astype(dict.fromkeys(NUMBERS, float) | whole | {"compared": bool})
+    return table.astype({name: type(empty) for name, empty in CELLS.items() if isinstance(empty, float | int)})
 
 
 def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair | None) -> list[dict[str, Any]]:
-    content = table.content
+    content, paper_columns = table.content, [column for column in table.columns if column.printed]
+    has_average = bool(content.average and paper_columns)
     groups = dict(list(runs.groupby(["encoder", "method", "task"], sort=False)))
     none = runs.iloc[:0]
     cells = []
@@ -236,18 +216,22 @@ def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair
             "encoder": encoder, "method": method, "settings": describe_settings(of_line, varying),
             "time": _format_time(table, find, method),
         }  # fmt: skip
-        if table.has_average:
+        if has_average:
             cells.append(
-                {**line, "column": AVERAGE, "kind": "average", **_fill_average(table, find, encoder, method)}
+                {
+                    **line,
+                    "column": AVERAGE,
+                    "kind": "average",
+                    **_fill_average(content, paper_columns, find, encoder, method),
+                }
             )
         for column in table.columns:
             ours, theirs = find(method, column.task), find(BASE_METHOD, column.task)
             cell = _fill_cell(content, column, encoder, method, ours, theirs, pair)
             cells.append({**line, "column": column.title, "task": column.task, "kind": column.kind, **cell})
     label, reported = published.find_reported(content)
-    encoders = [encoder for encoder in runs["encoder"].unique() if encoder in reported and table.paper_columns]
-    tasks = {column.title: column.task for column in table.columns} | ({AVERAGE: None} if table.has_average else {})
-    for encoder in encoders:
+    tasks = {column.title: column.task for column in table.columns} | ({AVERAGE: None} if has_average else {})
+    for encoder in [encoder for encoder in runs["encoder"].unique() if encoder in reported and paper_columns]:
         for title, number in reported[encoder].items():
             if title in tasks:
                 cell = {"column": title, "task": tasks[title], "published": str(number), "published_of": encoder}
@@ -354,13 +338,14 @@ def matches_printed(ours: float, target: Any) -> bool:
     return float(target) in (round(ours * scale) / scale, math.trunc(ours * scale) / scale)
 
 
-def _fill_average(table: Table, find: Callable[..., pd.DataFrame], encoder: str, method: str) -> dict[str, Any]:
+def _fill_average(
+    content: PublishedTable, columns: list[Column], find: Callable[..., pd.DataFrame], encoder: str, method: str
+) -> dict[str, Any]:
     """Fill the cell of a row's average over the paper's columns; if not all of them ran, it says how many did.
 
     Each column counts with its cell's first statistic, such as the median. The paper prints no spread to compare by.
     """
-    content = table.content
-    values = [column.read_values(find(method, column.task))[0] for column in table.paper_columns]
+    values = [column.read_values(find(method, column.task))[0] for column in columns]
     firsts = [_summarize(content.form, of_column)[0] for of_column in values if of_column]
     mean = statistics.fmean(math.nan if first is None else first for first in firsts) if firsts else math.nan
     ours = "NaN" if math.isnan(mean) else f"{mean:.2f}"

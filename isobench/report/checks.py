@@ -7,27 +7,20 @@ takes no methods is about all that the report has, which are those that its clai
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 
 from isobench.report.build import Report
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.methods import count_seeds, list_arms, list_comparisons, list_score_cells, name_method
-from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, is_scored, read_numbers
+from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, is_scored
 from isobench.report.wording import describe_p, format_points
 from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
-from isobench.statistics.seeds import ALPHA, Arm, Arms, Comparison, Estimate, compare_runs, holm
+from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, holm
 
 Check = Callable[[Report], Outcome]
-Statistic = Callable[[list[float]], float]
 RELEVANT_GAIN = 1.0  # points; runs whose intervals include a gain of this size don't support "no gain"
-MOST_TASKS = 0.75  # share of the tasks on which a method must be above plain fine-tuning, or change little
-MAX_CORRELATION = 0.99  # of a group of runs, when it is pooled: Fisher's z of 1 is infinite
-# Of the output matrix, as we infer that the paper which prints them computed them.
-HEAD_ISOTROPY = {"I1": "head/i1_printed", "I2": "head/i2_printed"}
 WIDEST = 1.0  # points; a wider interval of a gain does not support a gain of a given size
 # Columns of ``runs`` that two runs share if their scores may be compared.
 COMPARED = ["encoder", "task", "scale", *PROTOCOL_SETTINGS, *SOURCE_SETTINGS]
@@ -45,7 +38,9 @@ def judge_cases(holds: Iterable[bool], numbers: str) -> Outcome:
     return Outcome(HOLDS if all(cases) else UNDECIDED if any(cases) else FAILS, numbers)
 
 
-def improves(*methods: str, share: float = 0.0, statistic: Statistic = statistics.fmean) -> Check:
+def improves(
+    *methods: str, share: float = 0.0, statistic: Callable[[list[float]], float] = statistics.fmean
+) -> Check:
     """Make the check that most of the methods are better than plain fine-tuning, averaged over encoders and tasks.
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
@@ -97,8 +92,7 @@ def gains(low: float, high: float, *methods: str) -> Check:
             f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
             for method, x in estimates.items()
         )
-        overlaps = [x.low <= high and low <= x.high for x in estimates.values()]
-        if not any(overlaps):
+        if not any(x.low <= high and low <= x.high for x in estimates.values()):
             return Outcome(FAILS, numbers)
         is_clear = all(low <= x.value <= high and x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
         if is_favoured:
@@ -147,7 +141,7 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
         if not pairs:
             where = f" on {', '.join(tasks)}" if tasks else ""
             return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
-        arms = [(_read_arm(ours), _read_arm(theirs)) for ours, theirs in pairs]
+        arms = [(read_arm(ours), read_arm(theirs)) for ours, theirs in pairs]
         if min(map(count_seeds, arms)) < 2:
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
         remarks = [", ".join(dict.fromkeys(ours["task"].iloc[0] for ours, _ in pairs))]
@@ -160,7 +154,7 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
     return check
 
 
-def _read_arm(runs: pd.DataFrame) -> Arm:
+def read_arm(runs: pd.DataFrame) -> Arm:
     return Arm(list(runs["score"]), list(runs["seed"]))
 
 
@@ -236,151 +230,7 @@ def nothing_improves(report: Report) -> Outcome:
     return Outcome(UNDECIDED if len(gains) or highest >= RELEVANT_GAIN else HOLDS, numbers)
 
 
-def nothing_improves_consistently(report: Report) -> Outcome:
-    """Check that no method is above plain fine-tuning on most tasks of an encoder by more than chance.
-
-    Most are ``MOST_TASKS``. In the test all tasks weigh alike, so no collapse on one of them hides gains on the rest
-    (Stouffer's method, with Holm's correction over methods and encoders). Runs that predict one class count with
-    their scores. Undecided if a method is above on most tasks and chance could explain it. A method needs two tasks.
-    """
-    found, numbers = [], []
-    for (method, encoder), pairs in _group_pairs(report).items():
-        arms = [(_read_arm(ours), _read_arm(theirs)) for ours, theirs in pairs]
-        tests = [compare_runs([pair]) for pair in arms if count_seeds(pair) > 1]
-        if len(tests) > 1:
-            above = sum(test.value > 0 for test in tests)
-            found.append((above / len(tests), _combine_gains(tests)))
-            numbers.append(f"{method} ({encoder}) {above} of {len(tests)}")
-    if not found:
-        return Outcome(NOT_RUN, "no method with two seeds on each of two tasks")
-    corrected = holm([p for _, p in found])
-    is_shown = any(share >= MOST_TASKS and p < ALPHA for (share, _), p in zip(found, corrected, strict=True))
-    word = FAILS if is_shown else UNDECIDED if any(share >= MOST_TASKS for share, _ in found) else HOLDS
-    return Outcome(word, f"tasks with a mean above plain fine-tuning's: {'; '.join(numbers)}")
-
-
-def _combine_gains(tests: Sequence[Comparison]) -> float:
-    """Combine tests of one method into the two-sided p of a gain, by Stouffer's method; no spread is no evidence."""
-    from scipy import stats
-
-    scores = [math.copysign(stats.norm.isf(test.p / 2), test.value) for test in tests if test.p > 0]
-    return min(1.0, float(2 * stats.norm.sf(sum(scores) / math.sqrt(len(tests)))))
-
-
-def gains_are_few(report: Report) -> Outcome:
-    """Check that no more gains are significant than chance gives, by Student's two-sample test of each score.
-
-    The test is the calibration paper's, without a correction. Chance gives ``ALPHA`` / 2 of the comparisons, and with
-    a probability of 95% at most the binomial quantile. It is undecided if more than half of the means are above plain
-    fine-tuning's. Runs that predict one class count if their score is defined.
-    """
-    from scipy import stats
-
-    scores = report.cells[report.cells["kind"] == "score"].drop_duplicates(["group", "method", "column"])
-    plain = {(c.group, c.column): c.values for c in scores[scores["method"] == BASE_METHOD].itertuples()}
-    gained, above, count = [], 0, 0
-    for cell in scores[scores["method"] != BASE_METHOD].itertuples():
-        arms = cell.values, plain.get((cell.group, cell.column), [])
-        if min(map(len, arms)) < 2 or any(map(math.isnan, chain(*arms))) or max(map(np.ptp, arms)) == 0:
-            continue
-        test = stats.ttest_ind_from_stats(*chain(*((statistics.fmean(x), statistics.stdev(x), len(x)) for x in arms)))
-        count += 1
-        above += test.statistic > 0
-        if test.pvalue < ALPHA and test.statistic > 0:
-            gained.append(f"{cell.method} on {cell.column} ({cell.group})")
-    if not count:
-        return Outcome(NOT_RUN, "no comparison of two or more seeds")
-    most = int(stats.binom.ppf(1 - ALPHA, count, ALPHA / 2))
-    numbers = f"{len(gained)} of {count} comparisons are gains with p < {ALPHA} ({', '.join(gained) or 'none'}); "
-    numbers += f"chance alone gives up to {most}; {above} means are above plain fine-tuning's"
-    return Outcome(FAILS if len(gained) > most else UNDECIDED if above > count / 2 else HOLDS, numbers)
-
-
-def most_degrade(report: Report) -> Outcome:
-    """Check that most methods are below plain fine-tuning, averaged over tasks, and one by more than chance.
-
-    No method may be above by more than chance.
-    """
-    rows = [row for row in report.methods.itertuples() if row.method != BASE_METHOD and row.compared]
-    if not rows:
-        return Outcome(NOT_RUN, "no comparison with plain fine-tuning")
-    numbers = "; ".join(f"{row.method} {format_points(row.difference)}, {describe_p(row.p)}" for row in rows)
-    for word, sign in ((HOLDS, -1), (FAILS, 1)):
-        moved = [row for row in rows if sign * row.difference > 0]
-        against = [row for row in rows if sign * row.difference < 0 and row.p < ALPHA]
-        if len(moved) > len(rows) / 2 and any(row.p < ALPHA for row in moved) and not against:
-            return Outcome(word, numbers)
-    return Outcome(UNDECIDED, numbers)
-
-
-def loses_more(points: Mapping[str, float]) -> Check:
-    """Make the check that each method loses more than so many points on each task; ``points``: task -> points."""
-
-    def check(report: Report) -> Outcome:
-        cells = list_score_cells(report.cells).query("compared")
-        losses = [(cell, -cell.difference > points[cell.task]) for cell in cells.itertuples() if cell.task in points]
-        numbers = "; ".join(f"{cell.method} on {cell.column} {format_points(cell.difference)}" for cell, _ in losses)
-        return judge_cases((is_more for _, is_more in losses), numbers)
-
-    return check
-
-
-def raises_isotropy(report: Report) -> Outcome:
-    """Check that on ``MOST_TASKS`` of an encoder a method's head goes half of the way to isotropy or more.
-
-    That is from plain fine-tuning's I1 to 1, and from its I2 to 0.
-    """
-    cases, numbers = [], []
-    for (method, encoder), pairs in _group_pairs(report).items():
-        means = np.array([[_average(runs, *HEAD_ISOTROPY.values()) for runs in pair] for pair in pairs])
-        left = np.abs(means - [1, 0])  # task, ours or plain, I1 or I2
-        reached = (2 * left[:, 0] <= left[:, 1] + 1e-9) & (left[:, 0] < left[:, 1])
-        cases.append(bool((reached.sum(axis=0) >= MOST_TASKS * len(pairs)).all()))
-        ours, plain = means.mean(axis=0)
-        changes = (f"{name} {x:.3f} to {y:.3f}" for name, x, y in zip(HEAD_ISOTROPY, plain, ours, strict=True))
-        shares = ", ".join(f"{count} of {len(pairs)}" for count in reached.sum(axis=0))
-        numbers.append(f"{method} ({encoder}) {', '.join(changes)}; half of the way on {shares} tasks")
-    return judge_cases(cases, f"the head's isotropy: {'; '.join(numbers)}")
-
-
-def changes_little(
-    points: float | None = None, isotropy: float | None = None, median_points: float = math.inf
-) -> Check:
-    """Make the check that methods change scores by ``points`` at most, and I1 and I2 of the head by ``isotropy``.
-
-    Judged is the size of the mean difference from plain fine-tuning: on ``MOST_TASKS`` of an encoder's tasks it must
-    be within the limit, so a task whose seeds fail, or a misprint, does not decide. What is None is not judged. The
-    median over tasks of a score's change is ``median_points`` at most.
-    """
-    limits = {"score": ("score", points)} | {name: (column, isotropy) for name, column in HEAD_ISOTROPY.items()}
-
-    def check(report: Report) -> Outcome:
-        cases, numbers = [], []
-        for (method, encoder), pairs in _group_pairs(report).items():
-            for name, (column, limit) in limits.items():
-                sizes = [abs(float(_average(ours, column)[0] - _average(plain, column)[0])) for ours, plain in pairs]
-                if limit is not None and (sizes := [size for size in sizes if not math.isnan(size)]):
-                    within = sum(size <= limit + 1e-9 for size in sizes)
-                    median = statistics.median(sizes)
-                    cases.append(within >= MOST_TASKS * len(sizes) and (name != "score" or median <= median_points))
-                    numbers.append(f"{name} by {method} ({encoder}) {within} of {len(sizes)}, median {median:.3f}")
-        return judge_cases(cases, f"tasks that change little: {'; '.join(numbers)}")
-
-    return check
-
-
-def prevents_learning(report: Report) -> Outcome:
-    """Check that on each task and encoder every run of a method predicts one class, and not every plain one does."""
-    cases, numbers = [], []
-    for (method, encoder), pairs in _group_pairs(report).items():
-        for ours, plain in pairs:
-            is_constant, is_plain = (runs["failure"] == CONSTANT_PREDICTOR for runs in (ours, plain))
-            cases.append(bool(is_constant.all() and not is_plain.all()))
-            numbers.append(f"{method} on {ours['task'].iloc[0]} ({encoder}) {is_constant.sum()} of {len(ours)}")
-    return judge_cases(cases, f"runs that predict one class: {'; '.join(numbers)}")
-
-
-def _group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFrame, pd.DataFrame]]]:
+def group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFrame, pd.DataFrame]]]:
     """Group the runs of each method and encoder in pairs with plain fine-tuning's, one for each task and setting."""
     runs = report.runs[is_scored(report.runs)]
     groups: dict[tuple[str, str], list[tuple[pd.DataFrame, pd.DataFrame]]] = {}
@@ -390,14 +240,10 @@ def _group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFram
     return groups
 
 
-def _average(runs: pd.DataFrame, *columns: str) -> list[float]:
-    return [float(read_numbers(runs, column).mean()) for column in columns]
-
-
 def list_collapses(report: Report, *methods: str) -> list[str]:
     """List, in words, where more runs of a method than of plain fine-tuning predict one class."""
     found = []
-    for (method, encoder), pairs in _group_pairs(report).items():
+    for (method, encoder), pairs in group_pairs(report).items():
         for pair in pairs if method in methods else ():
             ours, plain = ((runs["failure"] == CONSTANT_PREDICTOR).mean() for runs in pair)
             if ours > plain:
@@ -411,56 +257,3 @@ def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[
         if row.method != BASE_METHOD and row.method == (method or row.method):
             label = name_method(report.methods, row)
             yield from ((label, task) for task in row.constant_tasks)
-
-
-def isotropy_lowers_scores(report: Report) -> Outcome:
-    """Check that a more isotropic head goes with a lower score, among the runs of a task and encoder.
-
-    Spearman's correlation of the score with I1, and with I2, which falls as isotropy rises. Runs that predict one
-    class count. Groups of six runs or more are pooled; runs of different scales, heads or reported epochs are
-    correlated apart. The claim holds if the interval of I1's pooled correlation is below 0 and that of I2's above,
-    and each encoder's correlations are too. It does not hold if both intervals are on the other side.
-    """
-    from scipy import stats
-
-    columns = {name: read_numbers(report.runs, measure) for name, measure in HEAD_ISOTROPY.items()}
-    runs = report.runs.assign(**columns, y=read_numbers(report.runs, "score"))
-    usable = runs[runs["status"].eq("finished") & runs["y"].notna()].dropna(subset=list(columns))
-    pooled, numbers, signs = {}, [], {"I1": -1, "I2": 1}
-    is_in_each = True
-    for name in columns:
-        groups = [group for _, group in usable.groupby(COMPARED, sort=False, dropna=False) if len(group) >= 6]
-        varied = [group for group in groups if group[name].nunique() > 1 and group["y"].nunique() > 1]
-        if not varied:
-            return Outcome(
-                NOT_RUN, f"no task and encoder with six runs that differ in score and in {name} of the head"
-            )
-        found = [(group["task"].iloc[0], stats.spearmanr(group[name], group["y"]).statistic) for group in varied]
-        pooled[name] = pool_correlations([rho for _, rho in found], list(map(len, varied)))
-        by_encoder: dict[str, list[tuple[float, int]]] = {}
-        for group, (_, rho) in zip(varied, found, strict=True):
-            by_encoder.setdefault(group["encoder"].iloc[0], []).append((rho, len(group)))
-        own = [pool_correlations(*zip(*pairs, strict=True)).value for pairs in by_encoder.values()]
-        is_in_each &= all(signs[name] * value > 0 for value in own)
-        each = ", ".join(f"{task} {rho:+.2f}" for task, rho in found)
-        x = pooled[name]
-        numbers.append(f"{name} {x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}] ({each}; {sum(map(len, varied))} runs)")
-    text = f"pooled Spearman's correlation with the score: {'; '.join(numbers)}"
-    if pooled["I1"].high < 0 < pooled["I2"].low:
-        return Outcome(HOLDS, text) if is_in_each else Outcome(UNDECIDED, f"{text}; not with each encoder")
-    return Outcome(FAILS if pooled["I2"].high < 0 < pooled["I1"].low else UNDECIDED, text)
-
-
-def pool_correlations(correlations: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Pool Spearman's correlations of groups of runs: the pooled correlation with its 95% interval.
-
-    By Fisher's z, whose variance is 1.06 / (n - 3) for Spearman's correlation (Fieller, Hartley and Pearson 1957),
-    which is good for correlations near 0; a group's weight is n - 3, and no correlation counts as more than
-    ``MAX_CORRELATION``. Runs of one seed are not quite independent, so the interval is somewhat too narrow.
-    """
-    from scipy import stats
-
-    weights = np.array(sizes) - 3
-    mean = np.average(np.arctanh(np.clip(correlations, -MAX_CORRELATION, MAX_CORRELATION)), weights=weights)
-    margin = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / sum(weights))
-    return Estimate(*map(math.tanh, (mean, mean - margin, mean + margin)))

@@ -1,14 +1,13 @@
 """What papers claim: a paper's claims.py lists its claims, each with the check that judges it on our own runs.
 
 A claim holds, or does not hold, in the paper's own setting alone. Elsewhere it is seen, or not seen, here. Each check
-must accept the paper's own numbers (`judge_print`) and reject broken ones, in which what the claim says is not so
-(`judge_broken`). This module reads neither runs nor analyses: whoever judges a claim passes it what was found.
+must accept the paper's own numbers and reject broken ones, in which what the claim says is not so (`find_faults`).
+This module reads neither runs nor analyses: whoever judges a claim passes it what was found.
 """
 
 import importlib
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -17,16 +16,17 @@ import pyarrow
 
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import UserError, doing, extract_first_line, refuse, suggest_nearest
-from isobench.papers.folders import find_config, find_papers, list_configs, read_config_file
+from isobench.papers.folders import find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 NOT_JUDGED = "not judged"
 WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN, NOT_JUDGED)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
-OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\N{EN DASH}", UNKNOWN: "?"}
-OUTCOME_SYMBOLS[NOT_JUDGED] = OUTCOME_SYMBOLS[NOT_RUN]
+OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\u2013", UNKNOWN: "?", NOT_JUDGED: "\u2013"}
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
 MAX_QUOTED_WORDS = 15
+CONFIG_GROUPS = {"encoder": "encoder", "task": "task", "method": "calibration"}  # what a claim names -> its configs
+Part = tuple[str | None, ...]  # an encoder, task and method that were measured
 Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one dict an observation
 
 
@@ -82,6 +82,12 @@ class Claim:
     paper: str = ""
 
     @property
+    def named(self) -> dict[str, Sequence[str]]:
+        """What the claim is about: column -> the names that it must have; without columns that may have any."""
+        named = {"method": self.methods, "task": self.tasks, "encoder": self.encoders}
+        return {column: names for column, names in named.items() if names}
+
+    @property
     def text(self) -> str:
         return f'"{self.quote}" ({self.source})'
 
@@ -93,9 +99,7 @@ class Claim:
 
 
 def describe_multiplicity(count: int) -> str:
-    return (
-        f"{count} claims, each judged alone: no p is corrected for the other claims, so some outcomes may be chance."
-    )
+    return f"{count} claims, each judged alone: no p is corrected for the others, so some outcomes may be chance."
 
 
 def load_claims(paper: str | None = None) -> list[Claim]:
@@ -120,15 +124,10 @@ def judge_claim(
     find_report: Callable[[str], Any],
     read_analysis: Callable[[str, str], tuple[Rows, list[str]] | None],
 ) -> tuple[Outcome, str]:
-    """Judge one claim by its experiment's report, or by the rows that its analysis wrote.
+    """Judge one claim by its experiment's report, or by the rows that its analysis wrote; None: there are none.
 
-    Args:
-        find_report: experiment -> its ``Report``, None if no run has ended.
-        read_analysis: experiment, name of rows -> the rows and how their setting differs from the paper's, None if
-            the analysis was not carried out.
-
-    Returns:
-        The outcome, and how the runs or the analysis differ from the paper's setting.
+    Returns the outcome, and how the runs or the analysis differ from the paper's setting. ``read_analysis`` takes an
+    experiment and the name of its rows; it returns them and how their setting differs.
     """
     try:
         found: Any
@@ -144,7 +143,7 @@ def judge_claim(
             return Outcome(NOT_RUN, claim.command), ""
         if not claim.rows_file:  # how other runs differ is not said of those that the claim is about
             differences = (data if len(data.runs) else found).scale
-        outcome = _check(claim, data)
+        outcome = _check(claim, lambda: data)
         if outcome.word == NOT_RUN and not claim.rows_file:
             outcome = Outcome(NOT_RUN, f"{outcome.numbers}; the command for this claim: {claim.command}")
         return _say_where(claim, outcome, data, differences)
@@ -161,12 +160,7 @@ def judge_print(claim: Claim) -> Outcome:
         return misspelling
     if isinstance(claim.printed, str):
         return Outcome(UNDECIDED, f"can't be decided from print: {claim.printed}")
-    return _judge_made(claim, claim.printed)
-
-
-def judge_broken(claim: Claim) -> dict[str, Outcome]:
-    """Judge a claim by each of its broken numbers: what is broken -> the outcome. A sound check rejects them all."""
-    return {name: _judge_made(claim, make) for name, make in claim.broken.items()}
+    return _check(claim, claim.printed)
 
 
 def find_faults(claim: Claim) -> list[str]:
@@ -177,12 +171,13 @@ def find_faults(claim: Claim) -> list[str]:
     if (outcome := judge_print(claim)).word != word and not isinstance(claim.printed, str):
         faults.append(f"{'accepts' if claim.contradicted else 'rejects'} print ({outcome.numbers})")
     faults += [] if claim.broken else ["has no broken numbers"]
-    for name, outcome in judge_broken(claim).items():
-        if outcome.word not in (FAILS, UNDECIDED):
+    for name, make in claim.broken.items():
+        if (outcome := _check(claim, make)).word not in (FAILS, UNDECIDED):
             faults.append(f"by broken numbers ({name}) it is {outcome.word!r}: {outcome.numbers}")
     known = _list_known_names(claim)
-    for group, names in (("method", claim.methods), ("task", claim.tasks), ("encoder", claim.encoders)):
-        faults += [f"{claim.experiment} has no {group} {name}" for name in names if name not in known[group]]
+    for column, names in claim.named.items():
+        unknown = [name for name in names if name not in known and not known.issuperset(name.split("+"))]
+        faults += [f"{claim.experiment} has no {column} {name}" for name in unknown]
     return faults
 
 
@@ -191,23 +186,13 @@ def select(claim: Claim, data: Any) -> Any:
 
     Of a report's runs those of plain fine-tuning stay too.
     """
-    wanted = {"method": claim.methods, "task": claim.tasks, "encoder": claim.encoders}
-    wanted = {column: [*names, "none"] if column == "method" else names for column, names in wanted.items() if names}
+    wanted = {column: [*names, "none"] if column == "method" else names for column, names in claim.named.items()}
     if isinstance(data, list):
         return [row for row in data if all(row.get(column) in (None, *names) for column, names in wanted.items())]
     runs, cells = data.runs, data.cells
     for column, names in wanted.items():
         runs, cells = (table[table[column].isin(names)] for table in (runs, cells))
     return replace(data, runs=runs, cells=cells)
-
-
-def _judge_made(claim: Claim, make: Callable[[], Any]) -> Outcome:
-    """Judge a claim by numbers that are made for it."""
-    try:
-        made = make()
-    except Exception as error:  # whatever the paper's own code raises
-        return _blame_code(claim, "making numbers for its check failed", error)
-    return _check(claim, select(claim, made))
 
 
 def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[str]) -> tuple[Outcome, str]:
@@ -221,72 +206,51 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
         return Outcome(NOT_JUDGED, reason), "; ".join(differences)
     if outcome.word == NOT_RUN:
         return outcome, ""
-    if outcome.word in (HOLDS, FAILS) and (missing := _list_missing(claim, data)):
-        outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {', '.join(missing)}")
     differences = [*differences, *([claim.unstated] if claim.unstated else [])]
-    if differences:
-        return outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word)), "; ".join(differences)
-    if outcome.word in (HOLDS, FAILS) and (missing := _list_unmeasured(claim, data)):
+    if outcome.word in (HOLDS, FAILS) and (missing := _list_missing(claim, data, not differences)):
         outcome = Outcome(UNDECIDED, f"{outcome.numbers}; not measured: {'; '.join(missing)}")
-    return outcome, ""
+    if differences:
+        outcome = outcome._replace(word=ELSEWHERE.get(outcome.word, outcome.word))
+    return outcome, "; ".join(differences)
 
 
-def _list_unmeasured(claim: Claim, data: Any) -> list[str]:
-    """List what print has, or the rows made up in its place, and data lack: encoders with a task and method."""
-    make = claim.printed
-    if isinstance(make, str):
-        make = next(iter(claim.broken.values()), list) if claim.rows_file else list
-    have, wanted = _list_parts(data), _list_parts(select(claim, make()))
-    missing = (p for p in wanted if not any(all(x in (None, y) for x, y in zip(p, own, strict=True)) for own in have))
-    return [", ".join(filter(None, part)) for part in missing]
+def _list_missing(claim: Claim, data: Any, is_papers_setting: bool) -> list[str]:
+    """List what a claim names and data lack; in the paper's setting else what print has and data lack."""
+    found = _list_parts(data)
+    seen = dict(zip(CONFIG_GROUPS, zip(*found, strict=True), strict=False))  # column -> its names
+    lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]
+    if lacking or not is_papers_setting:
+        return [", ".join(lacking)] if lacking else []
+    printed = _list_parts(select(claim, next(_make_data(claim), [])))
+    return [", ".join(filter(None, part)) for part in printed if not _has(found, part)]
 
 
-def _list_parts(data: Any) -> list[tuple[str | None, ...]]:
+def _has(found: Sequence[Part], wanted: Part) -> bool:
+    return any(all(x in (None, y) for x, y in zip(wanted, own, strict=True)) for own in found)
+
+
+def _list_parts(data: Any) -> list[Part]:
     """List the encoders, tasks and methods of a report's finished runs or an analysis's rows; None: not named."""
-    columns = ("encoder", "task", "method")
     if isinstance(data, list):
-        parts = dict.fromkeys(tuple(row.get(column) for column in columns) for row in data)
+        parts = dict.fromkeys(tuple(row.get(column) for column in CONFIG_GROUPS) for row in data)
         return [part for part in parts if any(part)]
     runs = data.runs[data.runs["status"] == "finished"]
-    return list(dict.fromkeys(zip(*(runs[column] for column in columns), strict=True)))
+    return list(dict.fromkeys(zip(*(runs[column] for column in CONFIG_GROUPS), strict=True)))
 
 
-def _list_missing(claim: Claim, data: Any) -> list[str]:
-    """List the methods, tasks and encoders that a claim names and that data lack."""
-    found = _list_names(data)
-    named = {"method": claim.methods, "task": claim.tasks, "encoder": claim.encoders}
-    return [name for column, names in named.items() for name in names if name not in found[column]]
+def _make_data(claim: Claim) -> Iterator[Any]:
+    """Yield the report or the rows that print has; where print can't decide rows, those made up in its place."""
+    if not isinstance(claim.printed, str):
+        yield claim.printed()
+    elif claim.rows_file:
+        yield from (make() for make in claim.broken.values())
 
 
-def _list_names(data: Any) -> dict[str, set[Any]]:
-    """List the methods, tasks and encoders of finished runs, or of an analysis's rows."""
-    columns = ("method", "task", "encoder")
-    if isinstance(data, list):
-        return {column: {row.get(column) for row in data} for column in columns}
-    runs = data.runs[data.runs["status"] == "finished"]
-    return {column: set(runs[column]) for column in columns}
-
-
-def _list_known_names(claim: Claim) -> dict[str, set[str]]:
-    """List the methods, tasks and encoders of a claim's experiment, at any scale, of its settings and of print.
-
-    Where print can't decide, those of the rows that are made up in its place.
-    """
-    known: dict[str, set[Any]] = {column: set() for column in ("method", "task", "encoder")}
-    made = (claim.broken.values() if claim.rows_file else ()) if isinstance(claim.printed, str) else [claim.printed]
-    for make in made:
-        with suppress(Exception):  # whatever the paper's own code raises; judging it says so
-            known = {column: known[column] | names for column, names in _list_names(make()).items()}
-    file = find_config("experiment", claim.experiment)
-    grids = (read_config_file(file)["experiment"].get("grid") or {}) if file else {}
-    for sub_grid in (sub_grid for grid in grids.values() for sub_grid in grid):
-        for column, setting in (("method", "calibration"), ("task", "task"), ("encoder", "encoder")):
-            known[column] |= set(sub_grid.get(setting, ()))
-    for text in shlex.split(claim.settings):
-        setting, _, values = text.partition("=")
-        if (column := {"calibration": "method"}.get(setting, setting)) in known:
-            chains = re.findall(r"\[([^\]]*)\]", values)
-            known[column] |= {*re.sub(r"\[[^\]]*\]", "", values).split(","), *(c.replace(",", "+") for c in chains)}
+def _list_known_names(claim: Claim) -> set[str | None]:
+    """List the methods, tasks and encoders that have a config, or stand in print or in rows made up in its place."""
+    known: set[str | None] = {name for group in CONFIG_GROUPS.values() for name in list_configs(group)}
+    with suppress(Exception):  # whatever the paper's own code raises; judging it says so
+        known |= {name for data in _make_data(claim) for part in _list_parts(data) for name in part}
     return known
 
 
@@ -299,19 +263,20 @@ def _find_misspelling(claim: Claim) -> Outcome | None:
     return Outcome(UNKNOWN, f"claims.py of {claim.paper}: there is no experiment {claim.experiment}: {nearest}")
 
 
-def _check(claim: Claim, data: Any) -> Outcome:
-    """Carry out a claim's check; unknown if its code fails or does not return a whole Outcome."""
+def _check(claim: Claim, make: Callable[[], Any]) -> Outcome:
+    """Judge a claim by data that are made for it; unknown if its code fails or does not return a whole Outcome."""
+    what = "making numbers for its check"
     try:
+        data = select(claim, make())
+        what = "its check"
         outcome = claim.check(data)
     except Exception as error:  # whatever the paper's own code raises
-        return _blame_code(claim, "its check failed", error)
+        remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
+        reason = (
+            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
+        )
+        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} failed ({reason}): {remedy}")
     if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
         problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {problem}")
     return outcome
-
-
-def _blame_code(claim: Claim, what: str, error: Exception) -> Outcome:
-    remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
-    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
-    return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} ({reason}): {remedy}")

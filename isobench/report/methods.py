@@ -1,4 +1,4 @@
-"""Compare each method with plain fine-tuning over all its tasks: a row for each method, made from ``cells``.
+"""Compare each method with plain fine-tuning over all its tasks: a row for each method, and the verdict in words.
 
 Columns of one task show the same runs, so only the first of them counts across tasks. Published numbers have no part
 in it.
@@ -6,7 +6,6 @@ in it.
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -14,87 +13,68 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method, name_group, read_numbers
-from isobench.report.wording import DASH, format_columns, format_interval, format_p_value
-from isobench.statistics.seeds import ALPHA, POWER, Arm, Arms, compare_runs, count_trials, holm
+from isobench.common.terminal import name_some
+from isobench.report.tables import (
+    BASE_LABEL,
+    BASE_METHOD,
+    BASELINE,
+    CONSTANT_PREDICTOR,
+    label_method,
+    name_group,
+    read_numbers,
+)
+from isobench.report.wording import DASH, describe_p, format_interval, format_p_value, format_points
+from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, compare_runs, count_trials, holm
 
-# Column of ``compare_methods`` -> what it holds.
-METHODS = {
-    "group": "encoder, and the part of the runs if there are several: only methods of one group are compared",
-    "method": "its name",
-    "settings": "the selected configuration in words; empty if there was no choice",
-    "candidates": "configurations from which it was selected by the scores that are shown",
-    "columns": "list of the columns of scores over which ``score`` is the mean, one for each task",
-    "score": "mean over seeds, and over these columns if there are several; missing without scores",
-    "sd": "over seeds in the only column; missing if there are several",
-    "values": "list of the seeds' scores in the only column; empty if there are several",
-    "value_seeds": "list of these seeds",
-    "seeds": "list of the different numbers of seeds in its cells",
-    "compared": "list of the columns in which it is compared with plain fine-tuning",
-    "difference": "from plain fine-tuning in points, mean over these columns",
-    "low": "lower end of its 95% interval, of the same test as p",
-    "high": "upper end",
-    "p": "two-sided p of the t-test over these columns, paired where seeds are shared; missing without a test",
-    "test_seeds": "the shared seeds over which the test is paired; 0 if it is not paired",
-    "trials": "configurations that selection tried of the favoured side, by which p is multiplied; else 1",
-    "p_holm": "p times trials after Holm's correction over the methods of all groups",
-    "is_shown": "whether the difference is larger than chance explains: p_holm below .05",
-    "detectable": "smallest true difference that this test usually finds, at the first step of Holm's correction",
-    "single_seeds": "column -> difference, of those in which it or plain fine-tuning has a single seed",
-    "single_tasks": "of several columns, column -> difference of those with a mark of their own",
-    "constant_tasks": "list of the tasks on which a run of it or of plain fine-tuning is a constant predictor",
-    "ev1": "share of the variance in the first principal component of the calibrated embeddings, mean over runs",
-    "isoscore": "IsoScore of the calibrated embeddings, mean over runs",
-    "isotropy_tasks": "list of the tasks over which these two are means, the same in all rows of a group",
-    "time": "as in ``cells``",
-    "troubles": "list of what went wrong, an entry for each run and column of scores",
-}
+MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
+TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
+# Columns of ``compare_methods``. Where nothing is said they are as in ``cells``, here over the columns ``compared``.
+METHODS = (
+    "group", "method", "settings", "time", "troubles",
+    "candidates",  # configurations from which it was selected by the scores that are shown
+    "columns", "score", "sd",  # the columns of scores, one a task; the mean over them; over seeds in the only column
+    "compared", "difference", "low", "high", "p", "test_seeds", "trials",
+    "is_single",  # whether it or plain fine-tuning has a single seed in each of the columns ``compared``
+    "p_holm", "is_shown",  # after Holm's correction over the methods of all groups; whether that is below .05
+    "detectable",  # smallest true difference that this test usually finds, at the first step of Holm's correction
+    "constant_tasks",  # those on which a run of it or of plain fine-tuning is a constant predictor
+    "ev1", "isoscore", "isotropy_tasks",  # of the calibrated embeddings; over these tasks, the same in a group
+)  # fmt: skip
 
 
 def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Build a row for each group and method of ``cells``, plain fine-tuning too; the columns are those of METHODS."""
-    cells = list_score_cells(cells)
-    # pandas groups cells by their values, and a value of a cell is a list here
-    groups: dict[str, dict[str, list[Any]]] = {}
-    for cell in cells.itertuples():
-        groups.setdefault(cell.group, {}).setdefault(cell.method, []).append(cell)
     chosen = runs[runs["selected"]]
     names = [name_group(*names) for names in zip(chosen["encoder"], chosen["part"], strict=True)]
-    runs_by_method = dict(list(chosen.groupby([names, "method"])))
-    rows = []
-    for group, methods in groups.items():
-        columns = list(dict.fromkeys(cell.column for cell in chain.from_iterable(methods.values())))
-        usable = [{cell.column for cell in of_method if _is_usable(cell)} for of_method in methods.values()]
-        # A method without any usable score is not counted; otherwise the other methods would have no mean.
-        usable = [usable_columns for usable_columns in usable if usable_columns]
-        shown = [column for column in columns if all(column in usable_columns for usable_columns in usable)]
-        if not shown:  # the column that most methods can show
-            shown = [max(columns, key=lambda column: sum(column in own for own in usable))]
+    rows: list[dict[str, Any]] = []
+    for group, of_group in list_score_cells(cells).groupby("group", sort=False):
+        methods = {name: list(own.itertuples()) for name, own in of_group.groupby("method", sort=False)}
+        columns = _choose_columns(list(of_group["column"].unique()), list(methods.values()))
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
-        for method, of_method in methods.items():
-            row = {"group": group, "method": method, "settings": of_method[0].settings, "time": of_method[0].time}
-            row |= _average_scores(of_method, shown) | _compare_over_tasks(of_method)
-            row["constant_tasks"] = []
-            for cell in of_method:
-                troubles = {*cell.troubles, *base.get(cell.column, cell).troubles}
-                if (cell.values or cell.troubles) and CONSTANT_PREDICTOR in troubles:
-                    row["constant_tasks"].append(cell.task)
-            runs_of_method = runs_by_method.get((group, method), chosen.iloc[:0])
-            tasks = {cell.task for cell in of_method}
-            row["candidates"] = max(runs_of_method["candidates"][runs_of_method["task"].isin(tasks)], default=1)
-            row["isotropy"] = _measure_isotropy(runs_of_method)
-            rows.append(row)
-        of_group = rows[-len(methods) :]
-        _average_isotropy(of_group)
-        bases = [row["candidates"] for row in of_group if row["method"] == BASE_METHOD] or [1]
-        for row in of_group:
-            row["trials"] = count_trials(row["candidates"], bases[0], row["difference"], len(row["compared"]))
+        of_runs = chosen[[name == group for name in names]]
+        isotropy_tasks, isotropy = _average_isotropy(of_runs)
+        for method, own in methods.items():
+            tasks = {cell.task for cell in own}
+            is_own = (of_runs["method"] == method) & of_runs["task"].isin(tasks)
+            rows.append({
+                "group": group, "method": method, "settings": own[0].settings, "time": own[0].time,
+                "columns": columns, "troubles": list(chain.from_iterable(cell.troubles for cell in own)),
+                "candidates": max(of_runs["candidates"][is_own], default=1),
+                "constant_tasks": [cell.task for cell in own if _is_constant(cell, base.get(cell.column, cell))],
+                "isotropy_tasks": isotropy_tasks, **isotropy.get(method, {}),
+                **_average_scores(own, columns), **_compare_over_tasks(own),
+            })  # fmt: skip
+        own_rows = {row["method"]: row for row in rows if row["group"] == group}
+        of_base = own_rows[BASE_METHOD]["candidates"] if base else 1
+        for row in own_rows.values():
+            row["trials"] = count_trials(row["candidates"], of_base, row["difference"], len(row["compared"]))
     tested = [row for row in rows if not math.isnan(row["p"])]
     for row in tested:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
     for row, p in zip(rows, holm([row["p"] * row["trials"] for row in rows]), strict=True):
         row["p_holm"], row["is_shown"] = p, p < ALPHA
-    return pd.DataFrame(rows, columns=list(METHODS)).astype({"detectable": float})
+    table = pd.DataFrame(rows, columns=METHODS)
+    return table.astype(dict.fromkeys(("detectable", "ev1", "isoscore"), float))
 
 
 def list_score_cells(cells: pd.DataFrame) -> pd.DataFrame:
@@ -121,11 +101,6 @@ def name_method(methods: pd.DataFrame, row: Any) -> str:
     return f"{label} ({row.group})" if methods["group"].nunique() > 1 else label
 
 
-def list_tested(methods: pd.DataFrame) -> list[Any]:
-    """List the methods' rows that have a test against plain fine-tuning."""
-    return [row for row in methods.itertuples() if row.method != BASE_METHOD and not math.isnan(row.p)]
-
-
 def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
     """Lay out every comparison with plain fine-tuning as texts, a row for each method; empty without any.
 
@@ -134,23 +109,27 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for row in methods.itertuples():
-        if row.method == BASE_METHOD or not row.compared:
-            continue
-        lines.append({
-            "method": name_method(methods, row),
-            "tasks": format_columns(row.compared),
-            "difference": format_interval(row.difference, row.low, row.high),
-            "p": format_p_value(row.p),
-            "p after Holm": format_p_value(row.p_holm),
-            "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
-            f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else f"{row.detectable:#.2g}".rstrip("."),
-        })  # fmt: skip
+        if row.method != BASE_METHOD and row.compared:
+            lines.append({
+                "method": name_method(methods, row),
+                "tasks": ", ".join(row.compared) if len(row.compared) <= 3 else f"{len(row.compared)} tasks",
+                "difference": format_interval(row.difference, row.low, row.high),
+                "p": format_p_value(row.p),
+                "p after Holm": format_p_value(row.p_holm),
+                "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
+                f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else f"{row.detectable:#.2g}".rstrip("."),
+            })  # fmt: skip
     return pd.DataFrame(lines)
 
 
 def _is_usable(cell: Any) -> bool:
     """Return True if a cell's values may be averaged: it has some, no run is a constant predictor, none is NaN."""
     return bool(cell.values) and CONSTANT_PREDICTOR not in cell.troubles and not any(map(math.isnan, cell.values))
+
+
+def _is_constant(cell: Any, base: Any) -> bool:
+    """Return True if a cell has runs, and one of them or of plain fine-tuning's is a constant predictor."""
+    return bool(cell.values or cell.troubles) and CONSTANT_PREDICTOR in (*cell.troubles, *base.troubles)
 
 
 def list_arms(cells: Iterable[Any]) -> dict[str, Arms]:
@@ -162,37 +141,38 @@ def list_arms(cells: Iterable[Any]) -> dict[str, Arms]:
     }
 
 
-def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, Any]:
-    """Average a method's scores over the columns in which the methods of its group can be compared."""
-    by_column = {cell.column: cell for cell in cells}
-    scored = [by_column[column].values for column in columns if column in by_column and _is_usable(by_column[column])]
-    found: dict[str, Any] = {
-        "columns": columns, "score": math.nan, "sd": math.nan, "values": [], "value_seeds": [],
-        "seeds": sorted({len(cell.values) for cell in cells}),
-        "troubles": list(chain.from_iterable(cell.troubles for cell in cells)),
-    }  # fmt: skip
-    is_single = len({cell.column for cell in cells}) == 1 == len(columns)
-    if is_single and columns[0] in by_column:
-        found |= {"values": by_column[columns[0]].values, "value_seeds": by_column[columns[0]].seeds}
-    if scored and len(scored) == len(columns):
-        found["score"] = statistics.fmean(map(statistics.fmean, scored))
-        found["sd"] = statistics.stdev(scored[0]) if is_single and len(scored[0]) > 1 else math.nan
-    return found
+def _choose_columns(columns: list[str], methods: Sequence[Sequence[Any]]) -> list[str]:
+    """Choose the columns in which all methods that have a usable score have one; else the one that most have."""
+    usable = [{cell.column for cell in of_method if _is_usable(cell)} for of_method in methods]
+    usable = [own for own in usable if own]
+    shared = [column for column in columns if all(column in own for own in usable)]
+    return shared or [max(columns, key=lambda column: sum(column in own for own in usable))]
+
+
+def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, float]:
+    """Average a method's scores over the columns: over several if it has usable ones in all of them."""
+    shown = [cell for cell in cells if cell.column in columns and cell.values]
+    if len(columns) == 1:
+        values = shown[0].values if shown else []
+        return {
+            "score": statistics.fmean(values) if values else math.nan,
+            "sd": statistics.stdev(values) if len(values) > 1 else math.nan,
+        }
+    is_whole = len(shown) == len(columns) and all(map(_is_usable, shown))
+    means = [statistics.fmean(cell.values) for cell in shown]
+    return {"score": statistics.fmean(means) if is_whole else math.nan, "sd": math.nan}
 
 
 def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     """Compare a method with plain fine-tuning over the tasks on which both have two seeds, else on single seeds."""
     arms = list_arms(cells)
     tested = {column: pair for column, pair in arms.items() if count_seeds(pair) > 1}
-    single = {column: compare_runs([pair]).value for column, pair in arms.items() if column not in tested}
-    found: dict[str, Any] = {"compared": list(tested or arms), "single_tasks": {}, "single_seeds": single}
+    found: dict[str, Any] = {"compared": list(tested or arms), "is_single": bool(arms) and not tested}
     if not tested:
-        difference = statistics.fmean(single.values()) if single else math.nan
+        differences = [compare_runs([pair]).value for pair in arms.values()]
+        difference = statistics.fmean(differences) if arms else math.nan
         return found | {"difference": difference, "p": math.nan, "test_seeds": 0}
     test = compare_runs(list(tested.values()))
-    if len(tested) > 1:
-        marked = [cell for cell in cells if cell.column in tested and cell.mark]
-        found["single_tasks"] = {cell.column: cell.difference for cell in marked}
     return found | {
         "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
         "test": test,
@@ -203,22 +183,111 @@ def count_seeds(pair: Arms) -> int:
     return min(len(arm.values) for arm in pair)
 
 
-def _measure_isotropy(runs: pd.DataFrame) -> pd.DataFrame:
-    """Average EV1 and IsoScore over a method's selected runs: a row for each task, the mean over its seeds."""
-    usable = runs[runs["failure"].isna()]
-    values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
-    return values[np.isfinite(values)].groupby(usable["task"].to_numpy(), sort=False).mean().dropna(how="all")
-
-
-def _average_isotropy(rows: Sequence[dict[str, Any]]) -> None:
-    """Average each row's isotropy over tasks, the same ones in all rows, so that rows can be compared.
+def _average_isotropy(runs: pd.DataFrame) -> tuple[list[str], dict[str, dict[str, float]]]:
+    """Average EV1 and IsoScore of each method over seeds and tasks, the same tasks in all methods.
 
     These are the tasks on which all methods of the group were measured. If there is none, it is the one task on which
-    most were, and rows without it have no isotropy.
+    most were, and methods without it have no isotropy.
     """
-    measured = [row["isotropy"].index for row in rows if len(row["isotropy"])]
-    counts = Counter(chain.from_iterable(measured))
-    tasks = [task for task, count in counts.items() if count == len(measured)]
-    tasks = tasks or [task for task, _ in counts.most_common(1)]
-    for row in rows:
-        row |= {"isotropy_tasks": tasks, **row["isotropy"].reindex(tasks).mean(skipna=False)}
+    usable = runs[runs["failure"].isna()]
+    values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
+    keys = [usable[name].to_numpy() for name in ("method", "task")]
+    means = values[np.isfinite(values)].groupby(keys, sort=False).mean().dropna(how="all")
+    counts = means.groupby(level=1, sort=False).size()
+    tasks = list(counts.index[counts == means.index.get_level_values(0).nunique()])
+    tasks = tasks or ([counts.idxmax()] if len(counts) else [])
+    found = {}
+    for method, of_method in means.groupby(level=0, sort=False):
+        found[method] = dict(of_method.droplevel(0).reindex(tasks).mean(skipna=False))
+    return tasks, found
+
+
+def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:
+    """Write one or two sentences on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs.
+
+    ``is_shown`` of a method's row decides, and `isobench.statistics.seeds.compare_runs` says by which test. What no
+    test can compare because runs predict one class is said too, because a collapse is a result.
+    """
+    if not ended:
+        return "No run has ended yet."
+    compared = [row for row in methods.itertuples() if row.method != BASE_METHOD and row.compared]
+    tested = [row for row in compared if not math.isnan(row.p)]
+    if any(row.is_shown for row in tested):
+        sentence = _name_effects(methods, tested)
+    elif tested:
+        sentence = _deny_effects(methods, tested)
+    elif compared:
+        sentence = _name_untested(methods, compared)
+    elif (methods["method"] != BASE_METHOD).any():
+        sentence = f"No method has a score that can be compared with one of {BASELINE}."
+    else:
+        sentence = "Only plain training was run: there is no method to test."
+    collapses = _name_collapses(cells, methods)
+    advice = "" if compared or not collapses else TRAIN_LONGER
+    so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
+    return " ".join(filter(None, [so_far, sentence, collapses, advice]))
+
+
+def _describe_p(row: Any, count: int) -> str:
+    """Write p after Holm over ``count`` methods, and by how many configurations it was multiplied."""
+    factors = [f"times {row.trials:,} configurations"] if row.trials > 1 else []
+    factors += [f"after Holm over {count} methods"] if count > 1 else []
+    return f"{describe_p(row.p_holm)} {' and '.join(factors)}".rstrip()
+
+
+def _describe_numbers(row: Any, count: int) -> str:
+    return f"95% interval {row.low:.2f} to {row.high:.2f}, {_describe_p(row, count)}"
+
+
+def _name_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
+    """Name the methods whose difference is larger than chance explains, gains first."""
+    shown = sorted((row for row in tested if row.is_shown), key=lambda row: -row.difference)
+    clauses = []
+    for row in shown[:MAX_NAMED]:
+        verb, side = ("gains", "over") if row.difference > 0 else ("loses", "against")
+        mean = f", mean of {len(row.compared)} tasks" if len(row.compared) > 1 else ""
+        points = f"{abs(row.difference):.2f} points {side} {BASE_LABEL}{mean}"
+        clauses.append(f"{name_method(methods, row)} {verb} {points} ({_describe_numbers(row, len(tested))})")
+    if len(shown) > MAX_NAMED:
+        clauses.append(f"{len(shown) - MAX_NAMED} more differ too")
+    others = len(tested) - len(shown)
+    if others:
+        clauses.append("the other method shows no difference" if others == 1 else f"the other {others} show none")
+    return f"{'; '.join(clauses)}."
+
+
+def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
+    """Say that no method differs by more than chance, and how large a difference the tests would find."""
+    closest = min(tested, key=lambda row: row.p_holm)
+    if len(tested) == 1:
+        points = f"{format_points(closest.difference)} points ({_describe_numbers(closest, 1)})"
+        text = f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points}."
+    else:
+        smallest = _describe_p(closest, len(tested))
+        text = f"No method differs from {BASE_LABEL} by more than chance (smallest {smallest})."
+    if found := [row.detectable for row in tested if not math.isnan(row.detectable)]:
+        sizes = " to ".join(dict.fromkeys(f"{size:#.2g}".rstrip(".") for size in (min(found), max(found))))
+        text += f" A true difference of {sizes} points would be found {POWER:.0%} of the time."
+    return text
+
+
+def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
+    """Give the differences of which no test is possible: of single seeds, or the same in every seed."""
+    why = "the difference does not vary over seeds, so no test is possible"
+    if all(row.is_single for row in compared):
+        why = f"a single seed allows no test, {ENOUGH_SEEDS} do"
+    names = []
+    for row in compared:
+        side = "below" if row.difference < 0 else "above"
+        names.append(f"{name_method(methods, row)} is {abs(row.difference):.2f} points {side} {BASE_LABEL}")
+    return f"{name_some(names, limit=MAX_NAMED)}, which may be chance: {why}."
+
+
+def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
+    """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
+    found = []
+    for cell in list_score_cells(cells).itertuples():
+        if count := cell.troubles.count(CONSTANT_PREDICTOR):
+            runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
+            found.append(f"{name_method(methods, cell)} ({runs})")
+    return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}." if found else ""

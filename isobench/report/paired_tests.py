@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,10 @@ class SplitPredictions:
 
 
 class ExamplePairs:
-    """Compare methods with plain fine-tuning over shared seeds and dev examples.
-
-    Each file is read once.
-
-    Args:
-        folders: key of a run, as in ``runs`` -> the run's folder.
-    """
+    """Compare methods with plain fine-tuning over shared seeds and dev examples; ``folders``: of runs, by key."""
 
     def __init__(self, folders: Mapping[str, RunFolder]) -> None:
-        self.folders = folders
-        self.predictions: dict[tuple[str, str], SplitPredictions] = {}
+        self._read = cache(lambda key, split, seed: read_predictions(folders[key], split, seed))  # each file once
 
     def __call__(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
         """Compare a method's runs with plain fine-tuning's in a column of scores: the values of ``paired_*``.
@@ -70,7 +63,7 @@ class ExamplePairs:
         split, _, metric = column.source.rpartition("/")
         require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
         ours, theirs = _pair_by_seed(runs, base_runs)
-        by_run = [self._read(run, split) for run in (*ours.itertuples(), *theirs.itertuples())]
+        by_run = [self._read(run.key, split, run.seed) for run in (*ours.itertuples(), *theirs.itertuples())]
         first = by_run[0]
         labels = [np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run]
         require_pairs(
@@ -83,11 +76,6 @@ class ExamplePairs:
         is_near = abs(result.difference.value - recorded) < SCORE_TOLERANCE
         require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
         return result
-
-    def _read(self, run: Any, split: str) -> SplitPredictions:
-        if (run.key, split) not in self.predictions:
-            self.predictions[run.key, split] = read_predictions(self.folders[run.key], split, run.seed)
-        return self.predictions[run.key, split]
 
 
 def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

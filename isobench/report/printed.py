@@ -4,14 +4,15 @@ Claims are judged by it, to see that our criteria accept the papers' own tables,
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from isobench.config.schema import Experiment, Task
-from isobench.papers.published import PublishedColumn, check_tables_exist, load_tables
+from isobench.papers.published import PublishedColumn, PublishedTable, check_tables_exist, load_tables
 from isobench.report.build import Report
 from isobench.report.cells import build_cells
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, SPEED_SETTINGS
@@ -20,7 +21,7 @@ from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 SPLIT = "validation"
 SECONDS_PER_MINUTE = 60
 CENTRES = ("mean", "median", "value")  # statistics that say where a cell's values lie
-# What a printed run shares with all others: columns of ``runs`` (`isobench.report.tables.RUNS`).
+# What a printed run shares with all others: columns of ``runs``.
 SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SPEED_SETTINGS], "printed") | {
     "data": "printed", "weights": "printed", "share": 1,
     "status": "finished", "message": None, "split": SPLIT, "scale": "", "part": "", "selected": True, "candidates": 1,
@@ -29,20 +30,14 @@ SHARED: dict[str, Any] = dict.fromkeys([*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *S
 
 
 class PrintedCell(NamedTuple):
-    """A printed cell of a method, as one that breaks print gets it.
-
-    Attributes:
-        encoder, task, method: isobench's names.
-        kind: ``score``, ``isotropy`` or ``time``.
-        numbers, plain: statistic (mean, sd, ...) -> the printed number, of this cell and of plain fine-tuning's.
-    """
+    """A printed cell of a method, as one that breaks print gets it, with isobench's names."""
 
     encoder: str
     task: str
     method: str
-    kind: str
-    numbers: dict[str, Any]
-    plain: dict[str, Any]
+    kind: str  # score, isotropy or time
+    numbers: dict[str, Any]  # statistic (mean, sd, ...) -> the printed number
+    plain: dict[str, Any]  # the same of plain fine-tuning's cell
 
 
 Change = Callable[[PrintedCell], dict[str, Any]]  # returns the numbers that stand in the cell's place
@@ -106,66 +101,74 @@ def build_printed_report(
         Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
 
     Args:
-        paper, tables: whose numbers they are.
         seeds: how many runs a printed cell stands for.
         encoders, methods: those that are taken; none means all. Plain fine-tuning always is.
         change: breaks the cells of methods: see `scale_effects`.
         rows: method -> the method whose printed row it gets instead of its own, which breaks print too.
         machine: on which the paper measured its times.
     """
-    records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
-    metrics: dict[str, list[str]] = {}  # task -> its metrics
-    splits: dict[str, list[str]] = {}  # task -> its dev splits
     check_tables_exist(paper, tables)
-    for name in tables:
-        content = load_tables(paper)[name]
-        for column in content.columns.values():
-            splits.setdefault(column.task, [SPLIT])
-            splits[column.task] += [column.split] if column.split and column.split not in splits[column.task] else []
-            metrics.setdefault(column.task, [])
-            metrics[column.task] += [_name_metric(column)] if column.metric else []
-        taken = [method for method in content.methods if not methods or method in (*methods, BASE_METHOD)]
-        names = {method: content.methods[(rows or {}).get(method, method)] for method in taken}
-        for encoder, printed in content.cells.items():
-            for method, row in names.items() if encoder in encoders or not encoders else ():
-                for title, numbers in printed.get(row, {}).items():
-                    column = content.columns[title]
-                    named = dict(zip(content.form, numbers, strict=True))
-                    if change and method != BASE_METHOD:
-                        base = printed.get(names[BASE_METHOD], {}).get(title)
-                        plain = dict(zip(content.form, base, strict=True)) if base else {}
-                        kind = "time" if column.time else "isotropy" if column.isotropy else "score"
-                        named = change(PrintedCell(encoder, column.task, method, kind, named, plain))
-                    values = sample_cell(named, seeds, bool(column.metric))
-                    is_constant = (bool(column.metric) and not values.any()) or bool(np.isnan(values).all())
-                    for seed, value in enumerate(values, 1):
-                        record = records.setdefault((encoder, column.task, method, seed), {"failure": None})
-                        record[_name_source(column)] = value * (SECONDS_PER_MINUTE if column.time else 1)
-                        record["failure"] = CONSTANT_PREDICTOR if is_constant else record["failure"]
+    contents = [load_tables(paper)[name] for name in tables]
+    tasks = _make_tasks([column for content in contents for column in content.columns.values()])
+    records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
+    for content in contents:
+        taken = [name for name in content.methods if not methods or name in (*methods, BASE_METHOD)]
+        for encoder, method in product(
+            [name for name in content.cells if name in (encoders or content.cells)], taken
+        ):
+            for column, numbers in _list_printed(content, encoder, method, rows or {}, change):
+                values = sample_cell(numbers, seeds, bool(column.metric))
+                is_constant = (bool(column.metric) and not values.any()) or bool(np.isnan(values).all())
+                for seed, value in enumerate(values, 1):
+                    record = records.setdefault((encoder, column.task, method, seed), {"failure": None})
+                    record[_name_source(column)] = value * (SECONDS_PER_MINUTE if column.time else 1)
+                    record["failure"] = CONSTANT_PREDICTOR if is_constant else record["failure"]
     runs = []
     for (encoder, task, method, seed), record in records.items():
-        score = record.get(f"{SPLIT}/{metrics[task][0]}", math.nan) if metrics[task] else math.nan
-        run = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
-        about = {"seed": None, "metric": (metrics[task] or [""])[0], "score": 0.0 if math.isnan(score) else score}
-        runs.append({**SHARED, **run, "machine": machine, **about, **record})
+        score = record.get(f"{SPLIT}/{tasks[task].primary}", math.nan)
+        about = {"seed": None, "metric": tasks[task].primary, "score": 0.0 if math.isnan(score) else score}
+        names = {"key": f"{encoder}-{task}-{method}-{seed}", "encoder": encoder, "task": task, "method": method}
+        runs.append({**SHARED, **names, "machine": machine, **about, **record})
     table = pd.DataFrame(runs).astype(object)
     table = table.where(table.notna(), None)
-    known = {
-        name: Task(name=name, metrics=list(dict.fromkeys(found)), primary=(found or [""])[0], dev_splits=splits[name])
-        for name, found in metrics.items()
-    }
     experiment = Experiment(name=paper, paper=paper, tables=list(tables))
-    cells = build_cells(table, experiment, known, [])
-    return Report(experiment, table, pd.DataFrame(), cells, pd.DataFrame(), [])
+    cells = build_cells(table, experiment, tasks, [])
+    return Report(experiment, table, pd.DataFrame(), cells, pd.DataFrame())
+
+
+def _make_tasks(columns: Sequence[PublishedColumn]) -> dict[str, Task]:
+    """Make the tasks of printed columns, by name, with the metrics and dev splits that are printed."""
+    tasks: dict[str, Task] = {}
+    for column in columns:
+        task = tasks.setdefault(column.task, Task(name=column.task, metrics=[], primary="", dev_splits=[SPLIT]))
+        metric, split = _name_metric(column), column.split or SPLIT
+        task.metrics += [metric] if metric and metric not in task.metrics else []
+        task.dev_splits += [split] if split not in task.dev_splits else []
+        task.primary = task.metrics[0] if task.metrics else ""
+    return tasks
+
+
+def _list_printed(
+    content: PublishedTable, encoder: str, method: str, rows: Mapping[str, str], change: Change | None
+) -> Iterator[tuple[PublishedColumn, dict[str, Any]]]:
+    """Yield the columns in which a method has printed numbers, with these by statistic; ``change`` breaks them."""
+    own, base = (
+        content.cells[encoder].get(content.methods.get(rows.get(name, name), ""), {})
+        for name in (method, BASE_METHOD)
+    )
+    for title, printed in own.items():
+        column, numbers = content.columns[title], dict(zip(content.form, printed, strict=True))
+        if change and method != BASE_METHOD:
+            plain = dict(zip(content.form, base[title], strict=True)) if title in base else {}
+            kind = "time" if column.time else "isotropy" if column.isotropy else "score"
+            numbers = change(PrintedCell(encoder, column.task, method, kind, numbers, plain))
+        yield column, numbers
 
 
 def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarray:
     """Make values with a cell's printed mean (or median) and deviation; a lone median gets the printed maximum.
 
-    Args:
-        numbers: statistic -> the printed number.
-        seeds: how many values, at least two.
-        is_score: if False, the values are uncorrelated with those that True gives.
+    ``seeds`` is at least two. Values with ``is_score`` False are uncorrelated with those that True gives.
     """
     steps = np.linspace(-1, 1, seeds)
     steps = steps if is_score else steps**2 - np.mean(steps**2)
@@ -181,7 +184,7 @@ def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarr
 
 
 def _name_metric(column: PublishedColumn) -> str:
-    return column.metric[0] if isinstance(column.metric, list) else str(column.metric)
+    return column.metric[0] if isinstance(column.metric, list) else column.metric or ""
 
 
 def _name_source(column: PublishedColumn) -> str:

@@ -35,26 +35,17 @@ from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
-# Column of ``configurations`` -> what it holds: a row for each configuration of each group, task and method.
-CONFIGURATIONS = {
-    "group": "encoder, and the part of the runs if there are several: only methods of one group are compared",
-    "task": "name of the task",
-    "metric": "its primary metric",
-    "method": "name of the method",
-    "settings": "the settings that vary, in words; empty if none does",
-    "runs": "number of runs",
-    "values": "list of the reported scores x 100, NaN where undefined; not those that only decide the choice",
-    "seeds": "list of the seeds of these values",
-    "troubles": "list of what went wrong, an entry for each run in which something did",
-    "trouble_seeds": "list of the seeds of these runs",
-    "base": "list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant",
-    "ev1": "EV1 of the calibrated embeddings, mean over seeds",
-    "isoscore": "IsoScore of the calibrated embeddings, mean over seeds",
-    "seconds": "training seconds of an epoch, of the fastest seed",
-    "base_seconds": "the same of plain fine-tuning with the same settings",
-    "selected_by": "mean of the scores x 100 that decided; missing if it could not be chosen",
-    "is_chosen": "whether the tables show it",
-}
+# Columns of ``configurations``: a row for each configuration of each group, task and method.
+CONFIGURATIONS = (
+    "group", "task", "metric", "method", "settings", "runs",  # the settings that vary, in words; the number of runs
+    "values", "seeds",  # lists of the reported scores x 100, NaN where undefined, and of their seeds
+    "troubles", "trouble_seeds",  # lists of what went wrong, an entry for each run in which something did
+    "base",  # list of the scores of plain fine-tuning with the same settings; empty if it or the method is constant
+    "ev1", "isoscore",  # of the calibrated embeddings, mean over seeds
+    "seconds", "base_seconds",  # of training an epoch, of the fastest seed; of plain fine-tuning's
+    "selected_by",  # mean of the scores x 100 that decided; missing if it could not be chosen
+    "is_chosen",  # whether the tables show it
+)  # fmt: skip
 NUMBERS = ("ev1", "isoscore", "seconds", "base_seconds", "selected_by")
 Choice = tuple[str, ...]  # a configuration: the values of the settings that vary
 # encoder, method, task -> choice -> its runs' positions
@@ -70,9 +61,7 @@ def select_runs(
     ``seeds`` scores by the seeds in ``selection.seeds`` and reports the others. ``held_out`` scores by the examples
     that ``task.held_out`` keeps from training; it replaces ``dev`` if any run has such examples.
 
-    Returns:
-        The runs with the columns ``part``, ``selected`` and ``candidates``; the table of ``CONFIGURATIONS``; and the
-        rule in words.
+    Returns the runs with ``part``, ``selected`` and ``candidates``, the table of ``CONFIGURATIONS``, and the rule.
     """
     part_of_run = _number_parts(runs)
     parts = _name_parts(runs, part_of_run, varying)
@@ -105,26 +94,20 @@ def select_runs(
         configurations += _summarize_configurations(reported, differing, scores)
     if len(set(rules)) > 1:
         rules = [f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True)]
-    table = pd.DataFrame(configurations, columns=list(CONFIGURATIONS)).astype(dict.fromkeys(NUMBERS, float))
+    table = pd.DataFrame(configurations, columns=CONFIGURATIONS).astype(dict.fromkeys(NUMBERS, float))
     return runs.assign(selected=selected, candidates=candidates), table, " ".join(dict.fromkeys(rules))
 
 
 def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     """Return the index of each run's part, in order of appearance. [runs]"""
-    known: dict[tuple[str, ...], list[tuple[str | None, ...]]] = {}  # protocol, task, encoder -> scales and digests
-    parts: dict[tuple[tuple[str, ...], int], int] = {}  # protocol, position in such a list -> index of the part
-    part_of_run = []
-    protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
-    digests = (runs[name].where(runs[name].notna(), first[name]) for name in first)
-    sources = zip(runs["task"], runs["encoder"], runs["scale"], *digests, strict=True)
-    for protocol, (task, encoder, *source) in zip(protocols, sources, strict=True):
-        before = known.setdefault((*protocol, task, encoder), [])
-        if tuple(source) not in before:
-            before.append(tuple(source))
-        part_of_run.append(parts.setdefault((protocol, before.index(tuple(source))), len(parts)))
-    return np.array(part_of_run, int)
+    sources = zip(runs["scale"], *(runs[name].where(runs[name].notna(), first[name]) for name in first), strict=True)
+    protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
+    keys = runs[["task", "encoder"]].assign(protocol=list(map(str, protocols)), source=list(map(str, sources)))
+    own = keys.groupby(["protocol", "task", "encoder"], sort=False)["source"]
+    place = own.transform(lambda sources: pd.factorize(sources)[0])  # the first source of each, the second, ...
+    return keys.assign(place=place).groupby(["protocol", "place"], sort=False).ngroup().to_numpy()
 
 
 def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[str]) -> list[str]:
@@ -161,18 +144,14 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def _check_rule(selection: Selection, runs: pd.DataFrame, varying: Sequence[str]) -> None:
     """Raise UserError if the rule has nothing to select by or to report."""
     seeds, chosen = set(runs["seed"]), set(selection.seeds)
-    held_out = selection.rule == "held_out" and runs["task.held_out"].isna().any()
-    is_some = seeds & chosen and seeds - chosen
+    rule = f"experiment.selection.rule={selection.rule}"
+    lacks_held_out = selection.rule == "held_out" and runs["task.held_out"].isna().any()
+    lacks_seeds = selection.rule == "seeds" and not (seeds & chosen and seeds - chosen)
+    has_choice = selection.rule == "none" and varying
     refuse(
-        (held_out, "experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share"),
-        (
-            selection.rule == "seeds" and not is_some,
-            f"experiment.selection.seeds={selection.seeds} must be some, not all, of the seeds {sorted(seeds)}",
-        ),
-        (
-            selection.rule == "none" and varying,
-            f"there are several configurations ({', '.join(varying)}): set experiment.selection.rule=dev or seeds",
-        ),
+        (lacks_held_out, f"{rule} needs runs with task.held_out=0.1, or another share"),
+        (lacks_seeds, f"experiment.selection.seeds={selection.seeds} must be some, not all, of {sorted(seeds)}"),
+        (has_choice, f"{rule}, but there are several configurations ({', '.join(varying)}): take dev or seeds"),
     )
 
 
@@ -192,24 +171,21 @@ def _even_budgets(groups: Groups, varying: Sequence[str]) -> Groups:
     A method's own settings are fixed at their defaults, or the first values that were run. Of all other settings,
     the values that every method was run with stay.
     """
-    own = [name.startswith("calibration.") for name in varying]
     fixed = {key: _fix_method_settings(key[1], choices, varying) for key, choices in groups.items()}
 
     def read_others(choice: Choice) -> Choice:
-        return tuple(value for value, is_own in zip(choice, own, strict=True) if not is_own)
+        pairs = zip(varying, choice, strict=True)
+        return tuple(value for name, value in pairs if not name.startswith("calibration."))
 
     shared: dict[tuple[str, str], set[Choice]] = {}
     for (encoder, _, task), choices in fixed.items():
         found = set(map(read_others, choices))
         shared[encoder, task] = shared.get((encoder, task), found) & found
-    return {
-        (encoder, method, task): {
-            choice: positions
-            for choice, positions in choices.items()
-            if read_others(choice) in shared[encoder, task] or not shared[encoder, task]
-        }
-        for (encoder, method, task), choices in fixed.items()
-    }
+    even: Groups = {}
+    for (encoder, method, task), choices in fixed.items():
+        both = {choice: own for choice, own in choices.items() if read_others(choice) in shared[encoder, task]}
+        even[encoder, method, task] = both if shared[encoder, task] else choices
+    return even
 
 
 def _fix_method_settings(
@@ -219,8 +195,8 @@ def _fix_method_settings(
     defaults = read_config_file(file) if file else {}
     for index, name in enumerate(varying):
         section, _, key = name.partition(".")
-        values = [choice[index] for choice in choices]
         if section == "calibration":
+            values = [choice[index] for choice in choices]
             kept = str(defaults.get(key)) if str(defaults.get(key)) in values else values[0]
             choices = {choice: positions for choice, positions in choices.items() if choice[index] == kept}
     return choices
@@ -247,16 +223,14 @@ def _describe_rule(groups: Groups, selection: Selection) -> str:
     """Describe the rule, and how many configurations each method could select among."""
     sizes: dict[str, set[int]] = {}
     for (_, method, _), choices in groups.items():
-        sizes.setdefault(method, set()).add(len(choices))
-    counts = ", ".join(f"{label_method(name)} {'/'.join(map(str, sorted(found)))}" for name, found in sizes.items())
-    basis = "the set that is reported, which favours methods with more configurations"
-    if selection.rule == "held_out":
-        basis = "the examples held out of the training set"
-    criterion = f"best mean over seeds on {basis}"
-    if selection.rule == "seeds":
-        criterion = f"best mean over seeds {', '.join(map(str, selection.seeds))}; the other seeds are reported"
+        sizes.setdefault(label_method(method), set()).add(len(choices))
+    counts = ", ".join(f"{name} {'/'.join(map(str, sorted(found)))}" for name, found in sizes.items())
+    basis = {
+        "held_out": "on the examples held out of the training set",
+        "seeds": f"{', '.join(map(str, selection.seeds))}; the other seeds are reported",
+    }.get(selection.rule, "on the set that is reported, which favours methods with more configurations")
     even = "; for equal budgets each method's own settings are fixed" if selection.equal_budget else ""
-    text = f"{criterion}. Configurations to choose from: {counts}{even}."
+    text = f"best mean over seeds {basis}. Configurations to choose from: {counts}{even}."
     most, least = max(map(max, sizes.values())), min(map(min, sizes.values()))
     if selection.rule != "dev" or most == least:
         return text

@@ -1,7 +1,7 @@
-"""The three tables that everything a report shows is made of, with their schema: ``runs``, ``epochs``, ``cells``.
+"""The three tables that everything a report shows is made of: ``runs``, ``epochs``, ``cells``.
 
-All are pandas DataFrames. ``build_runs`` and ``build_epochs`` make the first two from the runs' records, and
-`isobench.report.cells` makes the third from the first. Nothing else in a report reads a record, apart from notes.
+docs/reference/tables.md says what each column holds. ``build_runs`` and ``build_epochs`` make the first two from the
+runs' records, and `isobench.report.cells` makes the third from the first.
 """
 
 import math
@@ -30,112 +30,13 @@ BASELINE = "plain fine-tuning"  # what sentences call it
 CONSTANT_PREDICTOR = "constant_predictor"  # the failure of a run that predicts the same for every example
 NON_FRACTION_METRICS = ("loss",)  # metrics that are not fractions, so that they are not printed as percentages
 NO_SETTING = "-"  # in the place of a setting that a run's method does not have
-# Column -> what it holds. ``runs`` also has a column for each setting that varies, metric and measure of isotropy.
-RUNS = {
-    "key": "name of the run's folder, the start of its key",
-    "task": "name of the task",
-    "encoder": "name of the encoder",
-    "method": "name of the calibration; none is plain fine-tuning",
-    "seed": "seed of the run",
-    "<setting>": "a dotted setting, such as optimization.lr: of the protocol, that varies, or that decides speed",
-    "status": "finished, failed, or the state of a run without a record: missing, running, queued, damaged, ...",
-    "failure": "what went wrong in an ended run: crash, constant_predictor, ...",
-    "message": "one line on the failure, or on why the record can't be trusted",
-    "metric": "name of the task's primary metric",
-    "split": "the dev split that it is computed on",
-    "score": "primary metric of the reported epoch x 100, 0 where it is undefined",
-    "epoch": "the reported epoch, counted from 1",
-    "<split>/<metric>": "a metric of the reported epoch, x 100 unless it is a loss; missing where it is undefined",
-    "<matrix>/<measure>": "a measure of isotropy of the reported epoch, such as embedding/ev1",
-    "<monitor>/<measure>": "a number that one of the user's monitors noted of the reported epoch",
-    "selection_score": "the fraction that decides the choice of a configuration",
-    "epochs": "number of trained epochs",
-    "seconds": "wall-clock seconds of the run",
-    "training_seconds": "of these, for training",
-    "evaluation_seconds": "of these, for evaluation",
-    "examples": "training examples, counted once for each epoch",
-    "tokens_per_second": "speed of training",
-    "peak_memory_mib": "largest memory of the process",
-    "peak_gpu_memory_mib": "largest memory on the GPU",
-    "attempts": "processes that worked on the run",
-    "share": "runs that shared the device",
-    "scale": "how data and encoder differ from the paper's, joined by semicolons; empty if they do not",
-    "data": "digest of the data's fingerprint",
-    "weights": "digest of the pretrained weights' fingerprint",
-    "commit": "git commit of the code",
-    "code_changed": "whether tracked files differed from the commit",
-    "python": "version of Python",
-    "torch": "version of torch",
-    "machine": "GPUs, or the processor",
-    "threads": "torch's threads",
-    "part": "only runs of one part may be compared: its name, empty if it is the only one",
-    "selected": "whether the tables show the run",
-    "candidates": "configurations from which its method's was chosen by the scores that are shown",
-}
-EPOCHS = {
-    "key, task, encoder, method, seed, <setting>": "as in runs",
-    "epoch": "counted from 1",
-    "step": "optimiser steps so far",
-    "score": "primary metric x 100",
-    "<matrix>/<measure>": "a measure of isotropy",
-    "<monitor>/<measure>": "a number that one of the user's monitors noted",
-}
-CELLS = {
-    "table": "name of the table in published.yaml; empty if the experiment has none",
-    "part": "as in runs",
-    "encoder": "name of the encoder",
-    "group": "encoder and part: only methods of one group are compared",
-    "method": "name of the method; of a row that the paper repeats from others, its heading",
-    "settings": "configuration that was chosen for the method, in words; empty if there was no choice",
-    "column": "title of the column",
-    "task": "its task; missing for an average",
-    "kind": "score (percent), isotropy, time (minutes), average, or reported (others' number that the paper repeats)",
-    "values": "list of numbers, one for each seed that has one; NaN is an undefined score",
-    "seeds": "list of the seeds of these values",
-    "n": "number of values",
-    "mean": "over seeds; missing if a value is undefined",
-    "sd": "over seeds, divided by n - 1",
-    "ours": "the statistics that the paper prints, as text, with what went wrong in how many runs",
-    "published": "the paper's cell as printed; missing if it has none",
-    "published_of": "the encoder of the paper's cell, which may be another than ours",
-    "verdict": "ours against the published cell: within, above, below, not comparable; empty without a run",
-    "why": "the reason for the verdict",
-    "compared": "whether it is compared with plain fine-tuning: a score, no constant predictor in either",
-    "base": "list of plain fine-tuning's values in this column, where it is compared",
-    "base_seeds": "list of the seeds of these values",
-    "difference": "from plain fine-tuning, mean over the seeds that count",
-    "low": "lower end of its 95% interval",
-    "high": "upper end",
-    "p": "two-sided p of the t-test of the difference, paired by seed where seeds are shared; missing without a test",
-    "p_exact": "of the exact test that flips signs of the seeds' differences; missing if not paired",
-    "test_seeds": "the shared seeds over which the test is paired; 0 if it is not paired",
-    "trials": "configurations that selection tried of the favoured side, by which p is multiplied; else 1",
-    "p_holm": "p times trials after Holm's correction over all cells of the report",
-    "effect": "Hedges' g",
-    "effect_low": "lower end of its 95% interval",
-    "effect_high": "upper end",
-    "mark": "* better, † worse than plain fine-tuning with p_holm < .05; else empty",
-    "paired_difference": "from plain fine-tuning over shared seeds and dev examples, in points",
-    "paired_low": "lower end of its 95% interval for new seeds and new examples",
-    "paired_high": "upper end",
-    "paired_p": "its two-sided p",
-    "paired_seeds": "shared seeds",
-    "paired_examples": "dev examples",
-    "paired_reason": "why there is no such comparison; missing if it was not asked for",
-    "troubles": "list of what went wrong, an entry for each run in which something did",
-    "time": "training time per epoch over plain fine-tuning's, as printed; the same in all cells of a line",
-}
-SCHEMA = {"runs": RUNS, "epochs": EPOCHS, "cells": CELLS}
 NUMBERS = ("score", "selection_score", "tokens_per_second", "peak_gpu_memory_mib")  # also if no run has one
+COSTS = ("seconds", "training_seconds", "evaluation_seconds", "examples", "tokens_per_second")
 NAMES = ["key", "task", "encoder", "method", "seed"]
 
 
 def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
-    """Build ``runs`` from runs, ended or not; the columns from ``part`` on are added by the selection.
-
-    Args:
-        varying: dotted names of the settings in which they differ, from ``find_varying_settings``.
-    """
+    """Build ``runs`` from runs, ended or not, which differ in the settings ``varying``; selection adds columns."""
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
     records = [
         {
@@ -201,11 +102,7 @@ def read_outcome(run: Run) -> dict[str, Any]:
     return {
         **outcome,
         "epochs": record.history[-1].epoch if record.history else 0,
-        "seconds": cost.seconds,
-        "training_seconds": cost.training_seconds,
-        "evaluation_seconds": cost.evaluation_seconds,
-        "examples": cost.examples,
-        "tokens_per_second": cost.tokens_per_second,
+        **{name: getattr(cost, name) for name in COSTS},
         "peak_memory_mib": cost.peak_memory_mib.resident,
         "peak_gpu_memory_mib": cost.peak_memory_mib.gpu,
         "attempts": record.attempts,

@@ -175,5 +175,5 @@ def test_runs_of_a_paper_that_is_not_here_are_shown_with_one_line(tmp_path):
     cfg.experiment.paper, cfg.experiment.tables = "paper", ["table1"]
     report = build_report(cfg.experiment, [Run(cfg, RunFolder(str(tmp_path), "1" * 64), make_record(cfg))])
     assert len(report.cells) == 1
-    assert (report.scale, report.paper) == ([], None)  # what the paper's setting is can't be known
+    assert report.scale == []  # what the paper's setting is can't be known
     assert len(report.notes) == 1

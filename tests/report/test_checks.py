@@ -7,25 +7,23 @@ import numpy as np
 import pytest
 from made_up_report import PLAIN, make_report, make_runs
 
-from isobench.report.checks import (
+from isobench.report.checks import gains, improves, is_better_than, nothing_improves
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
+from isobench.statistics.seeds import ALPHA, Arm, compare_runs
+from isobench_papers.isotropy_calibration.checks import (
+    TIMED,
     _combine_gains,
     changes_little,
-    gains,
+    costs,
     gains_are_few,
-    improves,
-    is_better_than,
     isotropy_lowers_scores,
     loses_more,
     most_degrade,
-    nothing_improves,
     nothing_improves_consistently,
     pool_correlations,
     prevents_learning,
     raises_isotropy,
 )
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
-from isobench.report.time_checks import TIMED, costs
-from isobench.statistics.seeds import ALPHA, Arm, compare_runs
 
 CONSTANT = {"failure": "constant_predictor"}
 

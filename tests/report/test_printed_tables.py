@@ -10,7 +10,8 @@ from helpers import make_config, make_ended_run
 
 from isobench.common.terminal import PlainConsole
 from isobench.report.build import build_report
-from isobench.report.output.terminal import _format_configuration, print_table
+from isobench.report.output.terminal import print_table
+from isobench.report.output.text import format_configuration
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 
@@ -50,7 +51,7 @@ def make_many_settings() -> list[Run]:
 
 def summarize(rows) -> list[dict]:
     report = build_report(rows[0].cfg.experiment, rows, with_pairs=False)
-    return [_format_configuration(line) for line in report.configurations.itertuples()]
+    return [format_configuration(line) for line in report.configurations.itertuples()]
 
 
 def print_at(width, monkeypatch, capfd, rows) -> str:

@@ -1,6 +1,7 @@
 """The report's page: what it says of which reports; that it is safe, alone, the same, and readable in a browser."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from scipy import stats
 
 from isobench.config.schema import Experiment
 from isobench.report.output.figures import centre, collect_points, correlate
-from isobench.report.output.page import compute_overheads, render_report
+from isobench.report.output.page import render_report
 from isobench.report.tables import CONSTANT_PREDICTOR
 
 EVIL = "<script>alert(1)</script>"
@@ -92,15 +93,26 @@ def test_correlations_are_scipys_over_all_runs_and_within_tasks():
         assert correlate(own) == (pytest.approx(expected, abs=1e-9), len(runs))
 
 
-def test_time_and_memory_are_relative_to_plain_fine_tuning():
-    runs = small().runs
-    cost = compute_overheads(runs)["bert", "flow"]["sst2"]
-    own = {m: runs[(runs["method"] == m) & (runs["task"] == "sst2")] for m in ("flow", "none")}
-    seconds = {m: (part["training_seconds"] / part["epochs"]).min() for m, part in own.items()}
-    assert cost["seconds"] == pytest.approx(seconds["flow"])
-    assert cost["seconds_ratio"] == pytest.approx(seconds["flow"] / seconds["none"])
-    assert cost["memory_ratio"] == pytest.approx((1500 + 120 * 2) / 1500)
-    assert "seconds_ratio" not in compute_overheads(runs)["bert", "none"]["sst2"]
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("make", [small, hostile])
+def test_a_browser_shows_it(driver, tmp_path, make, width):
+    report = make()
+    script = open_page(driver, tmp_path, render_report(report), width)
+    assert [entry for entry in driver.get_log("browser") if entry["level"] != "DEBUG"] == []
+    assert script("return innerWidth") == width
+    assert script("return document.documentElement.scrollWidth") <= width
+    assert script("return [...document.querySelectorAll('details')].filter(e => (e.open = true)).length") > 0
+    assert script("return document.documentElement.scrollWidth") <= width  # unfolded too
+    assert script("return document.title") == f"{report.name}: report"
+    assert script("return document.scripts.length") == 0
+    assert script("return performance.getEntriesByType('resource').length") == 0
+    shown = script(
+        "return [...document.querySelectorAll('svg, table')].filter(e => e.getBoundingClientRect().width > 0)"
+        ".map(e => e.closest('.panel') ? 'panel' : e.classList[0] || e.tagName)"
+    )
+    count = Counter(shown)
+    assert count["results"] == 1
+    assert count["panel"] >= 8
 
 
 def one_task(**changes):

@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,13 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from isobench.common.plots import LINE_STYLES, PALETTE, cut_outliers, use_figure_style
 from isobench.report.tables import BASE_METHOD, read_numbers
+from isobench.report.wording import format_signed
 
-T = TypeVar("T")
 SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.74, 0.68)  # of a panel in inches, and of its axes as shares of it
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
-# At most: pairs of encoder and task with curves, those shown unfolded, runs of a method and points in a panel.
-LIMITS = {"groups": 6, "open": 2, "runs": 10, "points": 600}
+# At most: pairs of encoder and task with curves, those unfolded, runs of a method, points, configurations.
+LIMITS = {"groups": 6, "open": 2, "runs": 10, "points": 600, "configurations": 200}
 # Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
 ISOTROPY_COLUMNS = {
     "embedding/ev1": ("EV1", "embeddings"),
@@ -61,10 +61,8 @@ class Style:
 
 def assign_styles(methods: Iterable[str]) -> dict[str, Style]:
     """Give every method a style; the same methods in the same order get the same styles."""
-    names = list(dict.fromkeys(methods))
-    others = [name for name in names if name != BASE_METHOD]
-    plain = {BASE_METHOD: Style(-1)} if BASE_METHOD in names else {}
-    return plain | {name: Style(index) for index, name in enumerate(others)}
+    others = [name for name in dict.fromkeys(methods) if name != BASE_METHOD]
+    return {BASE_METHOD: Style(-1)} | {name: Style(index) for index, name in enumerate(others)}
 
 
 class Panel:
@@ -108,7 +106,7 @@ class Panel:
                 epochs[reached], means, style.dashes, color=style.colour, linewidth=1.5, marker=marker, markersize=3
             )
         x = np.broadcast_to(epochs, numbers.shape)
-        return self._finish(x[is_known], numbers[is_known], "epoch", "", title, has_integers=True)
+        return self._finish(x[is_known], numbers[is_known], "epoch", "", title)
 
     def draw_scatter(
         self, points: pd.DataFrame, styles: dict[str, Style], labels: tuple[str, str], title: str
@@ -132,22 +130,19 @@ class Panel:
         self.axis.relim()
         self.axis.autoscale()
 
-    def _finish(
-        self, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, title: str, has_integers: bool = False
-    ) -> Markup:
+    def _finish(self, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, title: str) -> Markup:
         """Scale the axes by the values, label them, and write the panel as SVG."""
         self.axis.set(xlabel=x_label, ylabel=y_label)
         for values, axis, set_scale in (
             (x, self.axis.xaxis, self.axis.set_xscale),
             (y, self.axis.yaxis, self.axis.set_yscale),
         ):
-            is_number_of_epoch = has_integers and values is x
-            if values.min() > 0 and values.max() > 100 * values.min() and not is_number_of_epoch:
+            if values.min() > 0 and values.max() > 100 * values.min() and values.dtype.kind != "i":
                 set_scale("log")
                 axis.set_major_locator(LogLocator(numticks=4))
                 axis.set_minor_locator(NullLocator())
             else:
-                axis.set_major_locator(MaxNLocator(4, integer=is_number_of_epoch))
+                axis.set_major_locator(MaxNLocator(4, integer=values.dtype.kind == "i"))
         if self.axis.get_yscale() == "linear":
             cut_outliers(self.axis, x, y)
         return write_svg(self.figure, title)
@@ -168,7 +163,7 @@ def write_svg(figure: Figure, title: str) -> Markup:
     return head + Markup(svg)
 
 
-def _subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
+def _subsample_evenly(items: Sequence[Any], most: int) -> Sequence[Any]:
     if len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
@@ -176,66 +171,44 @@ def _subsample_evenly(items: Sequence[T], most: int) -> Sequence[T]:
 
 def draw_curves(epochs: pd.DataFrame, styles: dict[str, Style]) -> list[dict[str, Any]]:
     """Draw the curves over training of each encoder and task, of no more than ``LIMITS`` allow."""
-    measures = {"score": "Score"} | {
-        name: f"{symbol}, {matrix}" for name, (symbol, matrix) in ISOTROPY_COLUMNS.items()
-    }
+    measures = {"score": "Score"} | {name: ", ".join(words) for name, words in ISOTROPY_COLUMNS.items()}
     panel, groups = Panel(), []
     for (encoder, task), of_pair in list(epochs.groupby(["encoder", "task"], sort=False))[: LIMITS["groups"]]:
-        title = f"{task}, {encoder}"
         runs = of_pair.drop_duplicates("key")
         runs_of = {method: np.flatnonzero(runs["method"] == method) for method in runs["method"].unique()}
         present = [name for name in measures if name in of_pair]
         values = of_pair.pivot(index="key", columns="epoch", values=present).loc[runs["key"]].astype(float)
         panels = {}
         for name in present:
-            words = measures[name]
-            description = f"{words} against the epoch: {title}"
+            description = f"{measures[name]} against the epoch: {task}, {encoder}"
             if svg := panel.draw_curves(values[name].where(np.isfinite), runs_of, styles, description):
-                panels[words] = svg
+                panels[measures[name]] = svg
         if panels:
-            shown, most = [method for method in styles if method in runs_of], max(map(len, runs_of.values()))
-            groups.append({"title": title, "panels": panels, "methods": shown, "most_runs": most})
+            shown = [method for method in styles if method in runs_of]
+            groups.append({"title": f"{task}, {encoder}", "panels": panels, "methods": shown})
     return groups
 
 
 def draw_isotropy(runs: pd.DataFrame, styles: dict[str, Style]) -> dict[str, Any]:
-    """Draw score against isotropy, and correlate them: less the means of encoder and task if there are several.
+    """Draw score against isotropy, and write Spearman's correlation of both above each panel.
 
-    As they are, a correlation over several encoders or tasks would reflect how these differ from each other.
-
-    Returns:
-        ``names`` of the measures; ``is_centred``; ``panels``; ``correlations`` with their numbers of runs of each
-        method (the key "" is all runs); ``methods`` that the panels show; ``most_points`` of a panel.
+    Both are less their means of encoder and task if there are several (``is_centred``): else a correlation would
+    reflect how these differ from each other.
     """
-    points = {name: collect_points(runs, name) for name in ISOTROPY_COLUMNS if name in runs}
-    points = {name: of_measure for name, of_measure in points.items() if len(of_measure)}
     scored = runs[np.isfinite(read_numbers(runs, "score"))]
     is_centred = len(scored[["encoder", "task"]].drop_duplicates()) > 1
-    if is_centred:
-        points = {name: centre(of_measure) for name, of_measure in points.items()}
-    panel, panels = Panel(), {}
-    for name, of_measure in points.items():
+    panel, panels, drawn = Panel(), {}, set[str]()
+    for name in [name for name in ISOTROPY_COLUMNS if name in runs]:
+        points = collect_points(runs, name)
+        points = centre(points) if is_centred else points
         symbol, matrix = ISOTROPY_COLUMNS[name]
         labels = (f"{symbol} less mean", "score less mean") if is_centred else (symbol, "score")
-        words = f"Score against {symbol} of the {matrix}, a point a run."
-        if svg := panel.draw_scatter(of_measure, styles, labels, words):
-            panels[f"{symbol}, {matrix}"] = svg
-    correlations = {
-        method: [
-            correlate(of_measure if not method else of_measure[of_measure["method"] == method])
-            for of_measure in points.values()
-        ]
-        for method in ("", *scored["method"].unique())
-    }
-    drawn = {method for of_measure in points.values() for method in of_measure["method"]}
-    return {
-        "names": [", ".join(ISOTROPY_COLUMNS[name]) for name in points],
-        "is_centred": is_centred,
-        "panels": panels,
-        "correlations": correlations,
-        "methods": [method for method in styles if method in drawn],
-        "most_points": max(map(len, points.values()), default=0),
-    }
+        description = f"Score against {symbol} of the {matrix}, a point a run."
+        if svg := panel.draw_scatter(points, styles, labels, description):
+            correlation, count = correlate(points)
+            panels[f"{symbol}, {matrix}: {format_signed(correlation)}, n = {count}"] = svg
+            drawn |= set(points["method"])
+    return {"panels": panels, "is_centred": is_centred, "methods": [name for name in styles if name in drawn]}
 
 
 def collect_points(runs: pd.DataFrame, measure: str) -> pd.DataFrame:

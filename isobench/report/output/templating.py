@@ -75,12 +75,6 @@ def _escape_latex(text: str) -> str:
 
 
 def _to_ascii(character: str) -> str:
-    """Return a character without its accents, a Greek letter's name, or a question mark for any other character."""
-    if character.isascii():
-        return character if character.isprintable() else "?"
-    plain = unicodedata.normalize("NFKD", character)
-    plain = "".join(part for part in plain if not unicodedata.combining(part))
-    name = unicodedata.name(plain[0], "") if plain else ""
-    if greek := re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)( SIGN)?", name):
-        return greek[2].lower() if greek[1] == "SMALL" else greek[2].capitalize()
-    return plain if plain and all(part.isalnum() and part.isascii() for part in plain) else "?"
+    """Return a printable character without its accents; a question mark for what is not ASCII then."""
+    plain = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
+    return plain if plain.isascii() and plain.isprintable() else "?"

@@ -1,27 +1,26 @@
 """Write a report as Markdown and as LaTeX: here the text of each cell, in ``templates/`` what stands around it."""
 
+import math
 import re
+import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from isobench.report.build import TIME_NOTE, Line, Report, TableView
 from isobench.report.output.templating import make_latex_environment, make_markdown_environment, render_paragraphs
-from isobench.report.tables import label_method
+from isobench.report.tables import CONSTANT_PREDICTOR, label_method
+from isobench.report.wording import format_points
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
-MAX_PAGE_COLUMNS = 5  # a LaTeX table with more columns is shrunk to the page's width
 CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
+COLUMNS = ("n", "mean", "SD", "change", "EV1", "IsoScore", "time", "chosen")  # of the table of configurations
+NOTHING = "-"  # in place of a number that a line does not have
 
 
 def format_markdown(report: Report) -> str:
     """Write the whole report as Markdown."""
-    return render_paragraphs(
-        make_markdown_environment(),
-        "report.md.j2",
-        report=report,
-        scale=_describe_scale(report),
-        rows=_list_rows,
-        time_note=TIME_NOTE,
-    )
+    environment = make_markdown_environment()
+    return render_paragraphs(environment, "report.md.j2", report=report, rows=_list_rows, time_note=TIME_NOTE)
 
 
 def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
@@ -35,13 +34,10 @@ def format_latex(report: Report) -> str:
         make_latex_environment(),
         "tables.tex.j2",
         report=report,
-        caption=_format_caption,
-        labels=_list_labels(report),
-        remarks=_list_remarks,
+        label=re.sub("[^a-z0-9]+", "-", report.name.lower()).strip("-"),
         method=format_method,
         marked_cell=_format_marked_cell,
         published=format_published,
-        MAX_PAGE_COLUMNS=MAX_PAGE_COLUMNS,
     )
 
 
@@ -62,21 +58,10 @@ def format_published(cell: Any) -> str:
     return f"{cell.published} {cell.published_of}" if cell.published_of != cell.encoder else cell.published
 
 
-def _describe_scale(report: Report) -> list[str]:
-    """Return the sentence that says how the setting is not the paper's, or if there is none, what data were used."""
-    words = "Not the paper's setting" if report.paper else "Data"
-    return [f"{words}: {'; '.join(report.scale)}."] if report.scale else []
-
-
 def _list_rows(view: TableView) -> list[list[str]]:
     """Return the texts of a Markdown table, line by line: encoder, method, cells, training time."""
     return [
-        [
-            line.encoder,
-            format_method(line),
-            *(_format_cell(line, name) for name in view.columns),
-            line.time or "-",
-        ]
+        [line.encoder, format_method(line), *(_format_cell(line, name) for name in view.columns), line.time or "-"]
         for line in view.lines
     ]
 
@@ -88,33 +73,45 @@ def _format_cell(line: Line, column: str) -> str:
         return ""
     ours = "" if line.is_reported else _format_marked_cell(cell)
     sign = VERDICT_SIGNS.get(cell.verdict, "")
-    printed = f"[{' '.join(filter(None, (format_published(cell), sign)))}]" if cell.published else ""
-    return " ".join(filter(None, (ours, printed)))
+    printed = f"[{format_published(cell)} {sign}".rstrip() + "]" if cell.published else ""
+    return f"{ours} {printed}".strip()
 
 
-def _format_caption(report: Report, view: TableView) -> str:
-    """Say in one sentence what a LaTeX table shows: which table and part of the runs, and of how many seeds."""
-    name = ", ".join(filter(None, (report.name, view.name, view.part)))
-    counts = [cell.n for cell in view.own_cells if cell.n]
-    low, high = min(counts, default=0), max(counts, default=0)
-    seeds = (
-        f", {low} to {high} seeds a cell" if low < high else f", {low} seed{'s' * (low > 1)} a cell" if low else ""
-    )
-    printed = "; the paper's cell below ours" if any(cell.published for cell in view.own_cells) else ""
-    return f"{name}: our runs{seeds}{printed}."
+def format_configuration(line: Any) -> dict[str, Any]:
+    """Write a row of ``configurations`` as texts: its section, name, ``COLUMNS``, and ``scores`` by seed."""
+    values = line.values
+    is_constant = line.troubles.count(CONSTANT_PREDICTOR) == line.runs
+    mean = statistics.fmean(values) if values else math.nan
+    change = mean - statistics.fmean(line.base) if line.base else math.nan
+    spread = statistics.stdev(values) if len(values) > 1 and math.isfinite(mean) and not is_constant else math.nan
+    is_ratio = line.base_seconds > 0 and line.seconds > 0
+    seconds = _format_number(line.seconds, ",.1f" if line.seconds < 100 else ",.0f", " s")
+    scores: dict[int, list[str]] = {}
+    for seed, value in zip(line.seeds, values, strict=True):
+        scores.setdefault(seed, []).append(f"{value:.2f}".replace("nan", "NaN"))
+    for seed, trouble in zip(line.trouble_seeds, line.troubles, strict=True):
+        if not is_constant:  # else the line says it of all seeds
+            scores.setdefault(seed, []).append(trouble.removesuffix("_predictor"))
+    return {
+        "section": f"{line.task} ({line.metric}), {line.group}",
+        "name": f"{label_method(line.method)} {line.settings}".rstrip(),
+        "n": str(len(values)) if len(values) == line.runs else f"{len(values)}/{line.runs}",
+        "mean": "constant" if is_constant else f"{mean:.2f}".replace("nan", "NaN") if values else NOTHING,
+        "SD": _format_number(spread, ".2f"),
+        "change": format_points(change) if math.isfinite(change) else NOTHING,
+        "EV1": _format_number(line.ev1, ".3f"),
+        "IsoScore": _format_number(line.isoscore, ".4f"),
+        "time": f"{line.seconds / line.base_seconds:.2f}x" if is_ratio else seconds,
+        "chosen": "yes" if line.is_chosen else "",
+        "scores": {seed: " ".join(of_seed) for seed, of_seed in scores.items()},
+        "troubles": [] if is_constant else line.troubles,
+    }
 
 
-def _list_labels(report: Report) -> list[str]:
-    r"""List a ``\label`` for each table, such as ``tab:glue-isobn-table1``; no two are the same."""
-    labels: list[str] = []
-    for view in report.views:
-        words = "-".join(filter(None, (report.name, view.name, view.part))).lower()
-        label = f"tab:{re.sub('[^a-z0-9]+', '-', words).strip('-')}"
-        labels.append(label if label not in labels else f"{label}-{len(labels) + 1}")
-    return labels
+def list_columns(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """List the columns of formatted configurations that say something: a number, or which of several was chosen."""
+    return [name for name in COLUMNS if {line[name] for line in lines} - {NOTHING, "yes"}]
 
 
-def _list_remarks(report: Report, view: TableView) -> list[str]:
-    sentences = [report.legend] if view.has_marks else []
-    sentences += [f"Selection: {report.selection}", *_describe_scale(report)]
-    return [f"{sentence.rstrip('.')}." for sentence in sentences]
+def _format_number(number: float, form: str, unit: str = "") -> str:
+    return NOTHING if math.isnan(number) else f"{number:{form}}{unit}"
