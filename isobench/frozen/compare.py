@@ -13,8 +13,7 @@ from isobench.frozen.matrix import describe_missing, read_rows
 from isobench.metrics.retrieval import NEIGHBOURS, find_neighbours
 from isobench.metrics.similarity import correlate_ranks, linear_cka
 
-ROWS, ANCHORS = 4_000, 500  # drawn at random, and those whose order is compared
-MOVED = 10  # rows that are named
+ROWS, ANCHORS, MOVED = 4_000, 500, 10  # drawn at random, those whose order is compared, and those that are named
 HIGH = 0.9  # cosines, if 95% of the random pairs are above it
 FEW, NEARLY_ALL = 0.5, 0.9  # of the neighbours
 

@@ -237,13 +237,12 @@ class Scan:
         axes, ev1 = 1 / (loads**2).sum(), found["ev1"]  # among how many coordinates it is spread
         own = shares - ev1 * loads if axes > MOST_AXES else shares
         outliers = [int(i) for i in order if own[i] > OUTLIER_FACTOR * even]
-        spread = f" It is no axis: it is spread over some {axes:.0f} coordinates." if axes > MOST_AXES else ""
         named = name_some([f"{i} ({_percent(shares[i])})" for i in outliers]) or "none"
         zero = self.rows - self.accumulator.nonzero_count
         # fmt: off
         return [
             ("EV1", ev1, f"One direction holds {_percent(ev1)} of the variance; an even share is {_percent(even)}."
-             f"{spread}"),
+             + f" It is no axis: {axes:.0f} coordinates share it." * bool(axes > MOST_AXES and ev1 > 0.25)),
             ("EV3", found["ev3"], f"The three largest directions hold {_percent(found['ev3'])} of the variance."),
             ("IsoScore", score, "1 means that all directions have the same variance, 0 that one has all: it is as if "
              f"{1 + (self.dim - 1) * score:.3g} of {self.dim} directions were used evenly."),

@@ -21,7 +21,8 @@ ASCII = str.maketrans({DASH: "-", MINUS: "-", TIMES: "x", NO_BREAK: " "})  # a t
 FINDINGS = "Measures. Reference: three encoders on film reviews, lowest to highest; other texts may well lie outside."
 EFFECTS = "What would change them: each method is fitted on one half of the vectors, and measured on the other half."
 COSINES = "What a cosine means: those of unrelated pairs, and the % of related ones above the 1% level."
-SEARCH = "Search: each method is fitted on the documents. Times 100, but for p and hubness; the change is of nDCG@10."
+SEARCH = "Search: each method is fitted on the documents. Times 100, but for p; the change is of nDCG@10."
+HUBS = "Hubs: how unevenly documents are among the 10 nearest of another, and how many never are."
 CEILING = 0.995  # of a score: above it nothing can gain
 # Which values of a measure are the first thing to know, the most urgent first.
 STRIKING: dict[str, Callable[[float, Any], bool]] = {
@@ -37,13 +38,13 @@ def summarise(diagnosis: Any) -> list[str]:
     by_name = {finding.measure: finding for finding in diagnosis.findings if _is_number(finding.value)}
     known = [by_name[name].sentence for name, is_striking in STRIKING.items()
              if name in by_name and is_striking(by_name[name].value, diagnosis)]  # fmt: skip
-    calm = by_name["EV1"].sentence if "EV1" in by_name else "No measure is defined for these vectors."
+    known += [by_name["EV1"].sentence] if "EV1" in by_name else ["No direction could be measured."]
     gains = _describe_gains(diagnosis.retrieval, "nDCG@10", "ndcg_10")
     if diagnosis.score:
         gains += _describe_gains(diagnosis.effects, _name_score(diagnosis), "score")
     elif not gains:
         gains = ["Whether a method helps is not known without --labels, --pairs, or --queries and --relevant."]
-    return [(known or [calm])[0], *gains, *_describe_thresholds(diagnosis.levels)]
+    return [known[0], *gains, *_describe_thresholds(diagnosis.levels)]
 
 
 def _describe_gains(rows: Sequence[Any], measure: str, field: str) -> list[str]:
@@ -142,8 +143,8 @@ def _lay_out(diagnosis: Any) -> dict[str, Any]:
             *map(_format_score, (row.ndcg_10, row.recall_10, row.recall_100, row.mrr_10)),
             _format_change(row),
             format_number(row.p, ".3f"),
-            format_number(row.hubness, ".2f"),
-            _format_score(row.orphans),
+            format_number(row.hubness, ".1f"),
+            format_number(100 * row.orphans, ".1f"),
         ]
         for row in diagnosis.retrieval
     ]
@@ -155,10 +156,12 @@ def _lay_out(diagnosis: Any) -> dict[str, Any]:
     tables = [
         ("findings", FINDINGS, ["measure", "value", "reference", "what it says"], findings),
         ("effects", EFFECTS, ["method", "IsoScore", "EV1", "average cosine", *score], effects),
-        ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10",
-                             "change [low, high]", "p", "hubness", "never near %"], retrieval),
-        ("effects", COSINES, ["method", "cosines of", "median", "1% above [low, high]", "0.1% above [low, high]",
-                              "related above 1%"], levels),
+        ("effects", SEARCH, ["method", "nDCG @10", "Recall @10", "Recall @100", "MRR @10", "change [low, high]", "p"],
+         [row[:7] for row in retrieval]),
+        ("effects", HUBS, ["method", "hubness", "never near %"], [[row[0], *row[7:]] for row in retrieval]),
+        *[("effects", f"{COSINES} Here: {kind}.",
+           ["method", "median", "1% above [low, high]", "0.1% above [low, high]", "related above 1%"],
+           [[row[0], *row[2:]] for row in levels if row[1] == kind]) for kind in ("not relevant", "random pairs")],
     ]  # fmt: skip
     return {
         "source": diagnosis.source,
