@@ -66,7 +66,7 @@ def _describe_own_data(cfg: Config) -> str:
     examples = {split: kind.read(task, cfg.data, split) for split in cfg.data.files or {}}
     training_rows = set(_list_rows(examples[task.train_split]))
     counts = ", ".join(_describe_split(cfg, split, own, training_rows) for split, own in examples.items())
-    labels = kind.describe_labels(task)
+    labels = kind.describe_labels(task, examples[task.train_split])
     return f"task={task.name}: {counts}; text in {', '.join(task.text)}{labels}; scored by {task.primary}"
 
 

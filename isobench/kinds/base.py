@@ -109,8 +109,8 @@ class Kind:
         """Read one split and check it; keep ``limit`` examples at most, the same ones on every machine."""
         raise NotImplementedError
 
-    def describe_labels(self, task: Task) -> str:
-        """Say what the labels are, for the line on a user's own files; empty if there are none."""
+    def describe_labels(self, task: Task, examples: Examples) -> str:
+        """Say what the labels of the training examples are, for the line on a user's own files; empty without."""
         return ""
 
     def list_differences(self, task: Task, described: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,12 @@ from isobench.report.methods import compare_methods, list_comparisons, tabulate_
 from isobench.report.paired_tests import ExamplePairs
 from isobench.report.selection import select_runs
 from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
-from isobench.report.wording import describe_epoch_rule, describe_generation, list_training_settings
+from isobench.report.wording import (
+    describe_epoch_rule,
+    describe_generation,
+    describe_own_classes,
+    list_training_settings,
+)
 from isobench.runs.grouping import find_varying_settings
 from isobench.runs.run import Run
 from isobench.statistics.seeds import ALPHA
@@ -180,7 +185,13 @@ def build_report(
         rule=rule,
         epoch_rule=describe_epoch_rule(runs),
         settings=list_training_settings(runs),
-        notes=[*list_mistakes(experiment, run_table), *describe_generation(runs), *dict.fromkeys(warnings), *notes],
+        notes=[
+            *list_mistakes(experiment, run_table),
+            *describe_own_classes(runs),
+            *describe_generation(runs),
+            *dict.fromkeys(warnings),
+            *notes,
+        ],
     )
 
 

@@ -1,9 +1,11 @@
 """What the report says the runs support: every sentence from made-up runs whose answer is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import make_config, make_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_report import HIGH, LOW, compare_all, make_methods, noisy, verdict
@@ -11,6 +13,9 @@ from sample_report import list_cells as table
 
 from isobench.report.cells import finish_cells
 from isobench.report.methods import compare_methods
+from isobench.report.wording import describe_own_classes
+from isobench.runs.folder import RunFolder, write_predictions
+from isobench.runs.run import Run
 from isobench.statistics.seeds import Arm, compare_runs
 
 NAN = math.nan
@@ -134,3 +139,22 @@ def test_isotropy_is_averaged_over_tasks_that_rows_share():
     last = runs.assign(task=runs["task"].mask((runs["method"] == "x"), "c"))
     found = compare_methods(cells, last.iloc[[0, 2, 3]]).set_index("method")["ev1"]
     assert (found["none"], math.isnan(found["x"])) == (0.866, True)
+
+
+def test_of_own_classes_the_largest_one_and_macro_f1_are_said(tmp_path):
+    """9 of 12 dev examples are of one class; one run predicts it always, the other is right but once."""
+    labels = [1] * 9 + [0] * 3
+    runs = []
+    for seed, predicted in ((1, [1] * 12), (2, [0] + labels[1:])):
+        cfg = make_config("task=rotten_tomatoes", f"seed={seed}")
+        task = replace(cfg.task, labels=["neg", "pos"])
+        cfg = replace(cfg, output_dir=str(tmp_path), task=task, data=replace(cfg.data, files={"train": "x.csv"}))
+        folder = RunFolder(str(tmp_path), str(seed) * 64)
+        folder.path.mkdir(parents=True)
+        outputs = {"label": np.array(labels), "prediction": np.array(predicted)}
+        predictions = write_predictions(folder.predictions_file, {task.dev_splits[0]: outputs})
+        runs.append(Run(cfg, folder, make_record(cfg, key=folder.key, predictions=predictions.model_dump())))
+    (text,) = describe_own_classes(runs)
+    macro = np.mean([(2 * 9 / 21 + 0) / 2, (2 * 8 / 17 + 2 * 3 / 7) / 2])
+    assert "pos 9, neg 3. The largest class alone scores 75.00. Macro-F1" in text
+    assert f"{100 * macro:.2f}" in text

@@ -1,5 +1,6 @@
 """Sentence classification and regression: classes, or scores, of one or two sentences."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,8 +68,11 @@ class Classification(Kind):
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:
         return read_examples(task, data, split, limit)
 
-    def describe_labels(self, task: Task) -> str:
-        kind = "scores" if task.labels is None else f"classes {', '.join(task.labels)}"
+    def describe_labels(self, task: Task, examples: Examples) -> str:
+        if task.labels is None:
+            return f"; labels in {task.label}, scores"
+        counts = Counter(examples.labels.tolist())
+        kind = f"classes {', '.join(f'{name} {counts[label]:,}' for label, name in enumerate(task.labels))}"
         if len(kind) > MOST_LETTERS:
             kind = f"{kind[:MOST_LETTERS]} ..."
         return f"; labels in {task.label}, {kind}"
