@@ -145,7 +145,7 @@ def test_of_own_classes_the_largest_one_and_macro_f1_are_said(tmp_path):
     """9 of 12 dev examples are of one class; one run predicts it always, the other is right but once."""
     labels = [1] * 9 + [0] * 3
     runs = []
-    for seed, predicted in ((1, [1] * 12), (2, [0] + labels[1:])):
+    for seed, predicted in ((1, [1] * 12), (2, [0, *labels[1:]])):
         cfg = make_config("task=rotten_tomatoes", f"seed={seed}")
         task = replace(cfg.task, labels=["neg", "pos"])
         cfg = replace(cfg, output_dir=str(tmp_path), task=task, data=replace(cfg.data, files={"train": "x.csv"}))
