@@ -47,7 +47,7 @@ INDEX = ROOT / "docs" / "results.md"
 PAGES = ROOT / "docs" / "results"  # a page for each experiment
 GROUPS = {  # heading -> folders of experiments; others are papers
     "Papers": (),
-    "Studies of our own": ("causes", "glue_few_sample", "isotropy_dial", "whitening_map"),
+    "Studies of our own": ("causes", "glue_few_sample", "isotropy_dial", "retrieval", "whitening_map"),
     "Checks": ("mteb", "probe"),
 }
 WANTED = ROOT / "docs" / "wanted.md"

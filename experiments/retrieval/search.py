@@ -240,7 +240,10 @@ def show(rows: Rows) -> Shown:
 def draw_changes(effects: Sequence[TidyRow]) -> Figure:
     """Draw the change of nDCG@10 with each method: a panel a set, a colour an encoder."""
     sets, encoders = list_distinct(effects, "set"), list_distinct(effects, "encoder")
-    methods = [method for method in list_distinct(effects, "method") if method != PLAIN]
+    found = list_distinct(effects, "method")
+    methods = [
+        name for name in (CENTRE, *sorted(set(found) - {PLAIN, CENTRE, SOFT, FULL}), SOFT, FULL) if name in found
+    ]
     figure, axes = make_panel_grid(sets, 3.2, across=2)
     for ax, name in zip(axes, sets, strict=False):
         for place, encoder in enumerate(encoders):

@@ -1,8 +1,9 @@
 """The study of searches: its question pairs, bootstrap and verdicts, and a search from end to end."""
 
 import numpy as np
+import pandas
 import pytest
-from helpers import check_done, read_analysis_rows, write_parquet
+from helpers import ROOT, check_done, read_analysis_rows, write_parquet
 
 from isobench_papers.retrieval import search
 
@@ -75,3 +76,24 @@ def test_a_search_from_end_to_end(cli, cache, tmp_path):
         ("none", 2, 1.0, 1.0), ("center", 2, 1.0, 1.0),
     ]  # fmt: skip
     assert len(rows["queries"]) == 4
+
+
+def test_the_page_has_the_bundles_numbers():
+    effects = pandas.read_parquet(ROOT / "experiments/retrieval/results/retrieval/analysis/effects.parquet")
+    names = {
+        "MiniLM": ("minilm", 3),
+        "MPNet": ("mpnet", 7),
+        "DistilBERT": ("distilbert-quire", 7),
+        "GloVe": ("glove", 2),
+    }
+    page = (ROOT / "experiments/retrieval/README.md").read_text()
+    for title, name in (("entities", "dbpedia"), ("questions", "qqp")):
+        for label, (encoder, most) in names.items():
+            own = effects[(effects["encoder"] == encoder) & (effects["set"] == name)].set_index("method")
+            methods = ["center", f"all-but-the-top {most}", "soft ZCA", "ZCA"]
+            cells = [
+                f"{100 * row['change']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+                for row in (own.loc[method] for method in methods)
+            ]
+            plain = f"{100 * own.loc['none', 'ndcg_10']:.1f}"
+            assert f"| {title}, {label} | {plain} | {' | '.join(cells)} |" in page
