@@ -1,7 +1,6 @@
 """Wrong calls of methods are refused, in any PyTorch program."""
 
 import math
-import warnings
 
 import pytest
 import torch
@@ -67,32 +66,3 @@ def test_embeddings_of_another_width_are_refused(name, width):
     for call in calls:
         with pytest.raises(ValueError):  # noqa: PT011
             call(torch.ones(4, width))
-
-
-@pytest.mark.parametrize("name", ["FixedNorm", "IStar"])
-def test_a_method_is_prepared_with_arrays_too_and_empty_batches_are_left_out(name):
-    h = torch.randn(20, 4)
-    method, other = getattr(calibration, name)(4), getattr(calibration, name)(4)
-    method.prepare([h[:0], h[:7].numpy(), h[:0], h[7:].numpy()])
-    other.prepare([h[:7], h[7:]])
-    assert all(map(torch.equal, method.state_dict().values(), other.state_dict().values()))
-    with pytest.raises(ValueError):  # noqa: PT011
-        method.prepare(h)  # its rows are no batches
-
-
-@pytest.mark.parametrize(
-    "h", [torch.randn(8, 4), torch.tensor([[1.0, -1, 1, -1], [-1, 1, -1, 1]])], ids=["", "mean 0"]
-)
-@pytest.mark.parametrize("name", ["IsoBN", "Whitening", "Centering", "BatchNorm", "FixedNorm"])
-def test_a_method_without_statistics_says_once_that_it_changes_nothing(name, h):
-    method = getattr(calibration, name)(4).eval()
-    with pytest.warns(UserWarning, match=name):
-        method(h)
-    for prepared in (method, trained := getattr(calibration, name)(4), getattr(calibration, name)(4)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            if prepared is trained:
-                prepared.prepare([h])
-                prepared(h)
-            prepared.load_state_dict(trained.state_dict())
-            prepared.eval()(h)

@@ -98,17 +98,3 @@ def test_zipfian_whitening_of_words_that_do_not_span_the_space_is_finite():
     assert torch.isfinite(white).all()
     assert (white[:, 1:] == 0).all()  # two words vary in one direction
     torch.testing.assert_close(white[:2, 0].abs(), torch.ones(2, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("weights", [COUNTS[1:], -COUNTS, 0 * COUNTS, COUNTS / 0])
-@pytest.mark.parametrize("function", [center, lambda w, weights: whiten(w, weights=weights)])
-def test_wrong_weights_are_refused(function, weights):
-    with pytest.raises(ValueError, match="weight"):
-        function(matrix(), weights)
-
-
-@pytest.mark.parametrize("value", [2.5, True, -1])
-def test_a_number_of_directions_is_whole(value):
-    for function in (whiten, all_but_the_top):
-        with pytest.raises(ValueError):  # noqa: PT011
-            function(matrix(), value)

@@ -1,16 +1,12 @@
 """Several calibrations in order: in the module, from the command line, from a grid; methods that break a rule."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
-from helpers import build_parts, check_done, fails, make_config, read_records
+from helpers import build_parts, fails, make_config
 from torch import nn
 
 from isobench.calibration import Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
-from isobench.common.packages import conf_dir
 from isobench.config.command_line import Override
 from isobench.config.schema import format_method_name, split_chain
 from isobench.runs.validate import validate_config
@@ -34,32 +30,6 @@ class Shifted(Calibration):
 
     def parameter_groups(self):
         return [{"params": [self.by], "lr": 0.5}]
-
-
-def keeps_shape(method, batches, x):
-    for batch in batches:
-        method.train()(batch)
-    before, after = x - x.mean(0), method.eval()(x)
-    after = after - after.mean(0)
-    return before.shape == after.shape and torch.allclose(after * (before.norm() / after.norm()), before, atol=1e-3)
-
-
-def reaches_encoder(method, h):
-    loss = method.train().regularize(h.requires_grad_())
-    return loss.requires_grad and bool(torch.autograd.grad(loss, h)[0].abs().max() > 1e-6)
-
-
-@pytest.mark.parametrize("name", sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml")))
-def test_exactly_the_methods_that_compare_rows_do_nothing_with_one(name):
-    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 9)
-
-    def make():
-        (method,) = instantiate_chain(make_config(f"calibration={name}").calibration, 8)
-        return method
-
-    single = keeps_shape(make(), x[:40].split(1), x[40:]) and not reaches_encoder(make(), x[:1].clone())
-    whole = keeps_shape(make(), [x[:40]], x[40:]) and not reaches_encoder(make(), x[:40].clone())
-    assert make().least_batch > 1 or not single or whole
 
 
 def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
@@ -157,44 +127,6 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     pca = ["calibration=whitening_pca", "+calibration@calibration.then=batch_norm", "calibration.k=3"]
     narrow = instantiate_chain(make_config(*pca).calibration, 8)
     assert ([part.dim for part in narrow], narrow.out_dim) == ([8, 3], 3)
-
-
-@pytest.mark.slow
-def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
-    overrides = [*small, "optimization.epochs=1"]
-    check_done(cli(*overrides, "calibration=[isobn_paper,cosine]", "calibration.then.strength=0.5"))
-    (file,) = outputs.glob("runs/*/result.json")
-    calibration = json.loads(file.read_text())["config"]["calibration"]
-    assert (calibration["name"], calibration["then"]["strength"]) == ("isobn_paper", 0.5)
-    check_done(cli(*overrides, "-m", "calibration=[isobn_paper,cosine],[fixed_norm_z,spectrum_exponential,flow]"))
-    names = [format_method_name(record["config"]["calibration"]) for record in read_records(outputs).values()]
-    cosine = "isobn_paper+cosine"  # its strength is another one here
-    assert sorted(names) == ["fixed_norm_z+spectrum_exponential+flow", cosine, cosine]
-
-
-class Odd(Calibration):
-    def __init__(self, dim, forward=None, penalty=0.0):
-        super().__init__(dim)
-        self.made, self.loss = forward, penalty
-
-    def forward(self, h):
-        return h if self.made is None else self.made
-
-    def penalty(self, weight):
-        return self.loss
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"forward": 5}, {"forward": torch.ones(2, 6)}, {"forward": torch.ones(1, 3)}, {"forward": (1, 2)},
-        {"penalty": None}, {"penalty": torch.ones(3)}, {"penalty": "a"},
-    ],
-)  # fmt: skip
-def test_a_hook_that_returns_something_else_is_refused(wrong):
-    chain = Chain([Link(Odd(3, **wrong))])
-    with pytest.raises(TypeError):
-        chain.losses(chain(torch.ones(2, 3), nn.Identity())[1], {"head": lambda: torch.ones(2, 3)})
 
 
 @pytest.mark.slow

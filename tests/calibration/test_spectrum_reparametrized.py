@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, fails, make_config
+from helpers import build_parts, make_config
 from killed_runs import check_accumulation
 from torch import nn
 
 from isobench.calibration import SpectrumControl
 from isobench.runs.identity import identify
-from isobench.training.instantiate import check_method_settings
 
 RHO, STRENGTH, C1 = 0.3, 0.7, 0.9
 ON = "+calibration.reparametrize=1.0"
@@ -100,19 +99,6 @@ def test_it_can_start_at_the_target_and_under_mixed_precision_is_the_same():
         assert float(control.penalty(layer.weight).detach()) < 1e-10
 
 
-def test_u_sigma_and_v_are_the_layers_parameters_and_without_the_setting_nothing_changes():
-    layer, control, factors = make_layer(torch.randn(2, 4))
-    assert list(control.parameters()) == []
-    assert list(control.state_dict()) == ["start"]
-    assert {id(parameter) for parameter in layer.parameters()} == {id(layer.bias), *map(id, factors)}
-    other, *_ = make_layer(torch.randn(2, 4))
-    other.load_state_dict(layer.state_dict())
-    assert torch.equal(other.weight, layer.weight)
-    plain = nn.Linear(4, 2)
-    SpectrumControl(4).reparametrize_layer(plain)
-    assert list(plain.state_dict()) == ["weight", "bias"]
-
-
 KEYS = {  # as they were before the setting
     "calibration=spectrum_polynomial": "42f773ac0e1b30a6",
     "calibration=spectrum_exponential_collapsed": "1cbf5567f8c1e742",
@@ -145,9 +131,3 @@ def test_a_run_continues_after_an_interruption_to_the_same_bits(cli, small, tiny
     record = check_accumulation(cli, [*small, "calibration=spectrum_polynomial", ON], tiny, tmp_path)
     assert 0 < record["best"]["isotropy"]["head/ev1"] <= 1
     assert 0 < record["best"]["isotropy"]["head/i1"] < 1
-
-
-def test_a_vocabulary_has_no_classifier_to_replace():
-    settings = make_config("calibration=spectrum_polynomial", ON).calibration
-    with fails():
-        check_method_settings([{**settings, "target": "vocabulary"}])

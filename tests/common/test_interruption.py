@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import weakref
 
 import pytest
 
@@ -94,20 +93,6 @@ def test_a_signal_that_arrives_while_an_object_is_destroyed_is_noted(dropped, si
         with pytest.raises(KeyboardInterrupt if signum == signal.SIGINT else Interrupted):
             signal.raise_signal(signum)
     raise_if_noted()  # the next command begins anew
-
-
-def test_a_signal_whose_exception_is_dropped_elsewhere_is_noted_too(dropped):
-    class Anything:
-        pass
-
-    with obey_ctrl_c(), handle_signals(raise_interrupted, signal.SIGTERM):
-        thing = Anything()
-        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
-        del thing
-        assert reference() is None
-        assert dropped == [Interrupted]
-        with pytest.raises(Interrupted):
-            raise_if_noted()
 
 
 def test_ctrl_c_stays_ignored_where_it_was(received):

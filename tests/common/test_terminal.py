@@ -3,12 +3,10 @@
 import logging
 import os
 import sys
-import time
 
 import pytest
-from pseudo_terminal import PseudoTerminal
 
-from isobench.common.progress import ProgressBar, print_above_bars, track_progress
+from isobench.common.progress import print_above_bars
 from isobench.common.terminal import CONTROL_CHARACTERS, is_output_read, make_console, outlive_readers, unwrap_stream
 
 
@@ -54,20 +52,3 @@ def test_what_a_terminal_would_obey_is_replaced_whoever_prints_it(capsys):
     assert CONTROL_CHARACTERS.sub("", shown.out + shown.err.replace("\rbar", "")) == (
         shown.out + shown.err.replace("\rbar", "")
     )
-
-
-SIZES = [(0, 0), (24, 80), (10, 20), (1, 7)]
-
-
-@pytest.mark.parametrize(("rows", "columns"), SIZES)
-def test_a_bar_fits_a_terminal_of_any_size(rows, columns):
-    with PseudoTerminal(rows, columns) as terminal:
-        assert list(track_progress(iter("abcd"), "letters", total=4)) == list("abcd")
-        bar = ProgressBar("letters", total=20, unit="letter", start=10)
-        bar.loss = "0.693"
-        time.sleep(0.12)
-        bar.update(5)
-        bar.close()
-    assert max(map(len, terminal.lines)) < (columns or 80)
-    assert "0.693" in terminal.lines[-1]
-    assert terminal.output.endswith(b"\r")  # the closed bar is blanked

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers import check_done, check_refused, make_config, review_columns, write_parquet
+from helpers import check_done, make_config, review_columns, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data.own_task import check_files
@@ -406,14 +406,6 @@ def test_scores_are_plain_numbers_that_differ(tmp_path, train, dev):
     texts = ["text,label\n" + "".join(f"{x} {y},{x}\n" for y, x in enumerate(scores)) for scores in (train, dev)]
     with pytest.raises(UserError):
         check_files([configure(*make_pair(tmp_path, *texts), "task.metrics=[pearson]")])
-
-
-def test_a_dry_run_and_a_sweep_refuse_a_bad_dev_file(cli, tmp_path):
-    train, dev = make_pair(tmp_path, GOOD_TEXT, "text,label\na,w\n")
-    files = f"data.files={{train: {train}, validation: {dev}}}"
-    for more in (["dry_run=true"], ["-m", "seed=1,2"]):
-        check_refused(cli("task=mine", files, "tracking=none", f"output_dir={tmp_path}/outputs", *more))
-        assert not (tmp_path / "outputs").exists()
 
 
 def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):

@@ -44,14 +44,6 @@ def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
         check_files([make_config("task=sst2", f"data.root={tmp_path}")], ["parquet"])
 
 
-def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):
-    columns = {"sentence": [*"abcdefgh"], "label": [1, 0, 0, 0, 0, 0, 0, 0]}
-    task, data = parquet_task(tmp_path, columns)
-    assert set(read_examples(task, data, "train", limit=1).labels) < {0, 1}
-    write_parquet(tmp_path / "glue/sst2/validation.parquet", {"sentence": ["a", "b"], "label": [0, 0]})
-    assert len(read_examples(task, data, "validation")) == 2
-
-
 def test_a_fixed_choice_of_examples(tmp_path):
     columns = {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}
     task, data = parquet_task(tmp_path, columns)

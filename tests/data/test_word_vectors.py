@@ -61,17 +61,6 @@ def test_every_form_gives_words_and_vectors_once_and_the_first_of_two(form, tmp_
     assert word_vectors.open_word_vectors(encoder_of(file), str(cache))[0] == words
 
 
-@pytest.mark.parametrize("form", ["header", "binary"])
-def test_gensim_reads_the_same_files_alike(form, tmp_path):
-    keyed = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
-    file = tmp_path / "vectors"
-    file.write_bytes(FORMS[form])
-    theirs = keyed.load_word2vec_format(file, binary=form == "binary")
-    words, vectors = word_vectors.open_word_vectors(encoder_of(file), str(tmp_path / "cache"))
-    assert dict(zip(words, range(len(words)), strict=True)) == theirs.key_to_index  # the first of two there too
-    assert np.array_equal(vectors, theirs.vectors[: len(words)])
-
-
 def with_numbers(*rows):
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
 

@@ -8,12 +8,10 @@ import torch
 
 from isobench.common.linalg import cosine, divide_by_length
 from isobench.metrics import (
-    IsotropyAccumulator,
     explained_variance,
     isoscore,
     isotropy_summary,
     partition_isotropy,
-    weighted_isotropy,
 )
 from isobench.metrics.accumulator import class_summary
 from isobench.metrics.isotropy import isoscore_of
@@ -48,13 +46,6 @@ def test_cosines_and_unit_rows_do_not_depend_on_the_scale_to_the_bit(dtype):
     assert torch.equal(cosine(torch.zeros(1, 8), y[:1].float()), torch.zeros(1))
     tiny = torch.full((1, 4), 5e-324, dtype=torch.float64)
     assert divide_by_length(tiny).tolist() == [[0.5] * 4]
-
-
-def test_one_number_or_kind_is_a_list_of_one():
-    h = np.random.default_rng(0).normal(size=(20, 4))
-    assert isotropy_summary(h, 2, "symmetric") == isotropy_summary(h, [2], ["symmetric"])
-    assert "ev2" in IsotropyAccumulator(4).update(h).compute(2)
-    assert "ev2" in weighted_isotropy(h, np.ones(20), 2)
 
 
 @pytest.mark.parametrize("h", [torch.randn(1, 5), torch.zeros(4, 5), torch.full((4, 5), 1 / 3)])

@@ -12,7 +12,7 @@ from helpers import fails, make_config
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import weights
-from isobench.models.encoders import NO_POOLER_WARNING, load_encoder
+from isobench.models.encoders import load_encoder
 from isobench.runs.identity import identify
 
 BIN = "pytorch_model.bin"
@@ -54,16 +54,6 @@ def test_the_pooler_is_the_files_and_the_rest_the_safetensors(roberta, tmp_path)
         mine = loaded.pooler(loaded.encoder.eval()(**BATCH))
         torch.testing.assert_close(mine, whole(**BATCH).pooler_output)
     assert loaded.init_seed is None
-
-
-def test_without_the_setting_the_pooler_is_random_and_with_cls_there_is_none(roberta, tmp_path):
-    folder, stored = roberta
-    loaded = load(folder, missing_from=None)
-    assert loaded.warnings == [NO_POOLER_WARNING]
-    assert not torch.equal(loaded.pooler.dense.weight, stored["roberta.pooler.dense.weight"])
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / BIN).write_bytes(b"not read")
-    assert load(tmp_path / "copy", pooling="cls").warnings == []
 
 
 def test_names_without_the_models_prefix_and_the_old_format_are_read(roberta, tmp_path):

@@ -5,13 +5,11 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, fails, make_config, make_ended_run
+from helpers import make_config
 from torch import nn
 
-from isobench.report.tables import build_runs
-from isobench.runs.grouping import find_varying_settings, group_over_seeds
 from isobench.runs.identity import identify
-from isobench.training.optimizers import CoupledAdam, Muon, check_optimizer, make_optimizer
+from isobench.training.optimizers import CoupledAdam, Muon, make_optimizer
 
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
 
@@ -46,26 +44,6 @@ def test_coupled_adam_is_its_papers(rows):
     np.testing.assert_allclose(free.detach().numpy(), derive(starts[1], gradients[1], False), rtol=1e-10)
     if rows == 1:  # the mean of one row is itself
         np.testing.assert_allclose(coupled.detach().numpy(), derive(starts[0], gradients[0], False), rtol=1e-10)
-
-
-def test_without_coupled_matrices_it_is_adamw():
-    torch.manual_seed(0)
-    results = []
-    for kind in (CoupledAdam, torch.optim.AdamW):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
-        optimizer = kind(model.parameters(), LR, weight_decay=DECAY)
-
-        def closure(model=model, optimizer=optimizer):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(torch.arange(9)), torch.arange(9).roll(1))
-            loss.backward()
-            return loss
-
-        losses = [float(optimizer.step(closure).detach()) for _ in range(20)]
-        results.append((losses, [p.detach().clone() for p in model.parameters()]))
-    assert results[0][0] == results[1][0]
-    assert all(torch.equal(a, b) for a, b in zip(results[0][1], results[1][1], strict=True))
 
 
 def test_coupled_adam_goes_on_from_its_state():
@@ -139,36 +117,3 @@ def test_adamw_leaves_keys_as_they_are():
     keys = {name: identify(make_config(f"optimizer={name}")).key for name in ("adamw", "sgd", "coupled_adam")}
     assert keys["adamw"] == identify(make_config()).key
     assert len(set(keys.values())) == 3
-
-
-def test_only_the_vocabulary_is_coupled(tiny):
-    module = build_parts("optimizer=coupled_adam", "encoder=local", f"encoder.path={tiny}", "calibration=none")[0]
-    vocabulary = module.encoder.vocabulary()
-    assert [id(matrix) for matrix in module.list_vocabularies()] == [id(vocabulary)]
-    module.total_steps = 10
-    optimizer = module.configure_optimizers()["optimizer"]
-    assert optimizer.taken == {id(vocabulary)}
-
-
-WRONG = ["sgd +{}.betas=[0.9,0.9]", "coupled_adam +{}.eps=1", "sgd {}.nesterov=abc", "coupled_adam {}.betas=[0.9]"]
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_an_optimiser_does_not_take_is_refused(wrong):
-    name, setting = wrong.format("optimization.optimizer").split()
-    o = make_config(f"optimizer={name}", setting).optimization
-    with fails():
-        check_optimizer(o)
-
-
-def test_a_report_tells_optimisers_apart(tmp_path):
-    runs = [
-        make_ended_run(0.5 + 0.1 * i, f"seed={seed}", *chosen, output_dir=tmp_path)
-        for i, chosen in enumerate(([], ["optimizer=coupled_adam"], ["optimizer=sgd"]))
-        for seed in (1, 2)
-    ]
-    varying = find_varying_settings(runs)
-    assert "optimization.optimizer.name" in varying
-    table = build_runs(runs, varying)
-    assert table["optimization.optimizer.betas"].tolist() == ["-", "-", "[0.9, 0.999]", "[0.9, 0.999]", "-", "-"]
-    assert len(group_over_seeds(runs, varying)) == 3

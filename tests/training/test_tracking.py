@@ -13,7 +13,6 @@ from pytorch_lightning.callbacks import Callback
 from wandb.proto.wandb_internal_pb2 import Record
 from wandb.sdk import wandb_setup
 
-from isobench.kinds.classification.module import Classifier
 from isobench.training import tracking
 from isobench.training.callbacks import Stopwatch
 from isobench.training.monitor import IsotropyMonitor
@@ -191,18 +190,6 @@ def test_a_failed_run_says_so(small, outputs):
     log = Log(outputs)
     assert log.summary["failure"] == record["failure"]["name"]
     assert (log.summary["status"], log.exit_code) == ("failed", 1)
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
-    def stop(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Classifier, "on_train_epoch_end", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train_run(*small, "tracking=wandb")
-    log = Log(outputs)
-    assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
 
 
 @pytest.mark.slow
