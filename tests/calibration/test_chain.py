@@ -1,12 +1,18 @@
-"""Several calibrations in order: in the module, from the command line, from a grid; methods that break a rule."""
+"""Several calibrations in order; and every method of conf/calibration trains and resumes to the same bits."""
+
+import json
+import signal
+from pathlib import Path
 
 import pytest
 import torch
-from helpers import build_parts, fails, make_config
+from helpers import build_parts, check_done, fails, make_config
+from killed_runs import stop_training
 from torch import nn
 
 from isobench.calibration import Calibration, CosineRegularization, FixedNorm, IsoBN
 from isobench.calibration.chain import Chain, Link
+from isobench.common.packages import conf_dir
 from isobench.config.command_line import Override
 from isobench.config.schema import format_method_name, split_chain
 from isobench.runs.validate import validate_config
@@ -74,40 +80,6 @@ def test_a_regulariser_gets_what_its_method_is_given_and_its_gradient_reaches_th
     torch.testing.assert_close(h.grad, torch.full((4, 2), (2 * 6 + 2 * 90 * 10) / 8))
 
 
-def test_a_regulariser_of_token_states_gets_those_unchanged():
-    chain = Chain([Link(Shifted(2, 5.0)), Link(Regularised(2, True), "before_pooler")])
-    assert chain.reads_token_states
-    assert not Chain([Link(Regularised(2))]).reads_token_states
-    h, states = torch.ones(4, 2), torch.full((9, 2), 7.0, requires_grad=True)
-    _, given = chain(h, lambda x: 10 * x)
-    loss = chain.losses(given, {"head": lambda: torch.zeros(1, 2)}, states)[1]
-    assert float(loss.detach()) == 49.0
-    loss.backward()
-    assert states.grad is not None
-
-
-class NeedsPrepare(Shifted):
-    mu = None
-
-    def prepare(self, embeddings):
-        self.mu = torch.cat(list(embeddings)).mean(0)
-
-    def forward(self, h):
-        return h - self.mu
-
-    def parameter_groups(self):
-        return [{"params": self.parameters(), "lr": 0.5}, {"params": torch.nn.Parameter(torch.ones(1))}]
-
-
-def test_nothing_is_asked_of_a_method_before_it_is_prepared():
-    chain = Chain([Link(Shifted(2, 3.0), "before_pooler"), Link(NeedsPrepare(2)), Link(NeedsPrepare(2))])
-    h = torch.randn(20, 2)
-    for position in (1, 2):
-        chain.prepare(position, h.split(7), lambda x: 10 * x)
-    out, _ = chain(h, lambda x: 10 * x)
-    torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
-
-
 def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     parts = expand_chains([Override.parse("calibration=[isobn_paper, fixed_norm_z,cosine]")])
     assert list(map(str, parts)) == [
@@ -165,3 +137,44 @@ def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler
         normal = method(vectors)
     torch.testing.assert_close(normal.mean(0), torch.zeros(32), rtol=0, atol=1e-4)
     torch.testing.assert_close(normal.std(0, unbiased=False), torch.ones(32), rtol=1e-3, atol=1e-3)
+
+
+METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_and_resumes_to_the_same_bits(cli, small, outputs, method):
+    arguments = [*small, f"calibration={method}", "optimization.epochs=1"]
+    check_done(cli(*arguments))
+    (file,) = outputs.glob("runs/*/result.json")
+    expected = json.loads(file.read_text())
+    assert expected["config"]["calibration"]["name"] == method
+    assert expected["history"][0]["isotropy"]["embedding/ev1"] is not None
+    file.unlink()
+    with stop_training(lambda step, batch: step == 5):
+        assert cli(*arguments)[0] == 128 + signal.SIGTERM
+    assert not file.exists()
+    assert cli(*arguments)[0] == 0
+    found = json.loads(file.read_text())
+    assert found["attempts"] == 2
+    assert (found["history"], found["predictions"]) == (expected["history"], expected["predictions"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_under_mixed_precision_on_the_vocabulary_with_accumulated_gradients(cli, small, method):
+    more = ["trainer.precision=bf16-mixed", "calibration.target=vocabulary", "optimization.epochs=1"]
+    more += ["optimization.batch_size=8", "optimization.accumulate=2", "task.train_samples=64"]
+    check_done(cli(*small, f"calibration={method}", *more))
+
+
+@pytest.mark.slow
+def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_mean(cli, small, outputs):
+    arguments = [*small, "optimization.accumulate=100", "optimization.epochs=1"]
+    with stop_training(lambda step, batch: batch == 4):
+        assert cli(*arguments)[0] == 128 + signal.SIGTERM
+    assert not list(outputs.glob("runs/*/result.json"))
+    assert cli(*arguments)[0] == 0
+    (file,) = outputs.glob("runs/*/result.json")
+    assert json.loads(file.read_text())["history"][0]["step"] == 1

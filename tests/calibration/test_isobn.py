@@ -1,11 +1,12 @@
-"""IsoBN's properties; test_official_implementations.py compares it with its equations step by step."""
+"""Properties of IsoBN, batch norm and whitening; test_official_implementations.py has their equations."""
 
 import numpy as np
 import pytest
 import torch
 
-from isobench.calibration import IsoBN
+from isobench.calibration import BatchNorm, FixedNorm, IsoBN, Whitening
 from isobench.calibration.batch_statistics import count_effective_rows
+from isobench.metrics import isoscore
 
 ORIGINAL = {"momentum": 0.95, "eps": 0, "beta": 1, "gamma": "sum", "rescale": "none", "subtract_mean": True}
 
@@ -36,15 +37,6 @@ def test_the_original_is_finite_in_degenerate_batches_and_does_not_scale_what_ne
         assert torch.isfinite(constant(batch)).all()
 
 
-def test_the_mean_is_subtracted_under_any_rescaling():
-    rng = np.random.default_rng(0)
-    h = torch.tensor(rng.normal(size=(12, 5)) @ rng.normal(size=(5, 5)) + rng.normal(size=5))
-    for rescale in ("variance", "printed", "none"):
-        plain = IsoBN(5, rescale=rescale).train()(h)
-        centred = IsoBN(5, rescale=rescale, subtract_mean=True).train()(h)
-        torch.testing.assert_close(centred, plain - plain.mean(0), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
@@ -69,3 +61,33 @@ def test_moving_averages_vary_like_a_plain_mean_of_their_effective_rows(momentum
     rows = np.repeat(weights / sizes, sizes)
     assert rows.sum() == pytest.approx(1)
     assert count_effective_rows(momentum, sizes) == pytest.approx(1 / np.square(rows).sum())
+
+
+def vectors(rows, dim):
+    generator = torch.Generator().manual_seed(0)
+    mix = torch.randn(dim, dim, generator=generator)
+    return torch.randn(rows, dim, generator=generator) @ mix + 2
+
+
+def test_epsilon_is_a_dial_from_full_whitening_to_none():
+    h = vectors(40, 4)
+    hardly = Whitening(4, momentum=1.0, epsilon=1e8)(h) * 1e4
+    torch.testing.assert_close(hardly, h - h.mean(0), rtol=1e-3, atol=1e-3)
+    scores = [isoscore(Whitening(4, momentum=1.0, epsilon=e)(h)) for e in (0, 0.1, 1, 10, 100)]
+    assert scores == sorted(scores, reverse=True)
+    white = Whitening(4, momentum=1.0, shrinkage=0)(h)
+    torch.testing.assert_close(white.T @ white / 40, torch.eye(4), rtol=0, atol=1e-4)
+    kept = Whitening(4, momentum=1.0, epsilon=0.1, keep_norm=True)(h)
+    assert kept.square().sum().item() == pytest.approx(h.square().sum().item(), rel=1e-5)  # of this batch's norms
+    few = torch.tensor([[1.0, 0, 0], [0, 1, 0]])  # two directions without variance
+    assert Whitening(3, shrinkage=0, epsilon=0.1)(few).isfinite().all()
+
+
+@pytest.mark.parametrize("method", [BatchNorm(8), Whitening(8), FixedNorm(8), IsoBN(8)])
+def test_statistics_are_float32_under_mixed_precision(method):
+    h = vectors(16, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = method(h.bfloat16())
+    assert out.dtype == torch.bfloat16
+    assert all(not v.is_floating_point() or v.dtype == torch.float32 for v in method.state_dict().values())
+    torch.testing.assert_close(out.float(), type(method)(8)(h), rtol=0.1, atol=0.1)

@@ -34,24 +34,17 @@ def test_spectrum_of_repeated_and_zero_singular_values():
     assert not gradient.any()
 
 
-def test_penalties_under_mixed_precision_are_those_of_full_precision():
-    for method in (CosineRegularization(16), SpectrumControl(16, c1=2.0)):
-        weight = matrix(30, 16).float()
-        value, gradient = value_and_gradient(method.penalty, weight)
-        with torch.autocast("cpu", torch.bfloat16):
-            mixed, mixed_gradient = value_and_gradient(method.penalty, weight)
-        assert mixed.dtype == torch.float32
-        torch.testing.assert_close(mixed, value)
-        torch.testing.assert_close(mixed_gradient, gradient)
+MIXED = [CosineRegularization(16).penalty, SpectrumControl(16, c1=2.0).penalty]
+MIXED += [method.regularize for method in (Decorrelation(16), SIGReg(16).eval(), Uniformity(16))]
 
 
-@pytest.mark.parametrize("method", [Decorrelation(8), SIGReg(8).eval(), Uniformity(8)])
-def test_regularisers_compute_in_float32_under_mixed_precision(method):
-    h = matrix(16, 8).bfloat16()
+@pytest.mark.parametrize("function", MIXED)
+def test_losses_under_mixed_precision_are_those_of_full_precision(function):
+    x = matrix(30, 16).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        value, gradient = value_and_gradient(method.regularize, h)
+        value, gradient = value_and_gradient(function, x)
     assert (value.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
-    expected, expected_gradient = value_and_gradient(method.regularize, h.float())
+    expected, expected_gradient = value_and_gradient(function, x.float())
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.float(), expected_gradient, rtol=0.01, atol=1e-3)
 

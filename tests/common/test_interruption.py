@@ -95,15 +95,6 @@ def test_a_signal_that_arrives_while_an_object_is_destroyed_is_noted(dropped, si
     raise_if_noted()  # the next command begins anew
 
 
-def test_ctrl_c_stays_ignored_where_it_was(received):
-    with handle_signals(signal.SIG_IGN, signal.SIGINT), obey_ctrl_c():
-        signal.raise_signal(signal.SIGINT)
-        raise_if_noted()
-    with pytest.raises(KeyboardInterrupt), obey_ctrl_c():
-        signal.raise_signal(signal.SIGINT)
-    assert not received
-
-
 def test_a_held_signal_comes_later_and_never_to_processes_that_were_started_meanwhile(received):
     with hold_signals(signal.SIGINT):
         signal.raise_signal(signal.SIGINT)

@@ -1,5 +1,10 @@
 """Examples: three sources, every check, and the embedded split."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from helpers import make_config, write_parquet
@@ -106,3 +111,14 @@ def test_real_glue(glue, task):
     assert len(read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
     if cfg.task.labels:
         assert len(set(examples.labels.tolist())) == len(cfg.task.labels)
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_hub_never_answers_ends_and_says_so_once(tmp_path):
+    settings = [f"output_dir={tmp_path}/outputs", "tracking=none", "task=rte", "data.root=null", "seed=1,2", "-m"]
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and never answers
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        variables = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "isobench", *settings]
+        answer = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)

@@ -1,15 +1,11 @@
 """Tokens, their cache, batches in chunks; tokenizers that don't know the texts, or have no words at all."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 
-from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data.batches.loaders import describe_unknown_tokens
-from isobench.data.batches.tokens import Collator, EpochSampler, find_chunk_bounds, tokenise_examples
+from isobench.data.batches.tokens import Collator, EpochSampler, tokenise_examples
 from isobench.data.cache import (
     load_cached_arrays,
     save_cached_arrays,
@@ -75,20 +71,6 @@ def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_split_is_the_cheapest(seed):
-    rng = np.random.default_rng(seed)
-    lengths = sorted(rng.integers(1, 60, 9).tolist(), reverse=True)
-    overhead = int(rng.integers(0, 60))
-
-    def price(cuts):
-        return sum(lengths[a] * (b - a) + overhead for a, b in itertools.pairwise(cuts))
-
-    inner = range(1, len(lengths))
-    every = [(0, *c, len(lengths)) for r in range(len(lengths)) for c in itertools.combinations(inner, r)]
-    assert price(find_chunk_bounds(lengths, overhead)) == min(map(price, every))
-
-
 def test_cached_tokens_come_back_and_any_changed_byte_is_noticed_and_said(tokenizer, tmp_path, capsys):
     tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "t.safetensors"
     save_cached_arrays(vars(tokens), file)
@@ -121,12 +103,3 @@ def test_sampler_depends_on_seed_and_epoch_only():
     assert sorted(first) == list(range(20))
     assert order(5, 3) != first
     assert order(6, 2) != first
-
-
-def ids_of(tokenizer, *texts):
-    return [np.asarray(tokenizer(text)["input_ids"], np.int32) for text in texts]
-
-
-def test_nothing_known_is_an_error(tokenizer):
-    with pytest.raises(UserError):
-        describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, "zzz yyy", "xxx"))

@@ -28,10 +28,9 @@ def read_only(array):
 
 
 VARIANTS = {
-    "float64": H, "float32": H.astype(np.float32), "float16": H.astype(np.float16),
-    "whole numbers": (10 * H).astype(np.int32), "unsigned numbers": (10 * H + 300).astype(np.uint16), "bits": H > 2,
-    "columns first": np.asfortranarray(H), "reversed": H[::-1, ::-1], "read-only": read_only(H),
-    "other byte order": H.astype(">f8"), "long double": H.astype(np.longdouble),
+    "float64": H, "float32": H.astype(np.float32), "float16": H.astype(np.float16), "bits": H > 2,
+    "whole numbers": (10 * H).astype(np.int32), "unsigned numbers": (10 * H + 300).astype(np.uint16),
+    "reversed": H[::-1, ::-1], "read-only": read_only(H), "other byte order": H.astype(">f8"),
 }  # fmt: skip
 OF_CLASSES = (
     "silhouette silhouette_values class_summary fisher_score best_threshold_accuracy threshold_accuracies"
@@ -79,16 +78,15 @@ def numbers(result):
 def test_an_array_gives_what_a_tensor_gives_and_is_not_changed(name, variant):
     array = VARIANTS[variant]
     before = array.copy()
-    native = np.float64 if variant == "long double" else array.dtype.newbyteorder("=")
-    found, expected = call(name, array), call(name, torch.from_numpy(np.ascontiguousarray(array).astype(native)))
+    native = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("="))
+    found, expected = call(name, array), call(name, torch.from_numpy(native))
     np.testing.assert_array_equal(numbers(found), numbers(expected))
     assert (before == array).all()
 
 
 WRONG_KINDS = {
-    "complex": H + 1j, "text": H.astype(str), "objects": H.astype(object), "masked": np.ma.masked_array(H, H > 2),
-    "list": H.tolist(), "DataFrame": pandas.DataFrame(H), "complex tensor": torch.tensor(H + 1j),
-    "sparse tensor": torch.tensor(H).to_sparse(),
+    "complex": H + 1j, "text": H.astype(str), "masked": np.ma.masked_array(H, H > 2), "list": H.tolist(),
+    "DataFrame": pandas.DataFrame(H), "complex tensor": torch.tensor(H + 1j),
 }  # fmt: skip
 
 
@@ -101,13 +99,6 @@ def test_what_is_no_matrix_of_real_numbers_is_refused(name):
     for x in () if name in OTHERS else WRONG_KINDS.values():
         with pytest.raises(TypeError):
             call(name, x)
-
-
-@pytest.mark.parametrize("name", OF_CLASSES)
-def test_labels_that_are_not_one_finite_number_a_row_are_refused(name):
-    for labels in (np.full(40, math.nan), LABELS[:39], LABELS[:, None]):
-        with fails():
-            PUBLIC[name](H, labels)
 
 
 def test_what_would_give_a_wrong_number_is_refused():
@@ -139,16 +130,3 @@ def test_of_vectors_that_are_not_finite_nothing_is_a_number(name, value):
     h[2, 2] = value
     result = call(name, h)
     assert not np.isfinite(result[..., 2] if name in BY_COORDINATE else numbers(result)).any(), result
-
-
-def test_a_token_state_that_is_not_a_number_is_kept_and_hides_no_outlier():
-    h = H.copy()
-    h[3, 2], h[4] = math.nan, 1e3
-    assert metrics.mask_tokens(h, LABELS, LABELS, without=["outlying"]).logical_not().nonzero().tolist() == [[4]]
-
-
-def test_task_metrics_take_tensors_and_lists():
-    labels, predictions = [0, 1, 1, 0], [0, 1, 0, 0]
-    for kind in (np.asarray, torch.tensor, list):
-        assert evaluate_predictions(["accuracy"], kind(labels), kind(predictions)) == {"accuracy": 0.75}
-    assert math.isnan(evaluate_predictions(["pearson"], [1.0, 1.0], [2.0, 3.0])["pearson"])

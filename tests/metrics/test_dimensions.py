@@ -65,11 +65,3 @@ def test_clusters_find_the_planted_groups_whatever_the_signs(rng):
     assert np.count_nonzero(np.diff(groups[order])) == 3  # from each group to the next, once
     assert np.array_equal(block_diagonal(found), block_diagonal(groups))
     assert np.bincount(found).tolist() == [0, 9, 5, 2, 1]  # the largest first
-
-
-def test_clusters_threshold_0_joins_all_and_constants_stand_alone(rng):
-    h, _ = planted(rng, (4, 4))
-    assert set(clusters_of(correlation(h), 0.0)[1]) == {1}
-    h[:, 2:4] = 1.0
-    found = clusters_of(correlation(h), 0.3)[1]
-    assert np.bincount(found)[found[2:4]].tolist() == [1, 1]

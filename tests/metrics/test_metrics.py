@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 
-from isobench.common.linalg import gram, row_mean
 from isobench.metrics import (
     IsotropyAccumulator,
     average_cosine,
@@ -149,13 +148,3 @@ def test_local_isotropy_takes_every_clusters_centre_away():
     assert (found["i1"], found["i2"]) == pytest.approx(partition_isotropy(expected), rel=1e-6)
     equal = np.repeat(rng.normal(size=(3, 5)), 9, 0)  # no vector differs from its cluster's centre
     assert all(map(math.isnan, local_isotropy(equal, 3).values()))
-
-
-@pytest.mark.parametrize("shape", [(5000, 3), (7, 20), (1, 1), (300, 65)])
-def test_gram_products_and_means(shape):
-    w = torch.tensor(np.random.default_rng(1).normal(size=shape)).float()
-    precise = w.double().numpy()
-    np.testing.assert_allclose(gram(w), precise.T @ precise, rtol=1e-12, atol=1e-10)
-    np.testing.assert_allclose(row_mean(w), precise.mean(0), rtol=1e-12, atol=1e-12)
-    centred = precise - precise.mean(0)
-    np.testing.assert_allclose(gram(w, row_mean(w)), centred.T @ centred, rtol=1e-10, atol=1e-10)

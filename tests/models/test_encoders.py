@@ -25,17 +25,21 @@ def batch(tokenizer, *texts):
     return tokenizer(list(texts), return_tensors="pt", padding=True)
 
 
-@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean", "last"])
-def test_pooling_is_transformers_own(tiny, pooling):
+@pytest.mark.parametrize(
+    ("pooling", "layer"),
+    [("pooler", None), ("cls", None), ("mean", None), ("last", None), ("mean", 0), ("mean", 1), ("mean", 2)],
+)
+def test_pooling_of_a_layer_is_transformers_own(tiny, pooling, layer):
     from transformers import AutoModel
 
-    loaded = load_encoder(Encoder(name="tiny", path=tiny, pooling=pooling), None, seed=1)
+    cfg = Encoder(name="tiny", path=tiny, pooling=pooling, layer=layer)
+    loaded = load_encoder(cfg, None, seed=1)
     model = AutoModel.from_pretrained(tiny).eval()
-    tokens = batch(load_tokenizer(Encoder(name="tiny", path=tiny), None), "the film was good", "bad")
+    tokens = batch(load_tokenizer(cfg, None), "the film was good", "bad")
     with torch.no_grad():
         mine = loaded.pooler.eval()(loaded.encoder.eval()(**tokens))
-        theirs = model(**tokens)
-    hidden, lengths = theirs.last_hidden_state, tokens["attention_mask"].sum(1)
+        theirs = model(**tokens, output_hidden_states=True)
+    hidden, lengths = theirs.hidden_states[-1 if layer is None else layer], tokens["attention_mask"].sum(1)
     expected = {
         "pooler": theirs.pooler_output,
         "cls": hidden[:, 0],
@@ -180,19 +184,6 @@ def test_vectors_of_a_frozen_encoder_are_those_that_its_folder_declares(tiny, tm
         with torch.no_grad():
             torch.testing.assert_close(vector, model(**inputs).last_hidden_state[0].mean(0), atol=1e-5, rtol=1e-4)
     assert found.cut == 2
-
-
-def test_a_declared_limit_is_in_the_cache_key_only_where_it_cuts_a_text(tiny, tmp_path):
-    plain, limited = copy_with_pooling(tiny, tmp_path / "a", MEAN), copy_with_pooling(tiny, tmp_path / "b", MEAN)
-    declare(limited, 12)
-    frozen = [
-        FrozenEncoder(make_config("encoder=local", f"encoder.path={folder}", "encoder.pooling=mean"), [None])
-        for folder in (plain, limited)
-    ]
-    for encoder in frozen:
-        encoder.fingerprint = {}
-    for text, is_cut in (("a film", False), ("the plot was quite dull", False), ("film " * 11, True)):
-        assert (len({encoder._make_key([text], None) for encoder in frozen}) == 2) == is_cut
 
 
 @pytest.mark.slow

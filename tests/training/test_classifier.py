@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, fails, make_config, switch_off_packing
+from helpers import ROOT, build_parts, fails, make_config, switch_off_packing
+from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
 from isobench.calibration import Calibration
@@ -165,3 +166,24 @@ def test_encoder_and_head_get_lanes_of_dropout_where_they_can_be_repeated(small,
     assert kinds == {nn.Dropout if "encoder.gradient_checkpointing=true" in overrides else CpuDropout}
     sources = {id(child.source) for child in module.modules() if isinstance(child, CpuDropout)}
     assert sources <= {id(module.dropout_numbers)}
+
+
+CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
+FAST = ("none", "isobn_paper", "istar")
+CALIBRATIONS = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CALIBRATIONS]
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_a_step_reads_no_value_of_its_device_and_mixes_no_devices(small, calibration, monkeypatch):
+    """A step on the CPU, in which a flow initialises itself, then one on ``meta``, whose tensors have no values."""
+    autocast, generator = torch.autocast, torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda device="cpu": generator("cpu"))
+    monkeypatch.setattr(torch, "autocast", lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k))
+    module, loaders, *_ = build_parts(*small, f"calibration={calibration}")
+    module.log = module._raise_if_non_finite = lambda *_, **__: None  # read now and then, and at an epoch's end
+    for device in ("cpu", "meta"):
+        module.to(device).train()
+        loss = module.training_step(move_data_to_device(next(iter(loaders.train)), torch.device(device)), 0)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+    assert loss.device.type == "meta"

@@ -61,14 +61,6 @@ def test_in_translation_decoder_states_are_counted(tiny_translation, batches):
     torch.testing.assert_close(found, torch.cov(states.double().T), rtol=1e-3, atol=1e-5)
 
 
-def test_methods_before_it_in_the_chain_change_the_sample(small):
-    chain = ["calibration=fixed_norm_z", "+calibration@calibration.then=istar", "calibration.then.sample=160"]
-    module, loaders, *_ = build_parts(*small, *chain)
-    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
-    covariance = list(module.chain)[1].target_covariance
-    torch.testing.assert_close(covariance.diagonal(), torch.full((32,), 160 / 159), rtol=1e-2, atol=1e-2)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", ["lanes", "torch"])
 def test_with_strength_0_a_run_is_plain_fine_tuning(small, dropout, monkeypatch):

@@ -85,13 +85,6 @@ def test_embeddings_with_classes_have_the_measures_by_class():
     assert not [name for name in logged if "silhouette" in name and "embedding" not in name]
 
 
-@pytest.mark.parametrize("labels", [torch.rand(12), torch.ones(12, 7, dtype=torch.long)])
-def test_scores_and_sequences_are_no_classes(labels):
-    logged, _ = log_of_validation(labels, torch.randn(12, 4))
-    assert "isotropy/embedding/isoscore" in logged
-    assert not [name for name in logged if "silhouette" in name or "threshold" in name]
-
-
 def test_curves_carry_the_numbers_of_their_epochs():
     """Epochs without an evaluation and Lightning's check before training leave no curve."""
     monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)

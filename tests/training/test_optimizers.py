@@ -1,14 +1,19 @@
-"""Optimisers: Coupled Adam against an independent float64 derivation, and what a config makes of the others."""
+"""Optimisers: Coupled Adam against an independent float64 derivation, others and schedules beside their originals."""
 
+import math
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from helpers import make_config
 from torch import nn
 
+from isobench.config.schema import Optimization
 from isobench.runs.identity import identify
+from isobench.training.fine_tuned import scale_learning_rate
 from isobench.training.optimizers import CoupledAdam, Muon, make_optimizer
 
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
@@ -117,3 +122,40 @@ def test_adamw_leaves_keys_as_they_are():
     keys = {name: identify(make_config(f"optimizer={name}")).key for name in ("adamw", "sgd", "coupled_adam")}
     assert keys["adamw"] == identify(make_config()).key
     assert len(set(keys.values())) == 3
+
+
+def collect_rates(o, make, resume_after=None):
+    states, rates = [], []
+    for step in range(43):
+        if step in (0, resume_after):
+            optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=o.lr)
+            scheduler = make(o, optimizer)
+            for part, state in zip((optimizer, scheduler), states, strict=False):
+                part.load_state_dict(state)
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+        states = optimizer.state_dict(), scheduler.state_dict()
+    return rates
+
+
+@pytest.mark.parametrize("resume_after", [None, 3, 17])
+@pytest.mark.parametrize(("lr", "warmup"), [(1e-5, 0.0), (3e-4, 0.06), (3e-4, 0.33)])
+@pytest.mark.parametrize("schedule", ["linear", "constant", "polynomial"])
+def test_schedules_are_those_of_transformers(schedule, lr, warmup, resume_after):
+    """To the bit, but for the polynomial's rounding; also after resuming, and beyond the last of 40 steps."""
+
+    def make_theirs(o, optimizer):
+        steps = (optimizer, math.ceil(warmup * 40))
+        if schedule == "constant":
+            return transformers.get_constant_schedule_with_warmup(*steps)
+        if schedule == "linear":
+            return transformers.get_linear_schedule_with_warmup(*steps, 40)
+        return transformers.get_polynomial_decay_schedule_with_warmup(*steps, 40, lr_end=1e-7)
+
+    def make_ours(o, optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, 40))
+
+    o = Optimization(schedule=schedule, lr=lr, warmup=warmup)
+    ours, theirs = collect_rates(o, make_ours, resume_after), collect_rates(o, make_theirs)
+    assert ours == (theirs if schedule != "polynomial" else pytest.approx(theirs, rel=1e-12, abs=0))
