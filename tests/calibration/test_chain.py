@@ -101,33 +101,6 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     assert ([part.dim for part in narrow], narrow.out_dim) == ([8, 3], 3)
 
 
-@pytest.mark.slow
-def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
-    """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
-    overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
-    from isobench.training import preparation
-
-    passes, original = [], preparation._write_embeddings
-    monkeypatch.setattr(preparation, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
-
-    def scale(*more):
-        return next(iter(build_parts(*overrides, *more).module.chain)).scale
-
-    first = scale("calibration=fixed_norm_z")
-    assert not torch.equal(scale("calibration=fixed_norm_l2", "seed=2"), first)
-    assert torch.equal(scale("calibration=fixed_norm_z", "seed=3"), first)
-    assert len(passes) == 1
-    (file,) = tmp_path.glob("cache/embeddings/*.npy")
-    whole = file.read_bytes()
-    for damaged in (whole[:100], whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:]):
-        file.write_bytes(damaged)
-        assert torch.equal(scale("calibration=fixed_norm_z"), first)
-        assert file.read_bytes() == whole
-    assert len(passes) == 3
-    assert not torch.equal(scale("calibration=fixed_norm_z", "task.train_samples=20"), first)
-    assert len(passes) == 4
-
-
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
     module, loaders, *_ = build_parts(*small, "calibration=fixed_norm_z")
     module.eval()

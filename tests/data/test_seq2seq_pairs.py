@@ -11,9 +11,7 @@ from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isobench.common.errors import UserError
 from isobench.common.files import read_checksummed
-from isobench.data import sources
 from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars as generated_pairs
 from isobench.kinds.generation.batches import PairCollator, batch_by_tokens, tokenise_pairs
@@ -61,19 +59,6 @@ def test_romanian_is_normalised_on_its_side_only(tmp_path):
     assert targets() == Examples([["\u015fi"]], ["\u0219i \u021bara"])
     assert targets("task.generation.diacritics=keep").labels == ["\u015fi \u0163ara"]
     assert targets("task.generation.diacritics=removed").labels == ["si tara"]
-
-
-def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
-    rows = {"translation": [{"en": "a", "ro": "b"}]}
-    write_parquet(tmp_path / "wmt16/ro-en/train_europarl.parquet", rows)
-    cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert sources.find_parquet_file(cfg.task, cfg.data, "train").stem == "train_europarl"
-    assert sources.list_partial_splits(cfg.task, cfg.data) == ["train_europarl"]
-    write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", rows)
-    with pytest.raises(UserError):
-        sources.find_parquet_file(cfg.task, cfg.data, "train")
-    named = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", "task.train_split=train_more")
-    assert sources.find_parquet_file(named.task, named.data, "train_more").stem == "train_more"
 
 
 @pytest.fixture(scope="module")

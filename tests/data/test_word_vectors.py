@@ -15,8 +15,6 @@ from isobench.data import word_vectors
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.encoders import load_encoder
 from isobench.models.word_vectors import WordTokenizer
-from isobench.runs.identity import select_decisive
-from isobench.runs.validate import validate_config
 
 WORDS = ["the", "Film", "film", "do", "n't", "u.s.", "well-known", "'s", ".", "naïve", "null", '"', "7", "7"]
 VECTORS = np.random.default_rng(1).normal(size=(len(WORDS), 3)).astype(np.float32)
@@ -136,14 +134,6 @@ def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(sett
         assert np.array_equal(torch.cat(found), expected)
     with pytest.raises(UserError):
         FrozenEncoder(make_config(*settings), [0]).encode("some", texts)
-
-
-def test_no_run_is_fine_tuned_and_other_runs_keep_their_keys(settings):
-    for overrides in (settings, ["+experiment=isobn_drift", "encoder=glove"]):
-        with pytest.raises(UserError):
-            validate_config(make_config(*overrides))
-    validate_config(make_config("+experiment=common_wordsim", *settings))
-    assert "word_vectors" not in select_decisive("encoder", make_config("encoder=minilm").encoder)
 
 
 def test_gloves_package_is_pinned(tmp_path):

@@ -1,7 +1,4 @@
-"""Every public function and method takes NumPy arrays and tensors alike, and holds to one rule of what is no vector.
-
-The rule is a table in docs/reference/metrics.md. The names come from the modules, so a new one is tested too.
-"""
+"""Every public function and method takes arrays and tensors alike, and refuses what would give a wrong number."""
 
 import inspect
 import itertools
@@ -14,6 +11,8 @@ import torch
 from helpers import fails
 
 from isobench import calibration, metrics
+from isobench.calibration import Centering, IsoBN, Whitening
+from isobench.calibration.base import overrides_hook
 from isobench.kinds.generation.scores import evaluate_texts
 from isobench.metrics.task import evaluate_predictions
 
@@ -130,3 +129,44 @@ def test_of_vectors_that_are_not_finite_nothing_is_a_number(name, value):
     h[2, 2] = value
     result = call(name, h)
     assert not np.isfinite(result[..., 2] if name in BY_COORDINATE else numbers(result)).any(), result
+
+
+BAD_SETTINGS = {  # settings that would otherwise train something, and not what they say
+    "IsoBN": [{"gamma": "max"}, {"momentum": 0.0}, {"eps": 0.0}, {"beta": math.nan}, {"dim": 2.5}],
+    "BatchNorm": [{"momentum": 0}],
+    "FixedNorm": [{"kind": "max"}, {"eps": 0}],
+    "Whitening": [{"k": 2}, {"shrinkage": 2}, {"epsilon": -0.1}, {"epsilon": True}, {"form": "pca", "k": 9}],
+    "Centering": [{"momentum": 0}, {"centered_projection": "false"}, {"D": 2}, {"kind": "all_but_the_top", "D": 9}],
+    "CosineRegularization": [{"strength": -1}],
+    "SpectrumControl": [{"c1": -1}, {"c2": 2}, {"start_at_target": "false"}, {"reparametrize": True}],
+    "GradientNorm": [{"eps": 0}, {"alpha": math.nan}],
+    "Decorrelation": [{"strength": -0.1}, {"strength": True}, {"covariance_weight": -1}, {"gamma": -1}],
+    "Uniformity": [{"strength": -math.inf}, {"t": 0}],
+    "SIGReg": [{"strength": math.nan}, {"directions": 0}, {"points": 16}, {"t_max": 0}],
+    "IStar": [{"strength": True}, {"zeta": 1.01}, {"zeta": -1e-9}, {"sample": 1}, {"dim": 1}],
+    "Flow": [{"permutation": "none"}, {"lr": 0}, {"levels": 4}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", BAD_SETTINGS)
+def test_a_setting_that_cannot_be_is_refused(method):
+    for settings in BAD_SETTINGS[method]:
+        with pytest.raises(ValueError):  # noqa: PT011
+            getattr(calibration, method)(**{"dim": 8, **settings})
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 4, 8), (0, 8)])
+def test_a_batch_that_is_none_is_refused(shape):
+    for method in (IsoBN(8), Centering(8, kind="center"), Whitening(8, form="zca")):
+        with pytest.raises(ValueError):  # noqa: PT011
+            method(torch.ones(shape))
+
+
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_embeddings_of_another_width_are_refused(name, width):
+    method = getattr(calibration, name)(8)
+    calls = [method, lambda h: method.prepare([h])] if overrides_hook(method, "prepare") else [method]
+    for call in calls:
+        with pytest.raises(ValueError):  # noqa: PT011
+            call(torch.ones(4, width))

@@ -1,6 +1,5 @@
 """Encoders: pooling, poolers, the packaged weights, and what can't be loaded."""
 
-import contextlib
 import copy
 import dataclasses
 import json
@@ -224,22 +223,16 @@ def test_an_encoder_that_lacks_more_than_a_little_is_refused(tiny, tmp_path, par
         assert (loaded.init_seed == 1) == bool(loaded.warnings) == ("bias" in part)
 
 
-@pytest.mark.parametrize(
-    ("load", "part", "refused"),
-    [("encoder", "decoder.layers.", False), ("encoder", "encoder.layers.1.", True), ("generator", "decoder.", True)],
-)
-def test_an_encoder_needs_no_decoders_weights_and_a_generator_does(tmp_path, load, part, refused):
-    from safetensors.torch import load_file, save_file
+@pytest.mark.parametrize(("load", "part"), [("encoder", "encoder.layers.1."), ("generator", "decoder.")])
+def test_an_encoder_decoder_that_lacks_a_part_is_refused(tmp_path, load, part):
     from transformers import BartConfig, BartForConditionalGeneration
 
     sizes = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "vocab_size": 30}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    BartForConditionalGeneration(BartConfig(**sizes, **heads)).save_pretrained(tmp_path)
-    kept = {name: x for name, x in load_file(tmp_path / "model.safetensors").items() if part not in name}
-    save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    encoder = Encoder(name="bart", path=str(tmp_path), pooling="mean")
-    with fails() if refused else contextlib.nullcontext():
+    BartForConditionalGeneration(BartConfig(**sizes, **heads)).save_pretrained(tmp_path / "whole")
+    encoder = save_without(tmp_path / "whole", tmp_path / "part", part)
+    with fails():
         if load == "generator":
             load_generator(encoder, None, 1, None, ENCODER_DECODER)
         else:
-            assert load_encoder(encoder, None, seed=1).init_seed is None
+            load_encoder(encoder, None, seed=1)

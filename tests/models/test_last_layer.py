@@ -38,16 +38,23 @@ def subject_of(*overrides: str) -> Subject:
 
 @pytest.mark.slow
 def test_vectors_are_computed_once_for_a_layer_a_pooling_and_a_choice_of_data(small, tmp_path, monkeypatch):
+    """For all methods and seeds; a damaged file is made again."""
     overrides = [*small, f"data.cache={tmp_path}"]
     choices = [
         ["encoder.pooling=cls"], ["encoder.pooling=mean"], ["encoder.pooling=cls", "encoder.layer=1"],
         ["encoder.pooling=cls", "task.train_samples=50"],
     ]  # fmt: skip
     vectors = [subject_of(*overrides, *choice).encoded() for choice in choices]
-    assert len(list((tmp_path / "embeddings").glob("*.npy"))) == len(choices)
+    files = list((tmp_path / "embeddings").glob("*.npy"))
+    assert len(files) == len(choices)
     assert [len(each) for each in vectors] == [160, 160, 160, 50]
     assert not torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[0], vectors[2])
+    for file in files:
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:])
+    for choice, expected in zip(choices, vectors, strict=True):
+        assert torch.equal(subject_of(*overrides, *choice).encoded(), expected)
     monkeypatch.setattr("isobench.training.preparation._write_embeddings", lambda *_: pytest.fail("computed again"))
     again = subject_of(*overrides, *choices[0], "calibration=isobn_paper", "seed=7").encoded()
     assert torch.equal(vectors[0], again)

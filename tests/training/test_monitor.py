@@ -85,18 +85,6 @@ def test_embeddings_with_classes_have_the_measures_by_class():
     assert not [name for name in logged if "silhouette" in name and "embedding" not in name]
 
 
-def test_curves_carry_the_numbers_of_their_epochs():
-    """Epochs without an evaluation and Lightning's check before training leave no curve."""
-    monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)
-    trainer = make_trainer(max_epochs=4, check_val_every_n_epoch=2, callbacks=[monitor])
-    trainer.fit(Theirs(), DataLoader(rows, 4), DataLoader(rows, 5))
-    assert monitor.epochs == [2, 4]
-    assert {len(curves) for curves in monitor.curves.values()} == {2}
-    again = IsotropyMonitor(curve=3)
-    again.load_state_dict(monitor.state_dict())
-    assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
-
-
 LATE = """
 from pytorch_lightning import Callback
 

@@ -123,24 +123,6 @@ def test_the_embedded_encoder_on_the_embedded_task(cache, tmp_path):
     assert result["scale"]["differs"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "metrics"),
-    [
-        (["task=stsb"], {"pearson", "spearman", "pearson_spearman"}),
-        (["task=stsb", "task.as_classes=6"], {"pearson", "spearman", "pearson_spearman"}),
-        (["task=mrpc"], {"accuracy", "f1", "accuracy_f1"}),
-        (["task=mnli", "task.train_split=train_subset"], {"accuracy"}),
-    ],
-)
-def test_real_glue_runs_with_its_metrics(glue, small, task, metrics):
-    sizes = ["task.max_length=40", "task.train_samples=64", "task.dev_samples=50", "optimization.epochs=1"]
-    result, _ = run(*small[2:], *task, f"data.root={glue}", *sizes, "calibration=isobn_paper")
-    mnli = ["validation_matched", "validation_mismatched"]
-    for split in mnli if "task=mnli" in task else ["validation"]:
-        assert set(result["best"][split]) == metrics | {"constant_predictor"}
-
-
 def test_the_token_cache_knows_what_its_labels_came_from(small, tmp_path):
     """The same files read with another label range are other labels, not the cache's."""
     n = 32

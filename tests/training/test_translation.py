@@ -162,17 +162,3 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3
     assert found.lengths.tolist() == [3, 1, 4]
     assert found.truncated.tolist() == [False, False, True]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", [b'{"model":{}}', None])
-def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
-    arguments = translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o")
-    check_done(cli(*arguments, "optimization.epochs=1"))
-    (file,) = (tmp_path / "cache/tokenizers").glob("*.json")
-    whole = file.read_bytes()
-    swapped = whole.replace(b'"a":', b'"?":', 1).replace(b'"b":', b'"a":', 1).replace(b'"?":', b'"b":', 1)
-    assert swapped != whole
-    file.write_bytes(content or swapped)
-    check_done(cli(*arguments, "optimization.epochs=1", "seed=2"))
-    assert file.read_bytes() == whole
