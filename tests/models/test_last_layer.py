@@ -44,7 +44,7 @@ def test_vectors_are_computed_once_for_a_layer_a_pooling_and_a_choice_of_data(sm
         ["encoder.pooling=cls"], ["encoder.pooling=mean"], ["encoder.pooling=cls", "encoder.layer=1"],
         ["encoder.pooling=cls", "task.train_samples=50"],
     ]  # fmt: skip
-    vectors = [subject_of(*overrides, *choice).encoded() for choice in choices]
+    vectors = [subject_of(*overrides, *choice).encoded().clone() for choice in choices]
     files = list((tmp_path / "embeddings").glob("*.npy"))
     assert len(files) == len(choices)
     assert [len(each) for each in vectors] == [160, 160, 160, 50]
