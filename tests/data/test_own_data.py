@@ -236,6 +236,7 @@ OPENED = {
     "with commas": ["text,label", *['"a, b",pos', '"c, d",neg'] * 2, '"e, f,pos', "e, f,neg", 'g, h",pos'],
     "one row lost": ["text;label", *["a;pos", "b;neg"] * 2, '"c;neg', 'd";pos'],
     "blank lines between": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg', "", "d,pos", "", 'e",neg'],
+    "scores that differ": ["text,label", "a,0.5", "b,1.5", "c,2.5", "d,3.5", '"e,4.5', 'f",5.5', "g,6.5"],
     "one column": ["text", *"abcd", '"e', "f", 'g"'],
     "a label between texts": ["text1,label,text2", *["a,pos,b", "c,neg,d"] * 2, 'e,pos,"f', 'g,neg,h"'],
     "a class that no other row has": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg', "d,new", "e,pos", 'f",neg'],
