@@ -1,11 +1,13 @@
-"""Several calibrations in order: in the module, from the command line, from a grid; methods that break a rule."""
+"""Several calibrations in order; and every method of conf/calibration trains and resumes to the same bits."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import build_parts, check_done, fails, make_config, read_records
+from helpers import build_parts, check_done, fails, make_config
+from killed_runs import stop_training
 from torch import nn
 
 from isobench.calibration import Calibration, CosineRegularization, FixedNorm, IsoBN
@@ -34,32 +36,6 @@ class Shifted(Calibration):
 
     def parameter_groups(self):
         return [{"params": [self.by], "lr": 0.5}]
-
-
-def keeps_shape(method, batches, x):
-    for batch in batches:
-        method.train()(batch)
-    before, after = x - x.mean(0), method.eval()(x)
-    after = after - after.mean(0)
-    return before.shape == after.shape and torch.allclose(after * (before.norm() / after.norm()), before, atol=1e-3)
-
-
-def reaches_encoder(method, h):
-    loss = method.train().regularize(h.requires_grad_())
-    return loss.requires_grad and bool(torch.autograd.grad(loss, h)[0].abs().max() > 1e-6)
-
-
-@pytest.mark.parametrize("name", sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml")))
-def test_exactly_the_methods_that_compare_rows_do_nothing_with_one(name):
-    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 9)
-
-    def make():
-        (method,) = instantiate_chain(make_config(f"calibration={name}").calibration, 8)
-        return method
-
-    single = keeps_shape(make(), x[:40].split(1), x[40:]) and not reaches_encoder(make(), x[:1].clone())
-    whole = keeps_shape(make(), [x[:40]], x[40:]) and not reaches_encoder(make(), x[:40].clone())
-    assert make().least_batch > 1 or not single or whole
 
 
 def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
@@ -104,40 +80,6 @@ def test_a_regulariser_gets_what_its_method_is_given_and_its_gradient_reaches_th
     torch.testing.assert_close(h.grad, torch.full((4, 2), (2 * 6 + 2 * 90 * 10) / 8))
 
 
-def test_a_regulariser_of_token_states_gets_those_unchanged():
-    chain = Chain([Link(Shifted(2, 5.0)), Link(Regularised(2, True), "before_pooler")])
-    assert chain.reads_token_states
-    assert not Chain([Link(Regularised(2))]).reads_token_states
-    h, states = torch.ones(4, 2), torch.full((9, 2), 7.0, requires_grad=True)
-    _, given = chain(h, lambda x: 10 * x)
-    loss = chain.losses(given, {"head": lambda: torch.zeros(1, 2)}, states)[1]
-    assert float(loss.detach()) == 49.0
-    loss.backward()
-    assert states.grad is not None
-
-
-class NeedsPrepare(Shifted):
-    mu = None
-
-    def prepare(self, embeddings):
-        self.mu = torch.cat(list(embeddings)).mean(0)
-
-    def forward(self, h):
-        return h - self.mu
-
-    def parameter_groups(self):
-        return [{"params": self.parameters(), "lr": 0.5}, {"params": torch.nn.Parameter(torch.ones(1))}]
-
-
-def test_nothing_is_asked_of_a_method_before_it_is_prepared():
-    chain = Chain([Link(Shifted(2, 3.0), "before_pooler"), Link(NeedsPrepare(2)), Link(NeedsPrepare(2))])
-    h = torch.randn(20, 2)
-    for position in (1, 2):
-        chain.prepare(position, h.split(7), lambda x: 10 * x)
-    out, _ = chain(h, lambda x: 10 * x)
-    torch.testing.assert_close(out, 10 * (h - h.mean(0)), rtol=1e-4, atol=1e-4)
-
-
 def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     parts = expand_chains([Override.parse("calibration=[isobn_paper, fixed_norm_z,cosine]")])
     assert list(map(str, parts)) == [
@@ -159,71 +101,6 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     assert ([part.dim for part in narrow], narrow.out_dim) == ([8, 3], 3)
 
 
-@pytest.mark.slow
-def test_a_chain_from_the_command_line_and_in_a_sweep(cli, small, outputs):
-    overrides = [*small, "optimization.epochs=1"]
-    check_done(cli(*overrides, "calibration=[isobn_paper,cosine]", "calibration.then.strength=0.5"))
-    (file,) = outputs.glob("runs/*/result.json")
-    calibration = json.loads(file.read_text())["config"]["calibration"]
-    assert (calibration["name"], calibration["then"]["strength"]) == ("isobn_paper", 0.5)
-    check_done(cli(*overrides, "-m", "calibration=[isobn_paper,cosine],[fixed_norm_z,spectrum_exponential,flow]"))
-    names = [format_method_name(record["config"]["calibration"]) for record in read_records(outputs).values()]
-    cosine = "isobn_paper+cosine"  # its strength is another one here
-    assert sorted(names) == ["fixed_norm_z+spectrum_exponential+flow", cosine, cosine]
-
-
-class Odd(Calibration):
-    def __init__(self, dim, forward=None, penalty=0.0):
-        super().__init__(dim)
-        self.made, self.loss = forward, penalty
-
-    def forward(self, h):
-        return h if self.made is None else self.made
-
-    def penalty(self, weight):
-        return self.loss
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"forward": 5}, {"forward": torch.ones(2, 6)}, {"forward": torch.ones(1, 3)}, {"forward": (1, 2)},
-        {"penalty": None}, {"penalty": torch.ones(3)}, {"penalty": "a"},
-    ],
-)  # fmt: skip
-def test_a_hook_that_returns_something_else_is_refused(wrong):
-    chain = Chain([Link(Odd(3, **wrong))])
-    with pytest.raises(TypeError):
-        chain.losses(chain(torch.ones(2, 3), nn.Identity())[1], {"head": lambda: torch.ones(2, 3)})
-
-
-@pytest.mark.slow
-def test_the_pretrained_embeddings_are_computed_once_and_shared(small, monkeypatch, tmp_path):
-    """By kinds of normalisation and seeds, through the cache; a damaged file is made again; other data are others."""
-    overrides = [*(o for o in small if not o.startswith("data.cache")), f"data.cache={tmp_path}/cache"]
-    from isobench.training import preparation
-
-    passes, original = [], preparation._write_embeddings
-    monkeypatch.setattr(preparation, "_write_embeddings", lambda *a: (passes.append(1), original(*a)))
-
-    def scale(*more):
-        return next(iter(build_parts(*overrides, *more).module.chain)).scale
-
-    first = scale("calibration=fixed_norm_z")
-    assert not torch.equal(scale("calibration=fixed_norm_l2", "seed=2"), first)
-    assert torch.equal(scale("calibration=fixed_norm_z", "seed=3"), first)
-    assert len(passes) == 1
-    (file,) = tmp_path.glob("cache/embeddings/*.npy")
-    whole = file.read_bytes()
-    for damaged in (whole[:100], whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:]):
-        file.write_bytes(damaged)
-        assert torch.equal(scale("calibration=fixed_norm_z"), first)
-        assert file.read_bytes() == whole
-    assert len(passes) == 3
-    assert not torch.equal(scale("calibration=fixed_norm_z", "task.train_samples=20"), first)
-    assert len(passes) == 4
-
-
 def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
     module, loaders, *_ = build_parts(*small, "calibration=fixed_norm_z")
     module.eval()
@@ -233,3 +110,44 @@ def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler
         normal = method(vectors)
     torch.testing.assert_close(normal.mean(0), torch.zeros(32), rtol=0, atol=1e-4)
     torch.testing.assert_close(normal.std(0, unbiased=False), torch.ones(32), rtol=1e-3, atol=1e-3)
+
+
+METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_and_resumes_to_the_same_bits(cli, small, outputs, method):
+    arguments = [*small, f"calibration={method}", "optimization.epochs=1"]
+    check_done(cli(*arguments))
+    (file,) = outputs.glob("runs/*/result.json")
+    expected = json.loads(file.read_text())
+    assert expected["config"]["calibration"]["name"] == method
+    assert expected["history"][0]["isotropy"]["embedding/ev1"] is not None
+    file.unlink()
+    with stop_training(lambda step, batch: step == 5):
+        assert cli(*arguments)[0] == 128 + signal.SIGTERM
+    assert not file.exists()
+    assert cli(*arguments)[0] == 0
+    found = json.loads(file.read_text())
+    assert found["attempts"] == 2
+    assert (found["history"], found["predictions"]) == (expected["history"], expected["predictions"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_under_mixed_precision_on_the_vocabulary_with_accumulated_gradients(cli, small, method):
+    more = ["trainer.precision=bf16-mixed", "calibration.target=vocabulary", "optimization.epochs=1"]
+    more += ["optimization.batch_size=8", "optimization.accumulate=2", "task.train_samples=64"]
+    check_done(cli(*small, f"calibration={method}", *more))
+
+
+@pytest.mark.slow
+def test_a_step_of_more_batches_than_there_are_can_be_interrupted_and_is_their_mean(cli, small, outputs):
+    arguments = [*small, "optimization.accumulate=100", "optimization.epochs=1"]
+    with stop_training(lambda step, batch: batch == 4):
+        assert cli(*arguments)[0] == 128 + signal.SIGTERM
+    assert not list(outputs.glob("runs/*/result.json"))
+    assert cli(*arguments)[0] == 0
+    (file,) = outputs.glob("runs/*/result.json")
+    assert json.loads(file.read_text())["history"][0]["step"] == 1

@@ -23,35 +23,17 @@ def test_lengths_do_not_matter_however_small_or_large_in_float32(function, size)
     torch.testing.assert_close(gradient * size, expected_gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_spectrum_of_repeated_and_zero_singular_values():
-    for weight in (torch.eye(4, dtype=torch.float64) * 2, torch.ones(6, 3, dtype=torch.float64)):
-        control = SpectrumControl(weight.shape[1], "exponential", c1=0.0)  # every target 0: R = |W|_F^2
-        value, gradient = value_and_gradient(control.penalty, weight)
-        torch.testing.assert_close(value.double(), weight.square().sum(), rtol=1e-6, atol=0)
-        torch.testing.assert_close(gradient, 2 * weight, rtol=1e-8, atol=1e-8)
-    value, gradient = value_and_gradient(SpectrumControl(3, c1=1.0).penalty, torch.zeros(5, 3, dtype=torch.float64))
-    assert float(value) == pytest.approx(1 + 1 / 4 + 1 / 9)
-    assert not gradient.any()
+MIXED = [CosineRegularization(16).penalty, SpectrumControl(16, c1=2.0).penalty]
+MIXED += [method.regularize for method in (Decorrelation(16), SIGReg(16).eval(), Uniformity(16))]
 
 
-def test_penalties_under_mixed_precision_are_those_of_full_precision():
-    for method in (CosineRegularization(16), SpectrumControl(16, c1=2.0)):
-        weight = matrix(30, 16).float()
-        value, gradient = value_and_gradient(method.penalty, weight)
-        with torch.autocast("cpu", torch.bfloat16):
-            mixed, mixed_gradient = value_and_gradient(method.penalty, weight)
-        assert mixed.dtype == torch.float32
-        torch.testing.assert_close(mixed, value)
-        torch.testing.assert_close(mixed_gradient, gradient)
-
-
-@pytest.mark.parametrize("method", [Decorrelation(8), SIGReg(8).eval(), Uniformity(8)])
-def test_regularisers_compute_in_float32_under_mixed_precision(method):
-    h = matrix(16, 8).bfloat16()
+@pytest.mark.parametrize("function", MIXED)
+def test_losses_under_mixed_precision_are_those_of_full_precision(function):
+    x = matrix(30, 16).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        value, gradient = value_and_gradient(method.regularize, h)
+        value, gradient = value_and_gradient(function, x)
     assert (value.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
-    expected, expected_gradient = value_and_gradient(method.regularize, h.float())
+    expected, expected_gradient = value_and_gradient(function, x.float())
     torch.testing.assert_close(value, expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(gradient.float(), expected_gradient, rtol=0.01, atol=1e-3)
 
@@ -136,3 +118,51 @@ def test_equal_rows_have_no_variance_and_a_finite_gradient(row):
     value, gradient = value_and_gradient(Decorrelation(3).regularize, row.repeat(5, 1))
     assert float(value) == pytest.approx(1 - math.sqrt(1e-4))
     assert not gradient.any()
+
+
+def make_rows(rows, dim, seed=0):
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 1.5 + 0.3
+
+
+def by_integral(h, directions, points=17, t_max=5.0):
+    """LeJEPA's Algorithm 1 as printed: complex numbers, over the whole range, one direction at a time."""
+    t = torch.linspace(-t_max, t_max, points, dtype=torch.float64)
+    normal = torch.exp(-(t**2) / 2)
+    total = 0.0
+    for direction in directions.T:
+        characteristic = torch.exp(1j * (h @ direction)[:, None] * t).mean(0)
+        total = total + len(h) * torch.trapezoid((characteristic - normal).abs() ** 2 * normal, t)
+    return total / directions.shape[1]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 3), (20, 5)])
+@pytest.mark.parametrize("settings", [{}, {"points": 5, "t_max": 2.0}])
+def test_value_and_gradient(shape, settings):
+    h, method = make_rows(*shape), SIGReg(shape[1], strength=-0.7, directions=6, **settings).eval()
+    directions = method.draw_directions(h)
+    found = value_and_gradient(method.regularize, h)
+    expected = value_and_gradient(lambda x: -0.7 * by_integral(x, directions, **settings), h)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_directions_are_units_drawn_anew_in_training_and_alike_everywhere():
+    h, one, two = make_rows(9, 5).float(), SIGReg(5, directions=7), SIGReg(5, directions=7)
+    before = torch.random.get_rng_state()
+    first = one.draw_directions(h)
+    torch.testing.assert_close(first.norm(dim=0), torch.ones(7))
+    values = [float(one.regularize(h)) for _ in range(4)]
+    assert len(set(values)) == 4
+    assert [float(two.regularize(h)) for _ in range(2)] == values[:2]
+    resumed = SIGReg(5, directions=7)
+    resumed.load_state_dict(two.state_dict())
+    assert [float(resumed.regularize(h)) for _ in range(2)] == values[2:]
+    resumed.eval()
+    assert resumed.regularize(h) == resumed.regularize(h) == one.regularize(h)
+    assert torch.equal(torch.random.get_rng_state(), before)  # no other random number changes
+
+
+@pytest.mark.parametrize("row", [torch.zeros(3), torch.tensor([0.1, 2.0, -7.7]), torch.full((3,), 1e20)])
+def test_equal_rows_stay_finite(row):
+    value, gradient = value_and_gradient(SIGReg(3).regularize, row.repeat(5, 1))
+    assert value.isfinite()
+    assert gradient.isfinite().all()

@@ -1,10 +1,10 @@
-"""Signals are noted, obeyed when asked for, and given back."""
+"""Signals are noted, obeyed when asked for, and given back; output that nobody reads ends no sweep."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
-import weakref
 
 import pytest
 
@@ -13,11 +13,9 @@ from isobench.common.interruption import (
     SignalWatch,
     handle_signals,
     hold_signals,
-    obey_ctrl_c,
-    raise_if_noted,
-    raise_interrupted,
 )
-from isobench.common.progress import track_progress
+from isobench.common.progress import print_above_bars
+from isobench.common.terminal import CONTROL_CHARACTERS, is_output_read, make_console, outlive_readers, unwrap_stream
 
 
 @pytest.fixture
@@ -49,76 +47,6 @@ def test_a_second_ctrl_c_stops_at_once(received):
     watch.stop()
 
 
-def test_an_ignored_signal_stays_ignored(received):
-    with handle_signals(signal.SIG_IGN, signal.SIGINT):
-        watch = SignalWatch()
-        watch.start()
-        os.kill(os.getpid(), signal.SIGINT)
-        watch.raise_if_signalled()
-        watch.stop()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-
-
-class Destroyed:
-    """Receives a signal while it is destroyed."""
-
-    def __init__(self, signum):
-        self.signum = signum
-
-    def __del__(self):
-        signal.raise_signal(self.signum)
-        self.is_destroyed_whole = True
-
-
-@pytest.fixture
-def dropped(monkeypatch):
-    kinds = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda dropping: kinds.append(dropping.exc_type))
-    return kinds
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_arrives_while_an_object_is_destroyed_is_noted(dropped, signum):
-    with obey_ctrl_c(), handle_signals(raise_interrupted, signal.SIGTERM):
-        Destroyed(signum)
-        assert not dropped
-        with pytest.raises(Interrupted, match=signal.Signals(signum).name):
-            raise_if_noted()
-        with pytest.raises(Interrupted):
-            list(track_progress("abc", "letters"))
-        watch = SignalWatch()
-        watch.start()
-        with pytest.raises(Interrupted):
-            watch.raise_if_signalled()
-        watch.stop()
-        with pytest.raises(KeyboardInterrupt if signum == signal.SIGINT else Interrupted):
-            signal.raise_signal(signum)
-    raise_if_noted()  # the next command begins anew
-
-
-def test_a_signal_whose_exception_is_dropped_elsewhere_is_noted_too(dropped):
-    class Anything:
-        pass
-
-    with obey_ctrl_c(), handle_signals(raise_interrupted, signal.SIGTERM):
-        thing = Anything()
-        reference = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
-        del thing
-        assert reference() is None
-        assert dropped == [Interrupted]
-        with pytest.raises(Interrupted):
-            raise_if_noted()
-
-
-def test_ctrl_c_stays_ignored_where_it_was(received):
-    with handle_signals(signal.SIG_IGN, signal.SIGINT), obey_ctrl_c():
-        signal.raise_signal(signal.SIGINT)
-        raise_if_noted()
-    with pytest.raises(KeyboardInterrupt), obey_ctrl_c():
-        signal.raise_signal(signal.SIGINT)
-    assert not received
-
-
 def test_a_held_signal_comes_later_and_never_to_processes_that_were_started_meanwhile(received):
     with hold_signals(signal.SIGINT):
         signal.raise_signal(signal.SIGINT)
@@ -128,3 +56,47 @@ def test_a_held_signal_comes_later_and_never_to_processes_that_were_started_mean
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == -signal.SIGTERM
+
+
+@pytest.fixture(params=["pipe", "full disk"])
+def unread(request):
+    reading, writing = os.pipe()
+    os.close(reading)
+    if request.param == "full disk":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), writing)
+    stream = os.fdopen(writing, "w")
+    yield stream
+    os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+    stream.close()
+
+
+def test_what_nobody_reads_is_dropped(unread, monkeypatch):
+    for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
+        monkeypatch.setattr(sys, name, unread)
+    with pytest.raises(OSError):  # noqa: PT011
+        print("a line", flush=True)
+    with outlive_readers():
+        assert is_output_read()
+        print("a line", flush=True)
+        print("another", file=sys.stderr, flush=True)
+        assert not is_output_read()
+    assert sys.stdout is sys.stderr is unread
+
+
+def test_what_a_terminal_would_obey_is_replaced_whoever_prints_it(capsys):
+    evil = "a\x1b[2Jb\x9bc\rd\u202e"
+    with outlive_readers():
+        print(evil)
+        print(evil, file=sys.stderr)
+        sys.stdout.writelines([evil])
+        logging.StreamHandler(sys.stderr).emit(logging.makeLogRecord({"msg": evil}))
+        with print_above_bars():
+            print(evil)
+        assert unwrap_stream(sys.stderr) is not sys.stderr
+        print("\rbar", file=sys.stderr, end="")  # of a library
+        make_console().print(evil, style="bold")
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("a?[2Jb?c?d?") == 6
+    assert CONTROL_CHARACTERS.sub("", shown.out + shown.err.replace("\rbar", "")) == (
+        shown.out + shown.err.replace("\rbar", "")
+    )

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers import check_done, check_refused, make_config, review_columns, write_parquet
+from helpers import check_done, make_config, review_columns, tiny_overrides, write_parquet
 
 from isobench.common.errors import UserError
 from isobench.data.own_task import check_files
@@ -60,19 +60,10 @@ def test_every_format_gives_the_same_examples(tmp_path, ending):
     assert examples.labels.tolist() == [star - 1 for star in STARS]
 
 
-def test_a_csv_field_may_hold_a_line_break_and_a_file_may_start_with_a_mark(tmp_path):
-    file = tmp_path / "train.csv"
-    file.write_text('text,label\n"one\ntwo",no\n"three",yes\nfour,no\nfive,yes\n', encoding="utf-8-sig")
-    examples = read(configure(file))
-    assert examples.texts == [["one\ntwo", "three", "four", "five"]]
-    assert examples.labels.tolist() == [0, 1, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("labels", "classes", "numbers"),
     [
         (["yes", "no"] * 2, ["no", "yes"], [1, 0] * 2),
-        (["1_11", "11_1"] * 2, ["11_1", "1_11"], [1, 0] * 2),
         (["007", "010"] * 2, ["007", "010"], [0, 1] * 2),
         (["0e1", "1"] * 2, ["0e1", "1"], [0, 1] * 2),
         (["\u0661", "\u0662"] * 2, ["\u0661", "\u0662"], [0, 1] * 2),  # digits, but not ours
@@ -81,7 +72,6 @@ def test_a_csv_field_may_hold_a_line_break_and_a_file_may_start_with_a_mark(tmp_
         ([1.0, 0.0] * 2, ["0", "1"], [1, 0] * 2),
         ([0.5, 1, 2], None, [0.5, 1, 2]),
         (list(range(21)), None, list(range(21))),
-        ([1e30, 2e30], None, [1e30, 2e30]),
     ],
 )
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
@@ -127,26 +117,21 @@ def test_columns_are_found_among_others(tmp_path):
 
 GOOD_TEXT = "text,label\na,u\nb,v\nc,u\nd,v\n"
 BAD = {
-    "two texts": "title,body,label\na,b,u\nc,d,v\n", "two texts in other letters": "text,Text,label\na,b,u\nc,d,v\n",
-    "no text": "number,label\n1,u\n2,v\n", "two labels": "text,label,class\na,b,c\n",
-    "no label": "text,opinion\na,u\nb,v\n", "one name twice": "text,text,label\na,b,u\n",
-    "a row too short": "text,label\na,u\nb\n", "a row too long": "text,label\na,u,w\n", "no rows": "text,label\n",
-    "nothing": "", "one class": "text,label\na,u\nb,u\n", "a row without label": "text,label\na,u\nb,\nc,v\n",
-    "a row without text": "text,label\na,u\n ,v\nc,u\n,v\n",
+    "two texts": "title,body,label\na,b,u\nc,d,v\n", "two labels": "text,label,class\na,b,c\n",
+    "one name twice": "text,text,label\na,b,u\n", "a row too short": "text,label\na,u\nb\n",
+    "a row too long": "text,label\na,u,w\n", "one class": "text,label\na,u\nb,u\n",
+    "a row without label": "text,label\na,u\nb,\nc,v\n", "a row without text": "text,label\na,u\n ,v\nc,u\n,v\n",
     "a row without second text": "text1,text2,label\na,,u\nc,d,v\na,b,u\nd,e,v\n",
-    "nan": "text,label\na,1\nb,nan\nc,0\n",
+    "nan": "text,label\na,1\nb,nan\nc,0\n", "1_0": "text,label\na,1\nb,1_0\nc,0\n",
     "infinity": "text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)),
-    "1_0": "text,label\na,1\nb,1_0\nc,0\n", "a word among numbers": "text,label\na,0\nb,1\nc,pos\nd,0\n",
-    "a decimal comma": 'text,label\na,2\nb,"1,5"\nc,"2,5"\n', "decimal commas": 'text,label\na,"1,5"\nb,"2,5"\n',
-    "thousands": 'text,label\na,"1,000"\nb,"2,500"\n',
+    "a word among numbers": "text,label\na,0\nb,1\nc,pos\nd,0\n",
+    "decimal commas": 'text,label\na,"1,5"\nb,"2,5"\n', "thousands": 'text,label\na,"1,000"\nb,"2,500"\n',
     "letters of another size": "text,label\na,Pos\nb,pos\nc,neg\n" * 2,
     "an accent of two forms": "text,label\na,\xe9\nb,e\u0301\n" * 2,
     "another way to write a number": "text,label\na,007\nb,7\nc,8\n" * 2,
     "an invisible letter": "text,label\na,pos\nb,pos\u200b\n" * 2,
-    "two blanks": "text,label\na,very  good\nb,very good\nc,bad\n" * 2,
     "a hyphen": "text,label\na,not-entail\nb,not_entail\nc,entail\n" * 2,
     "-1 beside 0": "text,label\na,-1\nb,0\nc,1\n" * 2, "a class of one row": f"{GOOD_TEXT}e,w\n",
-    "a class a row": "text,label\n" + "".join(f"t,l{n}\n" for n in range(30)),
     "a quote escaped by a backslash": 'text,label\n"a \\"b\\" c",u\nd,v\n',
     "a text behind its quote": 'text,label\n"a" b,u\nc,v\n', "a header that is not closed": f'"{GOOD_TEXT}',
 }  # fmt: skip
@@ -154,14 +139,9 @@ BAD_JSON = {
     "a mapping": '{"text": {"en": "a"}, "label": "u"}\n{"text": {"en": "b"}, "label": "v"}\n' * 2,
     "a name twice": '{"text": "a", "label": 0, "label": 1}',
     "texts and numbers": '{"text": "a", "label": "u"}\n{"text": "b", "label": 1}',
-    "a list": '{"text": "a", "label": "u"}\n["b", "v"]',
-    "a list first": '[{"text": "a", "label": "u"}, {"text": "b", "label": "v"}]',
-    "a number": '{"text": "a", "label": "u"}\n5',
     "a large number": '{"text": "a", "label": 1}\n{"text": "b", "label": 123456789012345678901}',
     "several labels": '{"text": "a", "label": ["u"]}\n{"text": "b", "label": ["u", "v"]}\n' * 2,
-    "labels by name": '{"text": "a", "label": {"u": 1}}\n{"text": "b", "label": {"u": 0}}\n' * 2,
-    "no JSON": '{"text": "a", "label": "u"}\ntext', "another encoding": b'{"text": "caf\xe9", "label": "u"}',
-    "nested deeply": '{"text": "a", "label": ' + "[" * 20_000 + "]" * 20_000 + "}",
+    "another encoding": b'{"text": "caf\xe9", "label": "u"}',
 }  # fmt: skip
 
 
@@ -191,11 +171,9 @@ def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding):
     ("encoding", "words"),
     [
         ("windows-1251", "фильм плохо хорошо кот"), ("koi8-r", "фильм плохо хорошо кот"),
-        ("shift_jis", "これは文です 猫 ﾃｽﾄ 悪い"), ("gb18030", "今年的收入 人工智能 联通 好"),
-        ("mac_roman", "café été forêt déjà"), ("latin-1", "grüße straße né à"), ("utf-16-le", "a b c d"),
+        ("gb18030", "今年的收入 人工智能 联通 好"), ("latin-1", "grüße straße né à"), ("utf-16-le", "a b c d"),
         # The bytes of these are all below 128.
-        ("iso2022_jp", "これは文です 猫 悪い d"), ("hz", "今年的收入 人工智能 联通 好"),
-        ("utf-7", "фильм плохо хорошо кот"),
+        ("iso2022_jp", "これは文です 猫 悪い d"), ("utf-7", "фильм плохо хорошо кот"),
     ],
 )  # fmt: skip
 def test_an_encoding_is_utf8_or_named_and_never_guessed(tmp_path, ending, encoding, words):
@@ -252,46 +230,15 @@ def test_the_same_bytes_in_two_encodings_have_two_keys(tmp_path):
     assert identify(configure(file)).key == identify(configure(file, None, "data.encoding=null")).key
 
 
-ROWS = [f"row {row},{row % 2}" for row in range(40)]
-TURNED = [",".join(reversed(row.split(","))) for row in ROWS]
-MIDDLE = [f"{row},text {row},{row % 2}" for row in range(40)]
-
-
-@pytest.mark.parametrize(
-    ("header", "rows", "first", "last"),
-    [
-        ("text,label", ROWS, 5, 25),
-        ("text,label", ROWS, 5, 6),  # one row alone is lost
-        ("label,text", TURNED, 5, 25),
-        ("label,text", TURNED, 7, 8),
-        ("id,text,label", MIDDLE, 5, 25),
-        ("id,text,label", MIDDLE, 5, 6),
-        ("text;label", [row.replace(",", ";") for row in ROWS], 0, 39),
-        ("text,label", [f"row {row},{row / 8}" for row in range(40)], 5, 7),  # scores, of which none occurs twice
-    ],
-)
-def test_a_quote_that_is_not_closed_loses_no_rows_in_silence(tmp_path, header, rows, first, last):
-    separator = ";" if ";" in header else ","
-    column = header.split(separator).index("text")
-    fields = [row.split(separator) for row in rows]
-    fields[first][column] = f'"{fields[first][column]}'
-    fields[last][column] = f'{fields[last][column]}"'
-    (tmp_path / "train.csv").write_text("\n".join([header, *map(separator.join, fields)]) + "\n")
-    with pytest.raises(UserError, match=f"row {first + 1}:"):
-        configure(tmp_path / "train.csv", None, "task.text=[text]", "task.label=label")
-
-
 OPENED = {
     "to the end": ["label,text", *["pos,a", "neg,b"] * 2, 'neg,"c', "pos,d", "neg,e"],
     "in a label": ["text,label", *["a,pos", "b,neg"] * 2, 'c,"neg', "d,pos", 'e,neg"'],
     "with commas": ["text,label", *['"a, b",pos', '"c, d",neg'] * 2, '"e, f,pos', "e, f,neg", 'g, h",pos'],
-    "blanks behind labels": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg ', "d,pos ", 'e",neg'],
+    "one row lost": ["text;label", *["a;pos", "b;neg"] * 2, '"c;neg', 'd";pos'],
     "blank lines between": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg', "", "d,pos", "", 'e",neg'],
+    "scores that differ": ["text,label", "a,0.5", "b,1.5", "c,2.5", "d,3.5", '"e,4.5', 'f",5.5', "g,6.5"],
     "one column": ["text", *"abcd", '"e', "f", 'g"'],
     "a label between texts": ["text1,label,text2", *["a,pos,b", "c,neg,d"] * 2, 'e,pos,"f', 'g,neg,h"'],
-    "with commas between texts": [
-        "text1,label,text2", *['"a, a",pos,"b, b"', '"c, c",neg,"d, d"'] * 2, '"e, e",pos,"f, f', 'g, g,neg,h, h"',
-    ],
     "a class that no other row has": ["text,label", *["a,pos", "b,neg"] * 2, '"c,neg', "d,new", "e,pos", 'f",neg'],
     "in a pair with ids": ["id,a,b,label", *["1,x,y,u", "2,z,w,v"] * 2, '7,"p,q,u', '8,r",s,v'],
 }  # fmt: skip
@@ -312,24 +259,16 @@ def test_a_text_may_have_many_lines(tmp_path):
     assert read_own_file(tmp_path / "id.csv")["text"].to_pylist() == ["Rating:\n5", "5\nstars", "a, b\nc, d", "d"]
 
 
-@pytest.mark.parametrize("kind", ["binary", "large_binary", "dictionary"])
-def test_bytes_in_parquet_are_texts_in_utf8_or_refused(tmp_path, kind):
-    import pyarrow.parquet
-
-    def store(texts):
-        column = pyarrow.array(texts, pyarrow.large_binary() if kind == "large_binary" else pyarrow.binary())
-        return column.dictionary_encode() if kind == "dictionary" else column
-
+@pytest.mark.parametrize("last", [b"pos", b"\xff\xfe"])
+def test_bytes_in_parquet_are_texts_in_utf8_or_refused(tmp_path, last):
     file = tmp_path / "train.parquet"
-    texts, labels = ["é".encode(), b"b", b"c", b"d"], [b"neg", b"pos"] * 2
-    pyarrow.parquet.write_table(pyarrow.table({"text": store(texts), "label": store(labels)}), file)
-    cfg = configure(file)
-    assert (cfg.task.labels, read(cfg).texts) == (["neg", "pos"], [["é", "b", "c", "d"]])
-    file = tmp_path / "other.parquet"
-    labels[1] = b"\xff\xfe"
-    pyarrow.parquet.write_table(pyarrow.table({"text": store(texts), "label": store(labels)}), file)
-    with pytest.raises(UserError):
-        configure(file)
+    write_parquet(file, {"text": ["é".encode(), b"b", b"c", b"d"], "label": [b"neg", b"pos", b"neg", last]})
+    if last == b"pos":
+        cfg = configure(file)
+        assert (cfg.task.labels, read(cfg).texts) == (["neg", "pos"], [["é", "b", "c", "d"]])
+    else:
+        with pytest.raises(UserError):
+            configure(file)
 
 
 @pytest.mark.parametrize(("train", "dev"), [(["01", "02"], ["2", "1"]), (["-1", "+1"], ["1", "-1"])])
@@ -338,11 +277,6 @@ def test_a_number_is_one_class_however_a_file_writes_it(tmp_path, train, dev):
     cfg = configure(file, write(tmp_path / "dev.csv", [*"ef"], dev))
     assert read(cfg).labels.tolist() == [0, 1, 0, 1]
     assert read(cfg, "validation").labels.tolist() == [1, 0]
-
-
-def test_a_comma_in_a_name_is_no_decimal_comma(tmp_path):
-    file = write(tmp_path / "train.csv", [*"abcdefgh"], ["a", "b", "c", '"1,2"'] * 2)
-    assert configure(file).task.labels == ["1,2", "a", "b", "c"]
 
 
 def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
@@ -366,10 +300,10 @@ def test_one_file_is_divided_by_shares_and_equal_texts_stay_together(tmp_path):
 def test_splits_and_files_must_match(tmp_path):
     file = write(tmp_path / "train.csv", ["a", "b"], ["u", "v"])
     for files in (
-        f"train: {file}", f"trian: {file}, validation: {file}", f"train: {file}, validation: {file}, test: {file}",
-        f"train: 0.5, validation: {file}", f"train: {file}, validation: {tmp_path}/none.csv",
+        f"trian: {file}, validation: {file}", f"train: {file}, validation: {file}, test: {file}",
+        f"train: 0.5, validation: {file}",
     ):  # fmt: skip
-        with pytest.raises((UserError, OSError)):
+        with pytest.raises(UserError):
             identify(make_config("task=mine", f"data.files={{{files}}}"))
     with pytest.raises(UserError):  # it would be ignored
         make_config(f"data.files={{train: {file}, validation: {file}}}")
@@ -408,14 +342,6 @@ def test_scores_are_plain_numbers_that_differ(tmp_path, train, dev):
         check_files([configure(*make_pair(tmp_path, *texts), "task.metrics=[pearson]")])
 
 
-def test_a_dry_run_and_a_sweep_refuse_a_bad_dev_file(cli, tmp_path):
-    train, dev = make_pair(tmp_path, GOOD_TEXT, "text,label\na,w\n")
-    files = f"data.files={{train: {train}, validation: {dev}}}"
-    for more in (["dry_run=true"], ["-m", "seed=1,2"]):
-        check_refused(cli("task=mine", files, "tracking=none", f"output_dir={tmp_path}/outputs", *more))
-        assert not (tmp_path / "outputs").exists()
-
-
 def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):
     texts, labels = ["a", "b", "c", "d"], ["u", "v"] * 2
     train = write(tmp_path / "train.csv", texts, labels)
@@ -437,25 +363,19 @@ def test_the_key_holds_content_format_and_columns_and_no_path(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tiny, cache, tmp_path):
+def test_a_sweep_on_own_files_counts_what_is_in_both_splits(cli, tiny, cache, tmp_path):
     for split, count in (("train", 64), ("dev", 24)):
         columns = review_columns(count, count)
         columns["sentence"][:2] = ["a good film", "a bad film"]  # in both splits
         write(tmp_path / f"{split}.csv", columns["sentence"], ["bad good".split()[n] for n in columns["label"]])
     files = f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}"
-    overrides = [
-        "task=mine", files, f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}", "tracking=none",
-        f"output_dir={tmp_path}/outputs", "optimization.epochs=2", "optimization.batch_size=16",
-        "optimization.lr=3e-3",
-    ]  # fmt: skip
-    out, err = check_done(cli(*overrides, "-m", "seed=1,2"))
-    assert "2 of them in train too" in err
-    assert "paper" not in out
-    record = json.loads(next((tmp_path / "outputs").glob("runs/*/result.json")).read_text())
-    assert record["data"]["in_train"] == {"validation": 2}
-    again, err = check_done(cli(*overrides, "-m", "seed=1,2"))
+    own = [*tiny_overrides(tiny, tmp_path, cache, tmp_path / "outputs")[2:], "task=mine", files]
+    out, _ = check_done(cli(*own, "-m", "seed=1,2"))
+    for file in (tmp_path / "outputs").glob("runs/*/result.json"):
+        assert json.loads(file.read_text())["data"]["in_train"] == {"validation": 2}
+    again, err = check_done(cli(*own, "-m", "seed=1,2"))
     assert again == out
-    assert "2 runs: 2 finished, 0 to do" in err
+    assert "2 finished, 0 to do" in err
 
 
 @pytest.mark.parametrize(
@@ -463,12 +383,10 @@ def test_a_sweep_on_own_files_says_what_it_found_and_nothing_of_a_paper(cli, tin
     [
         (["-1", "-1"], ["negative", "positive"], True),
         ([-1, -1.0], ["0", "1"], True),
-        (["-1.0", "-1"], None, True),  # a regression
         (["", None], ["0", "1"], True),
         (["-1", "1"], ["0", "1"], False),
         (["-1", ""], ["0", "1"], False),
         (["-1", "-1"], ["-1", "1"], False),  # -1 is a class
-        (["0", "1"], ["0", "1"], False),
     ],
 )
 def test_labels_that_are_all_minus_one_are_hidden_unless_a_class_is_called_so(values, classes, hidden):

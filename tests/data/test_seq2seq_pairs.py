@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,7 @@ from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isobench.common.errors import UserError
 from isobench.common.files import read_checksummed
-from isobench.data import sources
-from isobench.data.scale import find_task_differences
 from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars as generated_pairs
 from isobench.kinds.generation.batches import PairCollator, batch_by_tokens, tokenise_pairs
@@ -63,30 +59,6 @@ def test_romanian_is_normalised_on_its_side_only(tmp_path):
     assert targets() == Examples([["\u015fi"]], ["\u0219i \u021bara"])
     assert targets("task.generation.diacritics=keep").labels == ["\u015fi \u0163ara"]
     assert targets("task.generation.diacritics=removed").labels == ["si tara"]
-
-
-def test_a_part_of_a_split_is_read_if_there_is_one_and_named(tmp_path):
-    for name in ("train_europarl", "validation_newsdev"):
-        write_parquet(tmp_path / f"wmt16/ro-en/{name}.parquet", {"translation": [{"en": "a", "ro": "b"}]})
-    cfg = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert sources.find_parquet_file(cfg.task, cfg.data, "train").stem == "train_europarl"
-    assert sources.list_partial_splits(cfg.task, cfg.data) == ["train_europarl", "validation_newsdev"]
-    notes = find_task_differences(cfg)
-    assert notes == ["read from train_europarl.parquet", "read from validation_newsdev.parquet"]
-    write_parquet(tmp_path / "wmt16/ro-en/train_more.parquet", {"translation": [{"en": "a", "ro": "b"}]})
-    with pytest.raises(UserError):
-        sources.find_parquet_file(cfg.task, cfg.data, "train")
-    named = make_config("task=wmt16_en_ro", f"data.root={tmp_path}", "task.train_split=train_more")
-    assert sources.find_parquet_file(named.task, named.data, "train_more").stem == "train_more"
-
-
-@pytest.mark.parametrize(
-    ("german", "overrides"),
-    [("b", ["task.generation.target=translation.fr"]), ("b", ["task.text=[translation]"]), (None, []), (3, [])],
-)
-def test_a_file_that_is_not_what_it_should_be_is_refused(tmp_path, german, overrides):
-    with pytest.raises(UserError):
-        read(folder_of(tmp_path, [{"en": "a", "de": german}]), *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -167,28 +139,6 @@ def test_batches_by_tokens_hold_what_fits_and_nothing_is_lost(lengths, limit):
         assert padded([*batch, following[0]]) > limit  # no batch could have held one more
 
 
-@pytest.mark.slow
-def test_the_hub_gives_the_same_choice_at_the_pinned_revision(monkeypatch, tmp_path):
-    import datasets
-
-    rows = [{"translation": {"ro": f"\u015f{i}", "en": str(i)}} for i in range(30)]
-    request = {}
-
-    def load_dataset(name, subset, revision, split):
-        request.update(name=name, subset=subset, revision=revision, split=split)
-        return datasets.Dataset.from_list(rows)
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    cfg = make_config("task=wmt16_en_ro", "data.root=null")
-    from_hub = read_pairs(cfg.task, cfg.data, "train", 6)
-    assert request == {"name": "wmt/wmt16", "subset": "ro-en", "revision": cfg.task.revision, "split": "train"}
-    write_parquet(tmp_path / "wmt16/ro-en/train.parquet", {"translation": [row["translation"] for row in rows]})
-    local = make_config("task=wmt16_en_ro", f"data.root={tmp_path}")
-    assert from_hub == read_pairs(local.task, local.data, "train", 6)
-    assert len(from_hub) == 6
-    assert from_hub.labels == [f"\u0219{source}" for source in from_hub.texts[0]]
-
-
 CEDILLAS = "\u015e\u015f\u0162\u0163"
 COMMAS = "\u0218\u0219\u021a\u021b"
 DECOMPOSED = "S\u0327s\u0327T\u0327t\u0327"  # combining cedilla
@@ -236,21 +186,3 @@ def test_the_examples_are_these_and_no_source_is_there_twice(texts, grammar):
         # If they change, so must generated_pairs.VERSION.
         assert hashlib.sha256(lines.encode()).hexdigest() == SHA256[grammar, split]
         assert len(texts[grammar, split][0]) == size
-
-
-WHO = {"Anna": "She", "Clara": "She", "Maria": "She", "David": "He", "Peter": "He", "Simon": "He"}
-
-
-def summary(source: str) -> str:
-    deed = r"(?:(\w+) )?([A-Z]\w+) ((?:\w+ed|bought|sold) the \w+ \w+)"
-    sentences = [match.groups() for match in map(re.compile(deed).search, source.split(". ")) if match]
-    first, last, _ = sentences[0]
-    deeds = [what for _, who, what in sentences if who == last]
-    return f"{first} {last} {deeds[0]}. {WHO[first]} also {' and '.join(deeds[1:])}."
-
-
-@pytest.mark.parametrize("split", generated_pairs.SPLIT_SIZES)
-def test_summaries_follow_their_rule(texts, split):
-    for source, target in zip(*texts["bulletins", split], strict=True):
-        assert 4 <= source.count(".") <= 7
-        assert target == summary(source)

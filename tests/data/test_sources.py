@@ -1,5 +1,10 @@
 """Examples: three sources, every check, and the embedded split."""
 
+import os
+import socket
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from helpers import make_config, write_parquet
@@ -42,14 +47,6 @@ def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
     write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
     with pytest.raises(UserError):
         check_files([make_config("task=sst2", f"data.root={tmp_path}")], ["parquet"])
-
-
-def test_a_dev_split_and_a_choice_of_examples_may_lack_a_class(tmp_path):
-    columns = {"sentence": [*"abcdefgh"], "label": [1, 0, 0, 0, 0, 0, 0, 0]}
-    task, data = parquet_task(tmp_path, columns)
-    assert set(read_examples(task, data, "train", limit=1).labels) < {0, 1}
-    write_parquet(tmp_path / "glue/sst2/validation.parquet", {"sentence": ["a", "b"], "label": [0, 0]})
-    assert len(read_examples(task, data, "validation")) == 2
 
 
 def test_a_fixed_choice_of_examples(tmp_path):
@@ -114,3 +111,14 @@ def test_real_glue(glue, task):
     assert len(read_examples(cfg.task, cfg.data, cfg.task.dev_splits[0])) == dev
     if cfg.task.labels:
         assert len(set(examples.labels.tolist())) == len(cfg.task.labels)
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_hub_never_answers_ends_and_says_so_once(tmp_path):
+    settings = [f"output_dir={tmp_path}/outputs", "tracking=none", "task=rte", "data.root=null", "seed=1,2", "-m"]
+    with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and never answers
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        variables = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "isobench", *settings]
+        answer = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)

@@ -1,49 +1,17 @@
 """Tokens, their cache, batches in chunks; tokenizers that don't know the texts, or have no words at all."""
 
-import itertools
-import os
-import shutil
-
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, make_config
 
-from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
-from isobench.data.batches.loaders import describe_unknown_tokens
-from isobench.data.batches.tokens import Collator, EpochSampler, find_chunk_bounds, tokenise_examples
+from isobench.data.batches.tokens import Collator, EpochSampler, tokenise_examples
 from isobench.data.cache import (
-    SUMS_FILE,
     load_cached_arrays,
-    load_or_make_arrays,
-    make_checked_folder,
     save_cached_arrays,
 )
 from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
-from isobench.runs.validate import validate_config
-
-
-def test_a_pipe_in_the_cache_is_replaced_and_not_waited_for(tmp_path, capsys):
-    arrays, file = {"a": np.arange(3)}, tmp_path / "a.safetensors"
-    os.mkfifo(file)
-    assert load_or_make_arrays(file, lambda: arrays)["a"].tolist() == [0, 1, 2]
-    assert load_cached_arrays(file)["a"].tolist() == [0, 1, 2]
-
-    def write(folder):
-        (folder / "part").write_text("content")
-
-    target = tmp_path / "folder"
-    for name in (SUMS_FILE, "part", ""):
-        make_checked_folder(target, write)
-        if name:
-            (target / name).unlink()
-        else:
-            shutil.rmtree(target)
-        os.mkfifo(target / name)
-        assert (make_checked_folder(target, write) / "part").read_text() == "content"
-    assert capsys.readouterr().err.count("is made again") == 4
 
 
 @pytest.fixture(scope="module")
@@ -103,20 +71,6 @@ def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_split_is_the_cheapest(seed):
-    rng = np.random.default_rng(seed)
-    lengths = sorted(rng.integers(1, 60, 9).tolist(), reverse=True)
-    overhead = int(rng.integers(0, 60))
-
-    def price(cuts):
-        return sum(lengths[a] * (b - a) + overhead for a, b in itertools.pairwise(cuts))
-
-    inner = range(1, len(lengths))
-    every = [(0, *c, len(lengths)) for r in range(len(lengths)) for c in itertools.combinations(inner, r)]
-    assert price(find_chunk_bounds(lengths, overhead)) == min(map(price, every))
-
-
 def test_cached_tokens_come_back_and_any_changed_byte_is_noticed_and_said(tokenizer, tmp_path, capsys):
     tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "t.safetensors"
     save_cached_arrays(vars(tokens), file)
@@ -149,35 +103,3 @@ def test_sampler_depends_on_seed_and_epoch_only():
     assert sorted(first) == list(range(20))
     assert order(5, 3) != first
     assert order(6, 2) != first
-
-
-def ids_of(tokenizer, *texts):
-    return [np.asarray(tokenizer(text)["input_ids"], np.int32) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("unknown", "known", "warned"), [(0, 400, None), (4, 396, None), (5, 395, "1.2%"), (100, 100, "50.0%")]
-)
-def test_a_share_above_one_percent_is_a_warning(tokenizer, unknown, known, warned):
-    texts = ["zzz " * unknown, f"{WORDS[0]} " * known]
-    notes = describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, *texts))
-    assert notes == ([f"{warned} of the training tokens are unknown to the tokenizer ([UNK])"] if warned else [])
-
-
-def test_nothing_known_is_an_error(tokenizer):
-    with pytest.raises(UserError):
-        describe_unknown_tokens("tiny", tokenizer, ids_of(tokenizer, "zzz yyy", "xxx"))
-
-
-@pytest.mark.parametrize("text", ["", '{"tokenizer_class": "BertTokenizer"}'])
-def test_a_folder_without_a_tokenizer_is_refused(tiny, tmp_path, text):
-    bare = tmp_path / "bare"
-    shutil.copytree(tiny, bare)
-    for file in [*bare.glob("tokenizer*"), *bare.glob("special_tokens*"), *bare.glob("vocab*")]:
-        file.unlink()
-    with pytest.raises(UserError):
-        validate_config(make_config("encoder=local", f"encoder.path={bare}"))
-    if text:
-        (bare / "tokenizer_config.json").write_text(text)
-    with pytest.raises(UserError):  # transformers makes one of its special tokens
-        load_tokenizer(Encoder(name="local", path=str(bare)), None)

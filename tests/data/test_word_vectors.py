@@ -15,8 +15,6 @@ from isobench.data import word_vectors
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.encoders import load_encoder
 from isobench.models.word_vectors import WordTokenizer
-from isobench.runs.identity import select_decisive
-from isobench.runs.validate import validate_config
 
 WORDS = ["the", "Film", "film", "do", "n't", "u.s.", "well-known", "'s", ".", "naïve", "null", '"', "7", "7"]
 VECTORS = np.random.default_rng(1).normal(size=(len(WORDS), 3)).astype(np.float32)
@@ -61,25 +59,12 @@ def test_every_form_gives_words_and_vectors_once_and_the_first_of_two(form, tmp_
     assert word_vectors.open_word_vectors(encoder_of(file), str(cache))[0] == words
 
 
-@pytest.mark.parametrize("form", ["header", "binary"])
-def test_gensim_reads_the_same_files_alike(form, tmp_path):
-    keyed = pytest.importorskip("gensim.models.keyedvectors").KeyedVectors
-    file = tmp_path / "vectors"
-    file.write_bytes(FORMS[form])
-    theirs = keyed.load_word2vec_format(file, binary=form == "binary")
-    words, vectors = word_vectors.open_word_vectors(encoder_of(file), str(tmp_path / "cache"))
-    assert dict(zip(words, range(len(words)), strict=True)) == theirs.key_to_index  # the first of two there too
-    assert np.array_equal(vectors, theirs.vectors[: len(words)])
-
-
 def with_numbers(*rows):
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
 
 
 BAD = {
-    "empty": b"", "prose": b"It was a dark night\nand stormy\n",
-    "pickle": b"\x80\x04\x95\x10\x00\x00cposix\nsystem\n",
-    "words alone": b"one\ntwo\n", "header alone": b"2 3\n", "wrong width": b"2 4\n" + with_numbers("1 2 3", "4 5 6"),
+    "prose": b"It was a dark night\nand stormy\n", "wrong width": b"2 4\n" + with_numbers("1 2 3", "4 5 6"),
     "too few words": b"3 3\n" + with_numbers("1 2 3", "4 5 6"), "short row": with_numbers("1 2 3", "4 5"),
     "too many words": b"1 3\n" + with_numbers("1 2 3", "4 5 6"), "long row": with_numbers("1 2 3", "4 5 6 7"),
     "no number": with_numbers("1 2 3", "4 5 x"), "missing number": with_numbers("1 2 3", "4  6"),
@@ -87,8 +72,6 @@ BAD = {
     "latin-1": with_numbers("1 2 3") + b"caf\xe9 1 2 3\n", "binary cut short": binary_of(WORDS, VECTORS)[:-4],
     "binary of many words": b"999999999 3\n" + binary_of(WORDS, VECTORS)[5:],
     "binary goes on": binary_of(WORDS, VECTORS) + b"more",
-    "binary long word": b"1 2\n" + b"a" * 10**6 + b" " + struct.pack("<2f", 1, 2),
-    "binary latin-1": b"1 2\ncaf\xe9 " + struct.pack("<2f", 1, 2),
     "binary NaN": b"1 2\ncat " + struct.pack("<2f", 1, np.nan),
 }  # fmt: skip
 
@@ -151,14 +134,6 @@ def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(sett
         assert np.array_equal(torch.cat(found), expected)
     with pytest.raises(UserError):
         FrozenEncoder(make_config(*settings), [0]).encode("some", texts)
-
-
-def test_no_run_is_fine_tuned_and_other_runs_keep_their_keys(settings):
-    for overrides in (settings, ["+experiment=isobn_drift", "encoder=glove"]):
-        with pytest.raises(UserError):
-            validate_config(make_config(*overrides))
-    validate_config(make_config("+experiment=common_wordsim", *settings))
-    assert "word_vectors" not in select_decisive("encoder", make_config("encoder=minilm").encoder)
 
 
 def test_gloves_package_is_pinned(tmp_path):

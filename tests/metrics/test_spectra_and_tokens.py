@@ -1,15 +1,25 @@
-"""RankMe, alpha-ReQ, alignment, uniformity and token masks against plain definitions in NumPy."""
+"""Measures of spectra, pairs, tokens and words by frequency, against plain definitions in NumPy."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from helpers import fails
 from scipy.spatial.distance import pdist
 
 from isobench.calibration import Uniformity
-from isobench.metrics import alignment, alpha_req, isoscore, mask_tokens, rankme, trimmed_isoscore, uniformity
-from isobench.metrics.accumulator import IsotropyAccumulator
+from isobench.metrics import (
+    IsotropyAccumulator,
+    alignment,
+    alpha_req,
+    isoscore,
+    mask_tokens,
+    rankme,
+    trimmed_isoscore,
+    uniformity,
+    weighted_isotropy,
+)
 from isobench.metrics.isotropy import alpha_req_of, gram_eigenvalues, rankme_of
 
 
@@ -37,15 +47,6 @@ def test_alpha_req_is_a_least_squares_slope(first, last, weighted):
     weights = 1 / ranks if weighted else np.ones(len(ranks))
     slope = np.polyfit(np.log(ranks), np.log(values[ranks - 1]), 1, w=np.sqrt(weights))[0]
     assert alpha_req(h, first, last, weighted) == pytest.approx(-slope, rel=1e-8)
-
-
-def test_alpha_req_finds_the_exponent_of_a_power_law_and_zero_for_isotropic_vectors():
-    basis = np.linalg.qr(np.random.default_rng(1).normal(size=(64, 64)))[0]
-    h = np.concatenate([basis, -basis])  # a covariance that is a multiple of the identity, mean 0
-    assert alpha_req(h) == pytest.approx(0, abs=1e-9)
-    assert alpha_req(h * np.arange(1, 65) ** -0.6 @ basis) == pytest.approx(1.2, abs=0.15)
-    exact = torch.arange(1, 101, dtype=torch.float64) ** -1.3
-    assert alpha_req_of(exact) == pytest.approx(1.3, rel=1e-12)
 
 
 def test_streams_give_the_same_numbers():
@@ -129,22 +130,59 @@ def test_trimmed_isoscore_is_that_of_the_nearest_vectors():
     assert trimmed_isoscore(3 * x - 4, 0.03) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("trim", [0.01, 0.02, 0.1])
-def test_its_breakdown_point_is_the_trim(trim):
-    clean = np.random.default_rng(0).normal(size=(1000, 20))
-    value, replaced = isoscore(clean), int(trim * 1000)
-    for size in (1e2, 1e6):
-        dirty = clean.copy()
-        dirty[:replaced] = size * np.eye(20)[3]
-        assert trimmed_isoscore(dirty, trim) == pytest.approx(value, rel=0.05)
-        assert isoscore(dirty) < 0.1 * value
-        dirty[: 2 * replaced] = size * np.eye(20)[3]  # more than it withstands
-        assert trimmed_isoscore(dirty, trim) < 0.1 * value
-
-
 def test_trimmed_isoscore_of_nothing_special():
     assert math.isnan(trimmed_isoscore(np.ones((10, 3))))
     assert math.isnan(trimmed_isoscore(np.ones((1, 3))))
     x = np.random.default_rng(0).normal(size=(100, 3))
     assert trimmed_isoscore(x, 0.07) == trimmed_isoscore(x, 0.065)  # seven of a hundred
     assert math.isnan(trimmed_isoscore(np.array([[1.0, math.nan], [2, 3], [4, 5]])))
+
+
+RNG = np.random.default_rng(0)
+W = RNG.normal(size=(50, 6)) @ RNG.normal(size=(6, 6)) + 1.5
+COUNTS = RNG.zipf(1.5, size=50) - 1  # some words do not occur
+
+
+def test_with_equal_weights_they_are_the_plain_measures():
+    plain = IsotropyAccumulator(6).update(W).compute()
+    for weight in (1.0, 0.3):
+        found = weighted_isotropy(W, np.full(50, weight))
+        assert {name: found[name] for name in plain} == pytest.approx(plain, rel=1e-9)
+
+
+def test_a_count_repeats_a_row():
+    assert (COUNTS == 0).any()
+    repeated = IsotropyAccumulator(6).update(W.repeat(COUNTS, axis=0)).compute()
+    found = weighted_isotropy(W, COUNTS)
+    del repeated["average_cosine"]  # there it has pairs of equal rows
+    assert {name: found[name] for name in repeated} == pytest.approx(repeated, rel=1e-9)
+    p = COUNTS / COUNTS.sum()
+    assert found["mean_norm"] == pytest.approx(np.linalg.norm(p @ W), rel=1e-12)
+    assert found["average_norm"] == pytest.approx(p @ np.linalg.norm(W, axis=1), rel=1e-12)
+    assert found["mean_ratio"] == pytest.approx(found["mean_norm"] / found["average_norm"], rel=1e-12)
+    assert found["isoscore"] != pytest.approx(isoscore(W), rel=1e-2)
+
+
+def test_the_average_cosine_is_that_of_two_draws():
+    w, counts = np.vstack([W, np.zeros((2, 6))]), np.append(COUNTS, [4, 0])
+    units = W / np.linalg.norm(W, axis=1, keepdims=True)
+    total = weight = 0.0
+    for i in range(50):
+        for j in range(50):
+            if i != j:
+                total += COUNTS[i] * COUNTS[j] * (units[i] @ units[j])
+                weight += COUNTS[i] * COUNTS[j]
+    assert weighted_isotropy(w, counts)["average_cosine"] == pytest.approx(total / weight, rel=1e-10)
+    one = np.zeros(52)
+    one[3] = 5
+    assert math.isnan(weighted_isotropy(w, one)["average_cosine"])
+    assert math.isnan(weighted_isotropy(w, one)["isoscore"])
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [np.ones(49), np.zeros(50), np.append(np.ones(49), -1), np.append(np.ones(49), np.nan), np.full(50, 1e308)],
+)
+def test_wrong_weights_are_refused(weights):
+    with fails():
+        weighted_isotropy(W, weights)

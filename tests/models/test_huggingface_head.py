@@ -171,15 +171,3 @@ def test_initial_weights_are_distributed_as_transformers_own(case, tmp_path):
         else:
             assert mine.std().item() == pytest.approx(expected.std().item(), rel=0.15), name
             assert abs(mine.mean()) < 5 * mine.std() / math.sqrt(mine.numel()), name
-
-
-def test_robertas_head_needs_no_pretrained_pooler_and_only_the_first_token(tmp_path):
-    from transformers import AutoModelForMaskedLM
-
-    torch.manual_seed(0)
-    AutoModelForMaskedLM.from_config(make_tiny_config("roberta")).save_pretrained(tmp_path)
-    cfg = Encoder(name="tiny", path=str(tmp_path))
-    assert load_encoder(cfg, None, seed=1).warnings
-    loaded = load_encoder(cfg, None, seed=1, head="huggingface")
-    assert loaded.warnings == []
-    assert loaded.encoder.model(**make_batch()).last_hidden_state.shape[1] == 1

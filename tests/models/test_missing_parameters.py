@@ -12,7 +12,7 @@ from helpers import fails, make_config
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import weights
-from isobench.models.encoders import NO_POOLER_WARNING, load_encoder
+from isobench.models.encoders import load_encoder
 from isobench.runs.identity import identify
 
 BIN = "pytorch_model.bin"
@@ -56,24 +56,6 @@ def test_the_pooler_is_the_files_and_the_rest_the_safetensors(roberta, tmp_path)
     assert loaded.init_seed is None
 
 
-def test_without_the_setting_the_pooler_is_random_and_with_cls_there_is_none(roberta, tmp_path):
-    folder, stored = roberta
-    loaded = load(folder, missing_from=None)
-    assert loaded.warnings == [NO_POOLER_WARNING]
-    assert not torch.equal(loaded.pooler.dense.weight, stored["roberta.pooler.dense.weight"])
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / BIN).write_bytes(b"not read")
-    assert load(tmp_path / "copy", pooling="cls").warnings == []
-
-
-def test_names_without_the_models_prefix_and_the_old_format_are_read(roberta, tmp_path):
-    folder, stored = roberta
-    shutil.copytree(folder, tmp_path / "copy")
-    base = {name.removeprefix("roberta."): value for name, value in stored.items()}
-    torch.save(base, tmp_path / "copy" / BIN, _use_new_zipfile_serialization=False)
-    assert torch.equal(load(tmp_path / "copy").pooler.dense.weight, stored["roberta.pooler.dense.weight"])
-
-
 class RunsCode:
     """Stand for what a malicious checkpoint would hold."""
 
@@ -84,14 +66,12 @@ class RunsCode:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda file, _: file.unlink(), lambda file, _: file.write_bytes(b"not a checkpoint"),
         lambda file, _: file.write_bytes(file.read_bytes()[:-5000]),
         lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)),
-        lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), lambda file, _: torch.save([1], file),
-        lambda file, _: torch.save({}, file), lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
+        lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), lambda file, _: torch.save({}, file),
+        lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.full((16,), float("nan"))}, file),
-        lambda file, stored: torch.save(stored | {BIAS: torch.tensor([float("inf"), *range(15)])}, file),
-        lambda file, stored: torch.save(stored | {BIAS: torch.arange(16)}, file),
+
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_one_line_and_runs_no_code(roberta, tmp_path, monkeypatch, write):

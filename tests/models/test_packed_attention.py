@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, AutoModel
-from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from isobench.data.batches.tokens import plan_packing
 from isobench.models.attention import (
     find_first_position,
-    make_group_mask,
-    make_sdpa_mask,
     register_packed_attention,
     restrict_to_first_token,
 )
-from isobench.models.dropout import CpuDropout, DropoutNumbers, replace_dropout
 from isobench.models.sentence_encoder import SentenceEncoder
 
 LENGTHS = [9, 9, 7, 6, 6, 1]
@@ -100,30 +96,6 @@ def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
         torch.testing.assert_close(outputs[1][1][name], gradient, rtol=1e-9, atol=1e-11, msg=name)
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert"])
-@pytest.mark.parametrize("restricted", [False, True])
-def test_attention_weights_drop_by_lanes(kind, restricted, monkeypatch):
-    """With a rate that rounds to 0 the result is that without dropout; the modules are called once for each group."""
-    model = build_model(kind, SETTINGS[kind])
-    first = find_first_position(model)
-    if restricted:
-        assert restrict_to_first_token(model)
-    encoder = SentenceEncoder(model.double(), "cls", None, restricted, first)
-    row = make_row(LENGTHS, [0, 2, 3, 6])
-    expected = encoder.eval()(**row)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 1e-6
-    replace_dropout(model, DropoutNumbers(1))
-    shapes = []
-    monkeypatch.setattr(CpuDropout, "forward", lambda _, x: shapes.append(x.shape) or x)
-    torch.testing.assert_close(encoder.train()(**row), expected, rtol=1e-10, atol=1e-12)
-    weights = [tuple(shape) for shape in shapes if len(shape) == 4]
-    groups = ((2, 9), (1, 7), (3, 6))  # sentences, and tokens of the longest
-    whole = [(b, 2, t, t) for b, t in groups]
-    assert weights == whole + ([(b, 2, 1, t) for b, t in groups] if restricted else whole)
-
-
 def test_a_model_that_can_not_read_a_row_is_found_out():
     t5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
     assert find_first_position(build_model("bart", BART).get_encoder()) is None  # takes no positions
@@ -149,35 +121,3 @@ def test_the_probe_sees_a_window_that_packed_attention_is_not_told_of(name, wind
     else:
         model = build_model("mistral", COMMON | attention | {"sliding_window": window})
     assert find_first_position(model) is None
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 2, 9])
-def test_a_groups_mask_is_that_of_its_definition(causal, window):
-    lengths = [5, 3]
-    padding = torch.arange(5) < torch.tensor(lengths)[:, None]
-    mask = make_group_mask(padding, 5, causal, window, torch.device("cpu"))
-    if causal and mask is None:  # then attention itself applies causality, and padding comes after every token
-        mask = torch.ones(5, 5).tril().bool()[None, None]
-    read = mask.expand(2, 1, 5, 5)
-    for sentence, length in enumerate(lengths):
-        for i in range(length):
-            for j in range(5):
-                expected = j < length and (j <= i or not causal) and (window is None or abs(i - j) < window)
-                assert bool(read[sentence, 0, i, j]) == expected
-
-
-@pytest.mark.parametrize(
-    ("function", "skip"), [(bidirectional_mask_function, (True, False)), (causal_mask_function, (False, True))]
-)
-def test_a_mask_without_padding_is_left_out_on_a_cpu_only(function, skip):
-    skips = dict(zip(("allow_is_bidirectional_skip", "allow_is_causal_skip"), skip, strict=True))
-
-    def make_mask(real):
-        sizes = {"batch_size": 2, "q_length": 4, "kv_length": 4, "device": real.device}
-        return make_sdpa_mask(**sizes, **skips, mask_function=function, attention_mask=real)
-
-    real = torch.ones(2, 4, dtype=torch.bool)
-    assert make_mask(real) is None
-    assert make_mask(real.to("meta")).shape == (2, 1, 4, 4)
-    assert make_mask(real & torch.tensor([True, True, True, False])).shape == (2, 1, 4, 4)

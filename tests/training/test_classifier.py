@@ -1,23 +1,17 @@
 """The module: placement, chunks, loss, schedule, hooks, and the choice of a head."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, fails, make_config, save_tiny, switch_off_packing
+from helpers import ROOT, build_parts, fails, make_config, switch_off_packing
+from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
 from isobench.calibration import Calibration
-from isobench.common.errors import RunFailure
-from isobench.common.packages import conf_dir
-from isobench.config.schema import Encoder
 from isobench.models.dropout import CpuDropout
-from isobench.models.encoders import load_encoder
 from isobench.runs.validate import validate_config
-from isobench.training.build import uses_cpu_dropout
-from isobench.training.instantiate import check_method_settings
 
 
 def test_chunks_change_nothing(small, monkeypatch):
@@ -143,35 +137,6 @@ def test_every_hook_is_used(small, target):
     torch.testing.assert_close(*(torch.autograd.grad(x, weights(), allow_unused=True) for x in (loss, expected)))
 
 
-@pytest.mark.slow
-def test_settings_are_checked_before_the_width_is_known():
-    base = {"name": "x", "version": 1, "placement": "before_pooler", "target": "head"}
-    wide = [
-        {"_target_": "isobench.calibration.Centering", "kind": "all_but_the_top", "D": 4096},
-        {"_target_": "isobench.calibration.Whitening", "form": "pca", "k": 768},
-        {"_target_": "isobench.calibration.Flow", "levels": 10, "permutation": "learned"},
-    ]
-    check_method_settings([base | settings for settings in wide])
-    folder = Path(conf_dir()) / "calibration"
-    check_method_settings(make_config(f"calibration={file.stem}").calibration for file in folder.glob("*.yaml"))
-    for wrong in ({"_target_": "isobench.calibration.IsoBN", "eps": -1}, {"_target_": "collections.Counter"}):
-        with fails():
-            check_method_settings([base | wide[0] | {"then": base | wrong}])
-
-
-def test_more_columns_than_the_encoder_has_are_refused_before_a_run(cli, small):
-    for k, code in ((33, 2), (32, 0)):
-        assert cli(*small, "calibration=whitening_pca", f"calibration.k={k}", "dry_run=true")[0] == code
-
-
-def test_a_loss_that_is_not_finite_has_a_name_and_a_step(small):
-    module, *_ = build_parts(*small)
-    module._note_non_finite_loss(torch.tensor(1.0))
-    with pytest.raises(RunFailure) as failure:
-        module._note_non_finite_loss(torch.tensor(math.inf))
-    assert (failure.value.name, failure.value.step) == ("non_finite_loss", 1)
-
-
 @pytest.mark.parametrize("head", ["isobn", "huggingface"])
 def test_the_head_starts_alike_under_every_method(small, head):
     plain, *_ = build_parts(*small, f"head={head}")
@@ -194,16 +159,6 @@ def test_settings_that_the_head_does_not_have_are_refused(wrong):
         validate_config(make_config("head=huggingface", *wrong))
 
 
-def test_the_architecture_is_checked_when_a_run_is_planned_and_before_weights_are_read(small, tmp_path):
-    save_tiny(tmp_path / "gpt2", "gpt2")
-    folder = [*small, "head=huggingface", f"encoder.path={tmp_path / 'gpt2'}"]
-    with fails():
-        validate_config(make_config(*folder))
-    (tmp_path / "gpt2" / "model.safetensors").write_bytes(b"damaged")
-    with fails():
-        load_encoder(Encoder(name="gpt2", path=str(tmp_path / "gpt2")), None, seed=1, head="huggingface")
-
-
 @pytest.mark.parametrize("overrides", [[], ["head=huggingface"], ["encoder.gradient_checkpointing=true"]])
 def test_encoder_and_head_get_lanes_of_dropout_where_they_can_be_repeated(small, overrides):
     module = build_parts(*small, *overrides).module
@@ -213,8 +168,22 @@ def test_encoder_and_head_get_lanes_of_dropout_where_they_can_be_repeated(small,
     assert sources <= {id(module.dropout_numbers)}
 
 
-def test_a_gpu_gets_torch_s_dropout(monkeypatch):
-    assert uses_cpu_dropout(make_config())
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert not uses_cpu_dropout(make_config())
-    assert uses_cpu_dropout(make_config("trainer.accelerator=cpu"))
+CALIBRATIONS = sorted(file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml"))
+FAST = ("none", "isobn_paper", "istar")
+CALIBRATIONS = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CALIBRATIONS]
+
+
+@pytest.mark.parametrize("calibration", CALIBRATIONS)
+def test_a_step_reads_no_value_of_its_device_and_mixes_no_devices(small, calibration, monkeypatch):
+    """A step on the CPU, in which a flow initialises itself, then one on ``meta``, whose tensors have no values."""
+    autocast, generator = torch.autocast, torch.Generator
+    monkeypatch.setattr(torch, "Generator", lambda device="cpu": generator("cpu"))
+    monkeypatch.setattr(torch, "autocast", lambda kind, *a, **k: autocast("cpu" if kind == "meta" else kind, *a, **k))
+    module, loaders, *_ = build_parts(*small, f"calibration={calibration}")
+    module.log = module._raise_if_non_finite = lambda *_, **__: None  # read now and then, and at an epoch's end
+    for device in ("cpu", "meta"):
+        module.to(device).train()
+        loss = module.training_step(move_data_to_device(next(iter(loaders.train)), torch.device(device)), 0)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+    assert loss.device.type == "meta"

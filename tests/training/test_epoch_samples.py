@@ -4,7 +4,6 @@ import json
 import signal
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from helpers import build_parts, train_run
@@ -60,26 +59,6 @@ def test_in_translation_decoder_states_are_counted(tiny_translation, batches):
     with torch.no_grad():
         states = module.eval().compute_decoder_states(batch)[0]
     torch.testing.assert_close(found, torch.cov(states.double().T), rtol=1e-3, atol=1e-5)
-
-
-def test_methods_before_it_in_the_chain_change_the_sample(small):
-    chain = ["calibration=fixed_norm_z", "+calibration@calibration.then=istar", "calibration.then.sample=160"]
-    module, loaders, *_ = build_parts(*small, *chain)
-    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
-    covariance = list(module.chain)[1].target_covariance
-    torch.testing.assert_close(covariance.diagonal(), torch.full((32,), 160 / 159), rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("zeta", [0.0, 0.2])
-def test_no_random_number_is_drawn(small, zeta):
-    overrides = [*small, "calibration=istar", f"calibration.zeta={zeta}"]
-    module, loaders, *_ = build_parts(*overrides)
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()
-    EpochSamples(loaders).on_train_epoch_start(SimpleNamespace(current_epoch=0), module)
-    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), module.dropout_numbers.get_state()
-    assert torch.equal(before[0], after[0])
-    assert before[1:] == after[1:]
-    assert next(iter(module.chain)).target_covariance.any() == (zeta > 0)
 
 
 @pytest.mark.slow

@@ -4,25 +4,13 @@ import signal
 
 import pyarrow.parquet
 import pytest
-from helpers import fails, make_config, tiny_overrides, train_run, translation_overrides
+from helpers import tiny_overrides, train_run
 from killed_runs import outcome, start
-
-from isobench.runs.validate import validate_config
-from isobench.training.callbacks import EvaluationSchedule
 
 
 def run(*overrides):
     record, folder, _ = train_run(*overrides)
     return record, pyarrow.parquet.read_table(folder.path / "predictions.parquet")
-
-
-@pytest.mark.parametrize(
-    ("every", "epochs", "evaluated"),
-    [(1, 3, [1, 2, 3]), (2, 5, [2, 4, 5]), (3, 3, [3]), ("last", 4, [4]), ("last", 1, [1])],
-)
-def test_the_last_epoch_is_always_evaluated(every, epochs, evaluated):
-    schedule = EvaluationSchedule(every, epochs)
-    assert [epoch for epoch in range(1, epochs + 1) if schedule.includes(epoch)] == evaluated
 
 
 @pytest.mark.slow
@@ -85,28 +73,3 @@ def undisturbed(processes, tiny, reviews, tmp_path_factory):
     found = outcome(folder / "outputs")
     assert [epoch["epoch"] for epoch in found[0]] == [2, 3]
     return found
-
-
-@pytest.mark.slow
-def test_no_checkpoint_is_saved_before_an_epoch_without_evaluation(processes, translations, tmp_path):
-    arguments = [*translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o"), "trainer.threads=1"]
-    arguments += ["optimization.epochs=3", "evaluation.every=last"]
-    assert (
-        start(processes, arguments, "isobench.kinds.generation.module.Seq2Seq.generate", 1, "before")
-        == -signal.SIGKILL
-    )
-    saved = [file.stem for file in tmp_path.glob("o/runs/*/checkpoints/*.ckpt")]
-    assert saved == ["step-000000017"]  # of eighteen
-    assert start(processes, arguments) == 0
-    assert [epoch["epoch"] for epoch in outcome(tmp_path / "o")[0]] == [3]
-
-
-LAST = ["evaluation.every=last", "optimization.report=last", "optimization.patience=null"]
-
-
-@pytest.mark.parametrize(
-    "overrides", [[*LAST, "optimization.report=best"], [*LAST, "optimization.patience=3"], ["evaluation.every=11"]]
-)
-def test_contradictions_are_refused(overrides):
-    with fails():
-        validate_config(make_config(*overrides))

@@ -62,10 +62,9 @@ def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path, capsys):
     chain = load_calibration(folder)
     for name in ("calibration.safetensors", "isobench.json"):
         intact = (folder / name).read_bytes()
-        for place in (len(intact) // 2, len(intact) - 9):
-            (folder / name).write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
-            with pytest.raises(ValueError, match=name):
-                load_calibration(folder)
+        (folder / name).write_bytes(intact[:-9] + bytes([intact[-9] ^ 1]) + intact[-8:])
+        with pytest.raises(ValueError, match=name):
+            load_calibration(folder)
         (folder / name).write_bytes(intact)
     with torch.no_grad():
         hidden = model.bert(**encode(folder)).last_hidden_state[:, 0]
@@ -129,11 +128,10 @@ def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
     [
         ([("isobench.training.export_model.write_export", 1, "after")], True),  # the folder is half-written
         ([("pathlib.Path.rename", 2, "before")], True),  # the first epoch's folder is gone, the second's not in place
-        ([("torch.optim.AdamW.step", 14, "after")], True),  # in the second epoch
         ([("torch.optim.AdamW.step", 7, "after")], False),  # in the first epoch, by a command without an export
         ([("torch.optim.AdamW.step", 7, "after"), ("torch.optim.AdamW.step", 10, "after")], True),
     ],
-    ids=["half-written", "between two folders", "second epoch", "asked for on resuming", "twice"],
+    ids=["half-written", "between two folders", "asked for on resuming", "twice"],
 )
 def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
     processes, small, tmp_path, undisturbed, moments, exports_at_first

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -80,15 +79,6 @@ def test_killed_at_any_moment_the_result_is_the_same(processes, long, outputs, u
     assert list_failures(outputs) == []
     assert not list(outputs.glob("runs/*/.*.tmp"))
     assert not list(outputs.glob("runs/*/checkpoints"))
-
-
-def test_killed_again_and_again_it_gets_there(processes, long, outputs, undisturbed):
-    for call in (5, 5, 4, 7):
-        assert start(processes, long, f"{CLASSIFICATION}.Classifier.training_step", call, "before") == -9
-    assert start(processes, long) == 0
-    (record,) = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
-    assert record["attempts"] == 5
-    assert outcome(outputs) == undisturbed
 
 
 def test_what_monitors_remember_survives_an_interruption(processes, tiny, reviews, cache, tmp_path):
@@ -181,18 +171,6 @@ def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
     assert outcome(outputs) == undisturbed
 
 
-@pytest.mark.parametrize(("name", "trouble"), [("torch.load", MemoryError()), ("os.listdir", PermissionError())])
-def test_checkpoints_that_can_t_be_read_now_are_kept_for_later(interrupted, monkeypatch, name, trouble):
-    folder = interrupted[0].parents[1]
-    files = CheckpointFiles(folder, "any")
-    with monkeypatch.context() as patch:
-        for place in (name, "os.scandir") if name == "os.listdir" else (name,):
-            patch.setattr(place, Mock(side_effect=trouble))
-        with pytest.raises(type(trouble)):
-            files.load_newest()
-    assert len(list(folder.glob("checkpoints/*.ckpt"))) == 2
-
-
 def test_folders_behind_a_link_are_left_alone(tmp_path):
     folder = RunFolder(str(tmp_path), "ab" * 32)
     (tmp_path / "elsewhere").mkdir()
@@ -243,13 +221,6 @@ def test_a_disk_without_room_for_a_checkpoint_lets_the_run_go_on(cli, small, sma
     assert code == 0, err
     assert "no checkpoint" in err
     assert outcome(small_disk / "outputs") == undisturbed
-
-
-@pytest.mark.parametrize("launcher", ["hydra/launcher=sequential", "hydra.launcher.workers=2"])
-def test_a_full_cache_stops_the_sweep_and_is_no_runs_failure(cli, small, outputs, small_disk, launcher):
-    fill(small_disk, leave=8192)  # room for the file's beginning
-    assert cli(*small, f"data.cache={small_disk}/cache", "-m", "seed=1,2,3,4", launcher)[0] == 2
-    assert not list(outputs.glob("runs/*/result.json"))
 
 
 def test_three_commands_at_once_run_each_point_once(processes, small, outputs):

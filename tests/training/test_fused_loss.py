@@ -63,17 +63,6 @@ def test_value_and_gradients_are_those_derived_by_hand(tokens, smoothing, biased
         assert (gradient - by_hand).norm() <= 1e-12 * by_hand.norm()
 
 
-def test_in_float32_it_is_as_close_to_float64_as_torch_is():
-    inputs = make_inputs(11, torch.float32, words=300)
-    total, grads = compute(*inputs, 0.1)
-    expected, derived = derive_by_hand(*inputs, 0.1)
-    assert total.dtype == torch.float32
-    assert total.item() == pytest.approx(expected, rel=1e-6)
-    for gradient, by_hand in zip(grads, derived, strict=True):
-        assert gradient.dtype == torch.float32
-        assert (gradient - by_hand).norm() <= 2e-6 * by_hand.norm()
-
-
 def test_logits_that_overflow_an_exponential_give_finite_losses_and_gradients():
     states = torch.tensor([[1e3, 0.0], [-2e3, 0.0]], requires_grad=True)
     weight = torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.5, 2.0]], requires_grad=True)
@@ -82,19 +71,6 @@ def test_logits_that_overflow_an_exponential_give_finite_losses_and_gradients():
     assert total.item() == pytest.approx(2000.0)
     assert torch.equal(grads[0], torch.tensor([[2.0, -1.0], [0.0, 0.0]]))
     assert torch.equal(grads[1], torch.tensor([[1e3, 0.0], [-1e3, 0.0], [0.0, 0.0]]))
-
-
-def test_ignored_tokens_add_nothing_even_where_their_states_are_not_finite():
-    states, weight, bias, labels = make_inputs(11)
-    kept = labels != IGNORED
-    broken = states.detach().masked_fill(~kept[:, None], float("nan")).requires_grad_()
-    total, grads = compute(broken, weight, bias, labels, 0.1)
-    expected, others = compute(states[kept].detach().requires_grad_(), weight, bias, labels[kept], 0.1)
-    assert total.item() == pytest.approx(expected.item(), rel=1e-12)
-    assert torch.equal(grads[0][~kept], torch.zeros(3, 5, dtype=torch.float64))
-    assert torch.allclose(grads[0][kept], others[0], rtol=1e-12)
-    assert torch.allclose(grads[1], others[1], rtol=1e-10)
-    assert torch.allclose(grads[2], others[2], rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

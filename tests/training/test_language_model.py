@@ -17,7 +17,7 @@ import isobench
 from isobench.kinds.language.windows import subsample
 from isobench.metrics.isotropy import average_cosine
 from isobench.models.layer_forms import attend_off_by_one
-from isobench.runs.identity import compute_key, identify
+from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
 
 
@@ -175,20 +175,12 @@ def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, t
     ]  # fmt: skip
     tuned = isobench.run(fine_tuning)
     assert tuned.status == "finished"
-    shutil.copytree(folder, export / f".{folder.name}.new")  # of an export that was killed
-    assert cli(*fine_tuning, "seed=2", "dry_run=true")[0] == 0
-    again = [*overrides, f"encoder.path={export}"]  # an encoder from nothing would read the tokenizer alone
-    for settings in ([*fine_tuning, f"checkpoint.export={export}"], again):
-        assert cli(*settings, "seed=2")[0] == 2
     weights = folder / "model.safetensors"
     content = bytearray(weights.read_bytes())
     for code in (2, 0):  # changed, and back
         content[-100] ^= 1
         weights.write_bytes(content)
         assert cli(*fine_tuning, "seed=2", "dry_run=true")[0] == code
-    tokens = (folder / "tokenizer_config.json").rename(folder / "vocab.json")
-    assert cli(*fine_tuning, "seed=2")[0] == 2
-    tokens.rename(folder / "tokenizer_config.json")
     shutil.copytree(folder, export / "another")
     assert cli(*fine_tuning, "seed=2")[0] == 2  # which of two models?
 
@@ -211,20 +203,11 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         assert len({id(matrix) for matrix in module.list_vocabularies()}) == count
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["encoder.scratch.model_type=bloom", "encoder.attention=average"], ["encoder.attention=none"],
-        ["encoder.normformer=true", "checkpoint.export=models"], ["task.sample_seed=3"], ["task.held_out=0.1"],
-        ["task.language.masked_share=0"], ["task.text=[text,more]"], ["optimization.label_smoothing=0.1"],
-        ["task.metrics=[accuracy]", "task.primary=accuracy"],
-    ],
-)  # fmt: skip
-def test_a_setting_that_would_have_no_effect_is_refused(language, overrides):
-    cfg = [*language, *overrides]
+@pytest.mark.parametrize("setting", ["task.sample_seed=3", "task.held_out=0.1", "optimization.label_smoothing=0.1"])
+def test_a_setting_that_would_have_no_effect_is_refused(language, setting):
     with fails():
-        validate_config(make_config(*cfg))
-        build_parts(*cfg)
+        validate_config(make_config(*language, setting))
+        build_parts(*language, setting)
 
 
 @pytest.mark.slow
@@ -331,12 +314,3 @@ def test_subsampling_flattens_frequencies(language):
     expected = 99_000 * np.sqrt(0.01 / 0.99)
     assert abs((kept == 0).sum() - expected) < 5 * np.sqrt(expected)
     np.testing.assert_array_equal(kept, subsample(ids, 0.01))
-
-
-def test_earlier_tasks_keep_their_keys():
-    """The key that this run had before there were language models and other optimisers."""
-    cfg = make_config("task=mine", "task.text=[text]", "task.labels=[a,b]", "task.metrics=[accuracy]",
-                      "task.primary=accuracy", "data.root=null", "seed=7")  # fmt: skip
-    assert compute_key(cfg, {"train": "a"}, {"weights": "b"}) == (
-        "f516bf882521233f39d00da19cc261a2b45231d2d6d0c88bd46b576cee2476be"
-    )

@@ -3,7 +3,6 @@
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers import fails, make_config
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
@@ -11,7 +10,7 @@ from torch.utils.data import DataLoader
 import isobench
 from isobench import metrics
 from isobench.metrics import partition_isotropy
-from isobench.training.monitor import IsotropyMonitor, check_monitors
+from isobench.training.monitor import IsotropyMonitor
 
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
@@ -84,31 +83,6 @@ def test_embeddings_with_classes_have_the_measures_by_class():
     best = metrics.best_threshold_accuracy(h, labels)
     assert logged["isotropy/embedding/threshold_accuracy"] == pytest.approx(best)
     assert not [name for name in logged if "silhouette" in name and "embedding" not in name]
-
-
-@pytest.mark.parametrize("labels", [torch.rand(12), torch.ones(12, 7, dtype=torch.long)])
-def test_scores_and_sequences_are_no_classes(labels):
-    logged, _ = log_of_validation(labels, torch.randn(12, 4))
-    assert "isotropy/embedding/isoscore" in logged
-    assert not [name for name in logged if "silhouette" in name or "threshold" in name]
-
-
-def test_curves_carry_the_numbers_of_their_epochs():
-    """Epochs without an evaluation and Lightning's check before training leave no curve."""
-    monitor, rows = IsotropyMonitor(curve=3), torch.randn(12, 4)
-    trainer = make_trainer(max_epochs=4, check_val_every_n_epoch=2, callbacks=[monitor])
-    trainer.fit(Theirs(), DataLoader(rows, 4), DataLoader(rows, 5))
-    assert monitor.epochs == [2, 4]
-    assert {len(curves) for curves in monitor.curves.values()} == {2}
-    again = IsotropyMonitor(curve=3)
-    again.load_state_dict(monitor.state_dict())
-    assert (again.epochs, again.curves) == (monitor.epochs, monitor.curves)
-
-
-@pytest.mark.parametrize("target", ["isobench.nowhere.M", "builtins.dict"])
-def test_a_class_that_is_no_monitor_is_found_before_anything_starts(target):
-    with fails():
-        check_monitors(make_config(f"+monitors.x._target_={target}"))
 
 
 LATE = """

@@ -1,17 +1,20 @@
-"""Optimisers: Coupled Adam against an independent float64 derivation, and what a config makes of the others."""
+"""Optimisers: Coupled Adam against an independent float64 derivation, others and schedules beside their originals."""
 
+import math
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from helpers import build_parts, fails, make_config, make_ended_run
+import transformers
+from helpers import make_config
 from torch import nn
 
-from isobench.report.tables import build_runs
-from isobench.runs.grouping import find_varying_settings, group_over_seeds
+from isobench.config.schema import Optimization
 from isobench.runs.identity import identify
-from isobench.training.optimizers import CoupledAdam, Muon, check_optimizer, make_optimizer
+from isobench.training.fine_tuned import scale_learning_rate
+from isobench.training.optimizers import CoupledAdam, Muon, make_optimizer
 
 LR, BETAS, EPS, DECAY = 0.01, (0.9, 0.99), 1e-8, 0.1
 
@@ -46,26 +49,6 @@ def test_coupled_adam_is_its_papers(rows):
     np.testing.assert_allclose(free.detach().numpy(), derive(starts[1], gradients[1], False), rtol=1e-10)
     if rows == 1:  # the mean of one row is itself
         np.testing.assert_allclose(coupled.detach().numpy(), derive(starts[0], gradients[0], False), rtol=1e-10)
-
-
-def test_without_coupled_matrices_it_is_adamw():
-    torch.manual_seed(0)
-    results = []
-    for kind in (CoupledAdam, torch.optim.AdamW):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
-        optimizer = kind(model.parameters(), LR, weight_decay=DECAY)
-
-        def closure(model=model, optimizer=optimizer):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(torch.arange(9)), torch.arange(9).roll(1))
-            loss.backward()
-            return loss
-
-        losses = [float(optimizer.step(closure).detach()) for _ in range(20)]
-        results.append((losses, [p.detach().clone() for p in model.parameters()]))
-    assert results[0][0] == results[1][0]
-    assert all(torch.equal(a, b) for a, b in zip(results[0][1], results[1][1], strict=True))
 
 
 def test_coupled_adam_goes_on_from_its_state():
@@ -141,34 +124,38 @@ def test_adamw_leaves_keys_as_they_are():
     assert len(set(keys.values())) == 3
 
 
-def test_only_the_vocabulary_is_coupled(tiny):
-    module = build_parts("optimizer=coupled_adam", "encoder=local", f"encoder.path={tiny}", "calibration=none")[0]
-    vocabulary = module.encoder.vocabulary()
-    assert [id(matrix) for matrix in module.list_vocabularies()] == [id(vocabulary)]
-    module.total_steps = 10
-    optimizer = module.configure_optimizers()["optimizer"]
-    assert optimizer.taken == {id(vocabulary)}
+def collect_rates(o, make, resume_after=None):
+    states, rates = [], []
+    for step in range(43):
+        if step in (0, resume_after):
+            optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=o.lr)
+            scheduler = make(o, optimizer)
+            for part, state in zip((optimizer, scheduler), states, strict=False):
+                part.load_state_dict(state)
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+        states = optimizer.state_dict(), scheduler.state_dict()
+    return rates
 
 
-WRONG = ["sgd +{}.betas=[0.9,0.9]", "coupled_adam +{}.eps=1", "sgd {}.nesterov=abc", "coupled_adam {}.betas=[0.9]"]
+@pytest.mark.parametrize("resume_after", [None, 3, 17])
+@pytest.mark.parametrize(("lr", "warmup"), [(1e-5, 0.0), (3e-4, 0.06), (3e-4, 0.33)])
+@pytest.mark.parametrize("schedule", ["linear", "constant", "polynomial"])
+def test_schedules_are_those_of_transformers(schedule, lr, warmup, resume_after):
+    """To the bit, but for the polynomial's rounding; also after resuming, and beyond the last of 40 steps."""
 
+    def make_theirs(o, optimizer):
+        steps = (optimizer, math.ceil(warmup * 40))
+        if schedule == "constant":
+            return transformers.get_constant_schedule_with_warmup(*steps)
+        if schedule == "linear":
+            return transformers.get_linear_schedule_with_warmup(*steps, 40)
+        return transformers.get_polynomial_decay_schedule_with_warmup(*steps, 40, lr_end=1e-7)
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_an_optimiser_does_not_take_is_refused(wrong):
-    name, setting = wrong.format("optimization.optimizer").split()
-    o = make_config(f"optimizer={name}", setting).optimization
-    with fails():
-        check_optimizer(o)
+    def make_ours(o, optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, partial(scale_learning_rate, o, 40))
 
-
-def test_a_report_tells_optimisers_apart(tmp_path):
-    runs = [
-        make_ended_run(0.5 + 0.1 * i, f"seed={seed}", *chosen, output_dir=tmp_path)
-        for i, chosen in enumerate(([], ["optimizer=coupled_adam"], ["optimizer=sgd"]))
-        for seed in (1, 2)
-    ]
-    varying = find_varying_settings(runs)
-    assert "optimization.optimizer.name" in varying
-    table = build_runs(runs, varying)
-    assert table["optimization.optimizer.betas"].tolist() == ["-", "-", "[0.9, 0.999]", "[0.9, 0.999]", "-", "-"]
-    assert len(group_over_seeds(runs, varying)) == 3
+    o = Optimization(schedule=schedule, lr=lr, warmup=warmup)
+    ours, theirs = collect_rates(o, make_ours, resume_after), collect_rates(o, make_theirs)
+    assert ours == (theirs if schedule != "polynomial" else pytest.approx(theirs, rel=1e-12, abs=0))

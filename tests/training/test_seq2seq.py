@@ -165,19 +165,6 @@ def test_tied_embeddings_are_one_parameter(tiny_translation):
     assert sum(p is weight for p in optimised) == 1
 
 
-def test_the_search_is_in_the_record_and_in_half_precision_where_a_gpu_has_it(tiny_translation):
-    settings = ("task.generation.min_length=3", "task.generation.no_repeat_ngram=2")
-    module, loaders, _, generation, _ = built(tiny_translation, *settings)
-    search = {"num_beams": 2, "max_new_tokens": 24, "min_new_tokens": 3, "no_repeat_ngram_size": 2}
-    search |= {"decoder_start_token_id": module.tokenizer.eos_token_id, "precision": "32"}
-    assert generation.search == generation.search | search
-    module.search_in_bf16 = True
-    seen = []
-    module.projection.linear.register_forward_hook(lambda m, given, out: seen.append(out.dtype))
-    assert len(module.eval().generate(all_examples(loaders)["chunks"][0])) == 96
-    assert set(seen) == {torch.bfloat16}
-
-
 CHUNKS = [(SOURCES, TARGETS), (SOURCES[:1, :3] + 1, TARGETS[1:, :2]), (SOURCES[1:, :2], TARGETS[:1])]
 
 
@@ -199,37 +186,3 @@ def test_states_and_gradients_are_those_of_a_lookup_for_each_chunk(kind):
     assert gradients.keys() == others.keys()
     for name, gradient in gradients.items():
         assert (gradient - others[name]).norm() <= 1e-12 * others[name].norm(), name
-
-
-def test_other_ids_than_those_announced_are_looked_up_as_ever():
-    model = small_model("bart")
-    ids = {"input_ids": SOURCES, "decoder_input_ids": TARGETS}
-    with torch.no_grad():
-        expected = model(**ids).logits
-        words = WordLookup(model)
-        with words.share([(SOURCES.flip(1), TARGETS.flip(1))]):
-            assert torch.equal(model(**ids).logits, expected)
-        assert torch.equal(model(**ids).logits, expected)
-
-
-class Kept(Calibration):
-    def regularize(self, h):
-        self.seen = h
-        return h.square().mean()
-
-
-def test_a_regulariser_gets_the_decoders_states(tiny_translation):
-    module, loaders, *_ = built(tiny_translation, "optimization.label_smoothing=null")
-    module.eval()
-    batch = next(iter(loaders.train))
-    plain = module.training_step(batch, 0)
-    states = module.compute_decoder_states(batch)[0]
-    module.chain = module.projection.chain = Chain([Link(kept := Kept(32))])
-    total = module.training_step(batch, 0)
-    torch.testing.assert_close(kept.seen, states)
-    torch.testing.assert_close(total, plain + states.square().mean())
-    total.backward()
-    regularised = module.model.model.decoder.layers[0].fc1.weight.grad.clone()
-    module.zero_grad()
-    plain.backward()
-    assert not torch.allclose(regularised, module.model.model.decoder.layers[0].fc1.weight.grad)

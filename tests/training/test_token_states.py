@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import build_parts, fails, switch_off_packing, train_run
+from helpers import build_parts, switch_off_packing
 from torch import nn
 
 from isobench.metrics import isoscore
@@ -57,14 +57,6 @@ def test_the_points_are_all_layers_outputs_for_all_tokens_but_padding(small, tin
     assert all(p.grad is not None for p in module.encoder.model.encoder.layer.parameters())
 
 
-def test_only_token_states_need_the_whole_last_layer(small):
-    assert built(small, "calibration=istar")[0].encoder.first_token_only
-    tokens, batch, _ = built(small, *TOKENS)
-    plain, *_ = built(small)
-    assert not tokens.encoder.first_token_only
-    torch.testing.assert_close(tokens.embed(batch), plain.embed(batch), rtol=1e-4, atol=1e-5)
-
-
 def test_gradient_checkpointing_keeps_the_states_gradients(small):
     gradients = []
     for override in ("encoder.gradient_checkpointing=false", "encoder.gradient_checkpointing=true"):
@@ -76,18 +68,3 @@ def test_gradient_checkpointing_keeps_the_states_gradients(small):
         gradients.append([p.grad for p in module.encoder.parameters() if p.grad is not None])
     assert len(gradients[0]) > 20
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
-
-
-def test_tokens_behind_the_pooler_are_refused(small):
-    with fails():
-        build_parts(*small, *TOKENS, "calibration.placement=after_pooler")
-
-
-@pytest.mark.slow
-def test_a_run_on_tokens_is_recorded_and_turns_isotropy_both_ways(small):
-    scores = {}
-    for strength in (-20.0, 20.0):
-        record, *_ = train_run(*small, *TOKENS, f"calibration.strength={strength}", "encoder.pooling=cls")
-        assert record["status"] == "finished"
-        scores[strength] = record["history"][-1]["isotropy"]["embedding/isoscore"]
-    assert scores[-20.0] < scores[20.0]

@@ -13,9 +13,7 @@ from pytorch_lightning.callbacks import Callback
 from wandb.proto.wandb_internal_pb2 import Record
 from wandb.sdk import wandb_setup
 
-from isobench.kinds.classification.module import Classifier
 from isobench.training import tracking
-from isobench.training.callbacks import Stopwatch
 from isobench.training.monitor import IsotropyMonitor
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -194,18 +192,6 @@ def test_a_failed_run_says_so(small, outputs):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_so(small, outputs, monkeypatch):
-    def stop(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Classifier, "on_train_epoch_end", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train_run(*small, "tracking=wandb")
-    log = Log(outputs)
-    assert (log.summary["status"], log.summary["failure"], log.exit_code) == ("interrupted", None, 1)
-
-
-@pytest.mark.slow
 def test_trouble_with_wandb_costs_the_run_nothing(small, monkeypatch):
     def broken(*arguments, **settings):
         raise OSError("the line is cut")
@@ -228,29 +214,3 @@ def test_wandb_that_cant_start_leaves_nothing_and_tells_no_key(small, outputs, c
     assert code == 2
     assert "not-a-key" not in out + err
     assert not list(outputs.glob("runs/*"))
-
-
-def watch_two_seconds(**before):
-    watch, logged = Stopwatch(), {}
-    watch.mean_tokens = 5.0
-    watch.log = logged.__setitem__
-    watch.load_state_dict(before or watch.state_dict())
-    watch.on_train_start()
-    watch._mark -= 2.0  # two seconds pass
-    watch.on_train_batch_end(None, None, None, {"index": [0] * 60}, 0)
-    watch.on_validation_start(None, None)
-    return watch, logged
-
-
-def test_throughput_after_an_interruption_is_of_what_was_trained_since():
-    _, logged = watch_two_seconds(training=100.0, evaluation=5.0, examples=1000, seconds=106.0)
-    assert logged["train/examples_per_second"] == pytest.approx(30, rel=0.01)
-    assert logged["train/tokens_per_second"] == pytest.approx(150, rel=0.01)
-
-
-def test_the_speed_of_a_run_that_fails_is_of_the_examples_that_were_timed():
-    watch, _ = watch_two_seconds()
-    watch.on_train_batch_end(None, None, None, {"index": [0] * 600}, 0)  # it fails before the next evaluation
-    cost = watch.measure_cost(0.0)
-    assert cost.examples == 660
-    assert cost.tokens_per_second == pytest.approx(150, rel=0.01)

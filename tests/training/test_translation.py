@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import SCRATCH, WORDS, build_parts, check_done, fails, make_config, translation_overrides, write_parquet
+from helpers import WORDS, check_done, fails, make_config, translation_overrides, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
 from test_seq2seq import small_model
@@ -17,7 +17,6 @@ from isobench.data.weights import fingerprint_encoder
 from isobench.kinds.generation.batches import tokenise_texts
 from isobench.kinds.generation.build import _find_language_code
 from isobench.kinds.generation.scores import evaluate_texts
-from isobench.runs.validate import validate_config
 
 GENERATION = "isobench.kinds.generation.module"
 
@@ -88,20 +87,6 @@ def test_killed_anywhere_it_ends_with_the_same_bits(processes, translations, tmp
     assert list_failures(tmp_path / "outputs") == []
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["task.held_out=0.1"], ["task.labels=[a,b]"], ["task.text=[translation.en,translation.de]"],
-        ["task.generation.min_length=50"], ["+encoder.scratch.d_modle=64"],
-        ["optimization.batch_tokens=100", "optimization.drop_last=true"], ["+experiment=isobn_ev"],
-    ],
-)  # fmt: skip
-def test_a_setting_that_would_have_no_effect_is_refused(tiny_translation, overrides):
-    with fails():
-        validate_config(make_config(*tiny_translation, *overrides))
-        build_parts(*tiny_translation, *overrides)
-
-
 @pytest.mark.slow
 def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_translation, tmp_path, outputs):
     rows = {
@@ -134,17 +119,6 @@ def save_model(folder: Path, kind: str) -> None:
     model = small_model(kind)
     model.save_pretrained(folder)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=20, **special).save_pretrained(folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bart", "t5", "marian", "mbart"])
-def test_pretrained_models_of_every_family_train(cli, tiny_translation, outputs, tmp_path, kind):
-    save_model(tmp_path / "model", kind)
-    arguments = [argument for argument in tiny_translation if argument not in SCRATCH]
-    arguments += ["encoder=local", f"encoder.path={tmp_path / 'model'}", "calibration=isobn_paper"]
-    check_done(cli(*arguments, "optimization.epochs=1"))
-    (warning,) = record_of(outputs)["warnings"]
-    assert "<unk>" in warning  # the targets' words
 
 
 def test_mbart_marks_its_languages():
@@ -188,17 +162,3 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation,
     assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3
     assert found.lengths.tolist() == [3, 1, 4]
     assert found.truncated.tolist() == [False, False, True]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", [b'{"model":{}}', None])
-def test_a_damaged_learned_tokenizer_is_learned_again(cli, translations, tmp_path, content):
-    arguments = translation_overrides(translations, str(tmp_path / "cache"), tmp_path / "o")
-    check_done(cli(*arguments, "optimization.epochs=1"))
-    (file,) = (tmp_path / "cache/tokenizers").glob("*.json")
-    whole = file.read_bytes()
-    swapped = whole.replace(b'"a":', b'"?":', 1).replace(b'"b":', b'"a":', 1).replace(b'"?":', b'"b":', 1)
-    assert swapped != whole
-    file.write_bytes(content or swapped)
-    check_done(cli(*arguments, "optimization.epochs=1", "seed=2"))
-    assert file.read_bytes() == whole
