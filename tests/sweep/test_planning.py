@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict
 
 import pytest
-from helpers import check_done, check_refused, make_config, make_record
+from helpers import check_done, make_config, make_record
 
 from isobench.cli import status
 from isobench.common.files import write_json
@@ -16,7 +16,6 @@ from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import Submission, describe_process, find_run_state
 from isobench.sweep.compose import Composer
-from isobench.sweep.forecast import Forecast
 from isobench.sweep.planning import compose_sweep, plan_runs
 
 AXES = {
@@ -90,21 +89,6 @@ def rows_for(*arguments: str) -> list[Run]:
         return plan_runs(*parts)
 
 
-@pytest.mark.slow
-def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
-    rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
-    for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
-        fake_record(row, seconds)
-    assert Forecast(rows).estimate_seconds(rows[3].cfg) == 20.0
-    for settings, seconds in (
-        (["seed=9", "optimization.epochs=8"], 40.0),  # from records on disk, twice the epochs
-        (["encoder=distilbert-quire"], None),
-        (["optimization.epochs=4", "evaluation.every=2", "seed=7"], None),  # evaluation takes a part of a run's time
-    ):
-        (other,) = rows_for(f"output_dir={tmp_path}", *settings)
-        assert Forecast([other]).estimate_seconds(other.cfg) == seconds
-
-
 def test_a_dry_run_and_status_count_what_there_is_and_start_nothing(cli, tmp_path, capfd):
     output = tmp_path / "outputs"
     sweep = ["+experiment=glue_isobn", "seed=1,2", f"output_dir={output}", "tracking=none"]
@@ -121,25 +105,6 @@ def test_a_dry_run_and_status_count_what_there_is_and_start_nothing(cli, tmp_pat
     out = " ".join(capfd.readouterr().out.split())
     assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
     assert "Device time so far: 2.0 h; still to come: 8.0 h" in out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["calibration=isobn_original", "calibration.rescale=variance"],
-        ["calibration=isobn_paper", "calibration.beta=-1"],
-        ["-m", "calibration=none,spectrum_polynomial", "++calibration.start_at_target=maybe"],
-        ["calibration=[batch_norm,cosine]", "calibration.then.strength=-1"],
-        ["calibration._target_=equations.Halved", "-m"], ["calibration._target_=nowhere.Halved", "-m"],
-        ["calibration._target_=slow_calibration.Either", "+calibration.kinds=slow", "-m"],
-    ],
-)  # fmt: skip
-def test_a_method_that_refuses_its_settings_is_found_before_anything_starts(cli, small, outputs, arguments):
-    """In a single run without dry_run the run itself finds it."""
-    for dry in (["dry_run=true"], []):
-        check_refused(cli(*small, *arguments, *dry))
-    assert not list(outputs.glob("runs/*/result.json"))
 
 
 def beat(folder: RunFolder, **more) -> None:

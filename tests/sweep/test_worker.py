@@ -167,8 +167,7 @@ class Other(Calibration):
 @pytest.mark.parametrize(
     "change",
     [
-        {"_target_": "stranger.Other"}, {"_target_": "stranger.Other", "name": "mine"},
-        {"_target_": "isobench.calibration.base.torch.os.system"}, {"settings": {"_target_": "stranger.Other"}},
+        {"_target_": "stranger.Other"}, {"settings": {"_target_": "stranger.Other"}},
         {"then": {"_target_": "stranger.Other", "name": "isobn_paper"}},
     ],
 )  # fmt: skip

@@ -13,7 +13,6 @@ from made_up_worker import MadeUpSweep
 from waiting import wait_until
 
 from isobench.common.interruption import Interrupted, handle_signals, raise_interrupted
-from isobench.common.terminal import outlive_readers
 from isobench.runs.state import read_live_heartbeat
 from isobench.sweep.machine import Division
 from isobench.sweep.workers import Workers
@@ -149,25 +148,3 @@ def test_a_signal_stops_the_sweep_and_a_second_one_loses_no_work(tmp_path, first
     assert stop.value.signum == first
     assert sweep.read_notes().count("saved") == 2
     assert sweep.list_ended() == []
-
-
-@pytest.fixture
-def unread(monkeypatch):
-    """Make standard error, as every command has it, a pipe that nobody reads."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    stream = os.fdopen(writing, "w", buffering=1)
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(sys, "__stderr__", stream)
-    with outlive_readers():
-        yield
-    os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
-    stream.close()
-
-
-@pytest.mark.usefixtures("unread")
-def test_a_sweep_goes_on_when_nobody_reads_its_lines(tmp_path):
-    """The killed run is named in lines that can't be written."""
-    sweep = MadeUpSweep(tmp_path, DIE_IN_COMPANY, "", "")
-    assert sweep.carry_out(Division(2)) == []
-    assert sweep.list_ended() == [0, 1, 2]
