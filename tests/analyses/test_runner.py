@@ -9,8 +9,13 @@ import pytest
 from helpers import check_done, check_refused, make_config, read_analysis_rows
 from safetensors.torch import load_file, save_file
 
+from isobench.analyses.rows import read_claimed_rows
+from isobench.analyses.runner import _list_earlier_files
 from isobench.analyses.subject import Subject
+from isobench.common.files import write_json
+from isobench.common.tidy import make_table, write_table
 from isobench.models.encoders import NO_POOLER_WARNING
+from isobench.report.claims import NOT_RUN, UNKNOWN, judge_claim, load_claims
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
 
@@ -86,12 +91,7 @@ def test_rows_are_computed_written_and_shown(cli, mine, outputs):
     assert {name: (folder / name).read_bytes() for name in written} == written
 
 
-@pytest.mark.parametrize(
-    "returned",
-    [
-        "None", "{'../a': []}", "{'runs': []}", "{'a': 5}", "{'a': [1]}", "{'a': [{'x': 1}, {'x': 'b'}]}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("returned", ["{'../a': []}", "{'a': [{'x': 1}, {'x': 'b'}]}"])
 def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, module, outputs, returned):
     module.write_text(f"def compute(subjects, k):\n    return {returned}\n")
     check_refused(cli(*mine))
@@ -100,29 +100,6 @@ def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, m
     check_refused(cli(*mine))
     assert list(outputs.rglob("*.svg")) == []
     assert not (outputs / "reports" / "mine" / "about.json").exists()
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["+analysis.kk=3"], ["analysis.k=0"], ["analysis.k=1.5"], ["analysis._target_=nowhere.at.all"],
-        ["analysis._target_=json"], ["analysis._target_=null"], ["analysis.k=3,4"], ["hydra/launcher=slurm"],
-        ["hydra.mode=RUN"], ["encoder.path=/nowhere"], ["seed=1,2"],
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line_and_leave_nothing(cli, mine, outputs, more):
-    check_refused(cli(*mine, *more))
-    assert not outputs.exists()
-
-
-def test_dry_run_computes_nothing_and_knows_whether_these_settings_were_analysed(cli, mine, outputs):
-    assert "not done yet" in check_done(cli(*mine, "dry_run=true"))[0]
-    assert not outputs.exists()
-    cli(*mine)
-    assert f"training; done: {outputs}/reports/mine/" in cli(*mine, "dry_run=true")[1].replace("\n", "")
-    for other in (["calibration=none"], ["encoder.layer=1"], ["analysis.k=9"]):
-        message = " ".join(cli(*mine, *other, "dry_run=true")[1].split())
-        assert "with other settings" in message, other
 
 
 def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
@@ -139,3 +116,24 @@ def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(smal
     other.embeddings()
     other.encoded()
     assert subject.warnings == other.warnings == [NO_POOLER_WARNING]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["a.csv", "../../victim", "/etc/passwd", "sub/a.csv", "..", ".", "", 7, None], {"a.csv"}), ("a.csv", set()),
+        ({"a.csv": 1}, set()), (7, set()),
+    ],
+)  # fmt: skip
+def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expected):
+    write_json(tmp_path / "about.json", {"files": files})
+    assert _list_earlier_files(tmp_path) == expected
+
+
+@pytest.mark.parametrize("about", ["", "[1]", '{"files": []', "[" * 5000, '{"scale": 7}', '{"scale": {}}'])
+def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
+    claim = next(claim for claim in load_claims() if claim.rows_file)
+    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == NOT_RUN
+    (tmp_path / "about.json").write_text(about)
+    write_table(tmp_path, claim.rows_file, make_table([{"x": "y"}]))
+    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == UNKNOWN
