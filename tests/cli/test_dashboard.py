@@ -1,4 +1,4 @@
-"""The dashboard shows names that runs log, of one group alone. No server is asked: W&B's pages can't be tested here."""
+"""The dashboard shows names that runs log, of one group alone; no server is asked, so W&B's pages are not tested."""
 
 from helpers import make_config
 

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 INT, TERM, USR2 = signal.SIGINT, signal.SIGTERM, signal.SIGUSR2
 DIE = "import os, signal; os.kill(os.getpid(), signal.{})"
-DIE_IN_COMPANY = "import os; os.environ['ISOBENCH_SHARE'] == '1' or os.kill(os.getpid(), 9)"
 # A run that saves, and takes a moment to: a signal that comes meanwhile would lose its work.
 SAVE = """
 import time
@@ -54,14 +53,6 @@ def test_every_run_is_carried_out_once_and_the_gpus_are_dealt_out(tmp_path):
     notes = sweep.read_notes()
     assert sorted(note for note in notes if note not in "35") == ["0", "1", "2"]  # and 3, as the GPU
     assert {"3", "5"} <= set(notes)
-
-
-def test_a_run_that_takes_all_memory_is_tried_again_last_alone(tmp_path):
-    sweep = MadeUpSweep(tmp_path, DIE_IN_COMPANY, *["import time; time.sleep(0.5)"] * 4)
-    assert sweep.carry_out(Division(2)) == []
-    assert sweep.list_ended() == [0, 1, 2, 3, 4]
-    notes = sweep.read_notes()
-    assert (sorted(notes), notes[-1]) == (["0", "0", "1", "2", "3", "4"], "0")
 
 
 def test_runs_that_kill_whoever_takes_them_are_left_and_the_others_are_done(tmp_path):

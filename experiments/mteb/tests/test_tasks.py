@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import check_done, check_refused, make_config, read_analysis_rows, write_parquet
 
-from isobench_papers.mteb.tasks import find_tasks, hold_out, read_classes, read_pairs, read_task
+from isobench_papers.mteb.tasks import hold_out, read_classes, read_pairs, read_task
 from isobench_papers.probe.sets import LabelledTexts
 
 LABELS = ["yes", "no", "no"] * 8
@@ -43,21 +43,6 @@ def test_of_a_single_split_a_share_of_each_class_is_evaluated_and_never_trained_
     assert sorted(held.labels) == ["no"] * 4 + ["yes"] * 2
     assert rest.texts == [text for text in TEXTS if text in rest.texts]  # in the file's order, on which draws depend
     assert hold_out(whole, 0.25)[1].texts == held.texts
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [["kind: clustering", "main_score: v"], ["kind: pairs"], ["kind: pairs", "main_score: a", "per_clas: 3"],
-     ["kind: pairs", "main_score: a", "hub: {path: a/b}"], ["kind: pairs", "main_score: a", "held_out: 1.5"]],
-    ids=["kind", "no main score", "misspelt", "two sources", "share"],
-)  # fmt: skip
-def test_a_task_that_would_be_scored_otherwise_than_meant_is_refused(tmp_path, lines):
-    with pytest.raises(Exception, match="mine.yaml"):
-        read_task(write_task(tmp_path, *lines))
-
-
-def test_a_name_means_all_subsets_of_a_task():
-    assert {task.subset for task in find_tasks(["AmazonCounterfactualClassification"])} == {"de", "en", "en-ext"}
 
 
 @pytest.mark.slow

@@ -197,19 +197,6 @@ def test_likely_mistakes_are_refused(tmp_path, splits):
         sets.read_probe_set(str(tmp_path), "own")
 
 
-def test_what_is_odd_but_no_mistake_is_said(tmp_path, capsys):
-    write_set(tmp_path, train=["pos", "neg", "pos ", "neg", "pso"], test=["pos", "pso"])
-    columns = {"text": ["train 0", "d"], "label": ["pos", "pso"]}
-    write_parquet(tmp_path / "probe/own/test.parquet", columns)
-    assert set(sets.read_probe_set(str(tmp_path), "own")[0].labels) == {"neg", "pos", "pso"}
-    said = capsys.readouterr().err
-    for text in ("1 of 2 rows in test are in train too", "single example of pso", "test has no example of neg"):
-        assert text in said
-    write_parquet(tmp_path / "probe/single/train.parquet", {"text": ["a", "b", "a "], "label": ["neg", "pos", "neg"]})
-    sets.read_probe_set(str(tmp_path), "single")
-    assert "1 of 3 texts" in capsys.readouterr().err
-
-
 def test_budgets_are_drawn_by_class_and_nested():
     labels = np.array([0] * 10 + [1] * 6 + [2] * 8)
     small, large = (set(recipes.draw_budget(labels, size, seed=4)) for size in (2, 5))
