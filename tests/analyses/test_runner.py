@@ -1,23 +1,13 @@
 """An analysis of one's own: planned like a sweep, carried out once, its rows whole or not there at all."""
 
-import importlib
 import json
-import shutil
 import sys
 
 import pytest
-from helpers import check_done, check_refused, make_config, read_analysis_rows
-from safetensors.torch import load_file, save_file
+from helpers import check_done, read_analysis_rows
 
-from isobench.analyses.rows import read_claimed_rows
 from isobench.analyses.runner import _list_earlier_files
-from isobench.analyses.subject import Subject
 from isobench.common.files import write_json
-from isobench.common.tidy import make_table, write_table
-from isobench.models.encoders import NO_POOLER_WARNING
-from isobench.report.claims import NOT_RUN, UNKNOWN, judge_claim, load_claims
-from isobench.runs.identity import identify
-from isobench.runs.run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -91,33 +81,6 @@ def test_rows_are_computed_written_and_shown(cli, mine, outputs):
     assert {name: (folder / name).read_bytes() for name in written} == written
 
 
-@pytest.mark.parametrize("returned", ["{'../a': []}", "{'a': [{'x': 1}, {'x': 'b'}]}"])
-def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, module, outputs, returned):
-    module.write_text(f"def compute(subjects, k):\n    return {returned}\n")
-    check_refused(cli(*mine))
-    module.write_text(MODULE.replace('"lengths"', '"../lengths"'))
-    importlib.reload(sys.modules["my_own_analysis"])
-    check_refused(cli(*mine))
-    assert list(outputs.rglob("*.svg")) == []
-    assert not (outputs / "reports" / "mine" / "about.json").exists()
-
-
-def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
-    shutil.copytree(tiny, tmp_path / "poor")
-    file = tmp_path / "poor" / "model.safetensors"
-    save_file({k: v for k, v in load_file(file).items() if not k.startswith("pooler")}, file, {"format": "pt"})
-    poor = [x for x in small if not x.startswith("encoder.p")]
-    cfg = make_config(*poor, f"encoder.path={tmp_path}/poor", "encoder.pooling=pooler", "task.train_samples=20")
-    row = Run.of(cfg, identify(cfg).key)
-    subject, other = Subject(row), Subject(row)
-    subject.encoded()
-    assert subject.warnings == []
-    subject.embeddings()
-    other.embeddings()
-    other.encoded()
-    assert subject.warnings == other.warnings == [NO_POOLER_WARNING]
-
-
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -128,12 +91,3 @@ def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(smal
 def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expected):
     write_json(tmp_path / "about.json", {"files": files})
     assert _list_earlier_files(tmp_path) == expected
-
-
-@pytest.mark.parametrize("about", ["", "[1]", '{"files": []', "[" * 5000, '{"scale": 7}', '{"scale": {}}'])
-def test_an_odd_analysis_is_unknown_and_ends_no_report(tmp_path, about):
-    claim = next(claim for claim in load_claims() if claim.rows_file)
-    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == NOT_RUN
-    (tmp_path / "about.json").write_text(about)
-    write_table(tmp_path, claim.rows_file, make_table([{"x": "y"}]))
-    assert judge_claim(claim, None, lambda _, name: read_claimed_rows(tmp_path, name))[0].word == UNKNOWN

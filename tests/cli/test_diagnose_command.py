@@ -81,12 +81,3 @@ def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
         assert value(check_done(cli("diagnose", *arguments, *settings))[0], "EV1") == ev1(expected), arguments
     counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *settings)[1])
     assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
-
-
-def test_pairs_of_texts(cli, folder, encoded):
-    rows = "".join(f"{a},{b},{len(set(a) & set(b))}\n" for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True))
-    (folder / "p.csv").write_text(f"sentence1,sentence2,score\n{rows}")
-    ways = (["--pairs", "p.csv"], ["t.txt", "--pairs", "p.csv"])
-    alone, beside = (json.loads(cli("diagnose", *way, *encoded[0])[1]) for way in ways)
-    assert alone["score"] == beside["score"] == "spearman"
-    assert alone["findings"][-1]["value"] == pytest.approx(beside["findings"][-1]["value"], abs=1e-6)

@@ -31,7 +31,6 @@ from isobench.config.schema import (
     Task,
     Trainer,
     config_from_plain,
-    read_section,
 )
 
 # Of settings with the same bounds: values at the edge of what is valid, and values just outside.
@@ -94,11 +93,6 @@ def test_a_stored_setting_that_is_gone_is_read_with_its_old_value_alone(setting)
     section[name] = "another value"
     with fails():
         config_from_plain(plain)
-
-
-def test_a_stored_chain_that_is_none_is_refused_where_its_file_is_read():
-    with fails():
-        read_section("calibration", {"name": "none", "then": "cosine"})
 
 
 def test_settings_that_are_gone_keep_their_place_in_the_key():

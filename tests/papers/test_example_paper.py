@@ -7,8 +7,6 @@ import pyarrow.parquet
 import pytest
 from helpers import ROOT, check_done, check_refused, fails, make_config
 
-import isobench
-from isobench.common.errors import UserError
 from isobench.data.scale import find_scale_differences
 from isobench.papers.folders import find_papers
 from isobench.papers.published import load_tables
@@ -66,28 +64,6 @@ def test_the_printed_numbers_are_those_of_the_folder_and_of_now(monkeypatch, tmp
     file.write_text(file.read_text().replace("form: [mean, sd]", "form: mean"))
     with fails():
         load_tables("named_late")
-
-
-@pytest.mark.slow
-def test_a_notebook_names_a_paper_when_it_likes(monkeypatch, tiny, cache, tmp_path):
-    folder = shutil.copytree(FOLDER, tmp_path / "noted")
-    settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={tmp_path}/outputs"]
-    sweep = ["+experiment=greetings", *settings, "calibration=none", "optimization.epochs=1"]
-    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
-    with pytest.raises(UserError):
-        isobench.run([*sweep, "seed=1"])
-    isobench.run(["--paper", str(folder), *sweep, "seed=1"])
-    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
-    assert isobench.report_table(tmp_path / "outputs")["published"].isna().all()
-    isobench.run(["--paper", str(folder), *sweep, "seed=2"])
-    table = isobench.report_table(tmp_path / "outputs")
-    assert table["published"].tolist() == ["90.00 ± 1.0"]
-    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
-    assert isobench.report_table(tmp_path / "outputs", paper=folder).equals(table)
-    assert (isobench.load_runs(tmp_path / "outputs")["scale"] == "encoder local is not the paper's").all()
-    monkeypatch.setenv("ISOBENCH_PAPER_FOLDERS", "")
-    renamed = folder.rename(tmp_path / "renamed")
-    assert isobench.report_table(tmp_path / "outputs", paper=renamed)["published"].tolist() == ["90.00 ± 1.0"]
 
 
 def test_an_installed_package_brings_a_paper(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ from helpers import make_config
 
 from isobench.config.schema import Seeds
 from isobench.data.scale import find_encoder_differences, find_scale_differences, find_task_differences
-from isobench.runs.folder import RunFolder
 from isobench.runs.identity import Identifier, derive_seed, identify, resolve_seeds
 
 
@@ -99,15 +98,6 @@ def test_seeds_derive_apart_and_can_be_set_one_by_one():
     assert len(set(streams.values())) == 3
     assert resolve_seeds(make_config("seed=1", "seeds.order=7")) == streams | {"order": 7}
     assert all(derive_seed(1, name) != derive_seed(2, name) for name in streams)
-
-
-def test_a_locked_run_is_left_to_its_owner(tmp_path):
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    with folder.lock() as ours, RunFolder(str(tmp_path), "ab" * 32).lock() as theirs:
-        assert ours
-        assert not theirs
-    with folder.lock() as again:
-        assert again
 
 
 def test_scale_is_said(glue):

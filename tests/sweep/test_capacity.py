@@ -22,20 +22,6 @@ def cores(monkeypatch):
     return lambda count: monkeypatch.setattr(machine, "_count_cores", lambda: count)
 
 
-def test_every_run_has_a_core_or_a_share_of_the_cores(cores):
-    for count, planned, workers, division in (
-        (1, 15, None, Division(1)), (2, 15, None, Division(2, 1)), (2, 1, None, Division(1)),
-        (8, 15, None, Division(8, 1)), (8, 4, None, Division(4, 2)), (8, 15, 2, Division(2, 4)),
-        (8, 15, 1, Division(1)), (2, 15, 5, Division(5, 1)),
-    ):  # fmt: skip
-        cores(count)
-        assert divide_machine([make_config()] * planned, planned, workers) == division
-    cores(8)
-    assert divide_machine([make_config()] * 2, 4) == Division(
-        2, 2
-    )  # a sweep that goes on has as many threads as before
-
-
 def test_every_gpu_has_a_process(cores, monkeypatch):
     cores(8)
     monkeypatch.setattr(machine, "list_gpus", lambda: ["0", "1"])

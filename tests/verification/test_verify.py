@@ -8,7 +8,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -35,7 +34,6 @@ from isobench.runs.trust import UntrustedError, find_other_classes, use_own_clas
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import Options
-from isobench.verification.run_check import CheckedRun, PredictedSplit
 from isobench.verification.verify import verify
 
 
@@ -170,19 +168,6 @@ def test_a_bundles_own_files_contradict_nothing(bundle, change):
     if not (bundle / "more.html").exists():
         sign(bundle, lambda manifest: manifest["files"].update({"plan.json": sha256_file(bundle / "plan.json")}))
     assert list_failures(bundle)
-
-
-def test_a_language_model_has_no_labels_to_compare(places):
-    cfg = make_config("task=wikitext2", "encoder=gpt-scratch")
-    record = SimpleNamespace(data=SimpleNamespace(fingerprint={}))
-    run = CheckedRun("x", record, cfg, labels={"validation": "numbers of tokens"})
-    assert reproduction._compare_labels(run, Options()) == []
-    one, other = (
-        PredictedSplit(tokens := np.array([50.0, 100.0]), nats, nats[:, None], tokens[:, None])
-        for nats in (np.ones(2), np.full(2, 6.0))
-    )
-    assert reproduction._measure_distance(one, other) == pytest.approx(math.hypot(0.1, 0.05) / math.sqrt(2))
-    assert reproduction._measure_distance(replace(one, units=1.0), other) == 5
 
 
 @pytest.mark.parametrize(

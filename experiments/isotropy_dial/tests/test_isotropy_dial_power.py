@@ -11,7 +11,6 @@ from isobench_papers.isotropy_dial.rows import FINISHED, GIVEN_DIAL, GIVEN_DOSE,
 from isobench_papers.isotropy_dial.simulation.correlations import correlate, draw_isotropy
 from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials
 from isobench_papers.isotropy_dial.simulation.power import test_slopes as compare_slopes
-from isobench_papers.isotropy_dial.simulation.scenarios import make_scenarios
 from isobench_papers.isotropy_dial.simulation.studies import holm, read_pilot, simulate
 
 
@@ -67,16 +66,3 @@ def test_the_simulation_analyses_studies_as_the_study_does(study):
                 assert [row[key] for key in ("correlation", "low", "high", "p")] == pytest.approx(expected, rel=1e-6)
         tested = [row["p_holm"] for row in found if row["kind"] == GIVEN_DIAL]
         assert tested == pytest.approx(list(adjusted[1][i]), rel=1e-6)
-
-
-def test_scenarios_have_the_true_slopes_that_they_state(study):
-    design, rng = study.design, np.random.default_rng(0)
-    scenarios = make_scenarios(design)
-    assert len(scenarios) == 7
-    for name, pair in scenarios.items():
-        for scenario, is_null in zip(pair, (False, True), strict=True):
-            scores = scenario.draw(rng, study.noise["minilm"], 1000, 10).reshape(10_000, -1)
-            slopes, truth = design.slopes(scores)[:, list(scenario.dials)], scenario.true_slopes(design)
-            error = slopes.std(0) / 100
-            assert np.abs(slopes.mean(0) - truth).max() < 4.5 * error.max(), name
-            assert (np.abs(truth).max() < 1e-9) == is_null, name

@@ -1,6 +1,5 @@
 """The ledger: draws and correlations from their definitions; published scores that are hit; recipes that miss."""
 
-import math
 import re
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from scipy import stats
 
 from isobench.analyses.rows import select_rows
 from isobench.papers.published import count_numbers
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED
 from isobench_papers.mteb import ledger
-from isobench_papers.mteb.claims import ledger_is_hit, make_correlations, make_ledger, scores_are_repeated
 from isobench_papers.mteb.tasks import find_tasks
 from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
@@ -100,23 +97,6 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
         hits = sum(row["hit"] for row in rows)
         assert hits == (len(rows) if recipe == ledger.MTEB else 0), (recipe, rows)
     assert len(found) == (2 if task == "STS16" else 3)
-
-
-@pytest.mark.parametrize(
-    ("check", "rows", "word"),
-    [
-        (scores_are_repeated, make_correlations(0.01, -0.09), HOLDS),
-        (scores_are_repeated, make_correlations(0.01, math.nan), UNDECIDED),
-        (scores_are_repeated, make_correlations(0.2, -0.2), FAILS),
-        (scores_are_repeated, [row | {"similarity": "l1"} for row in make_correlations(0.01)], NOT_RUN),
-        (ledger_is_hit, make_ledger(0.00005, 1, 0.01), HOLDS),
-        (ledger_is_hit, make_ledger(0.002, 25, 0.0, 25), HOLDS),  # 4% miss, 4% of the wrong recipes' are hit
-        (ledger_is_hit, make_ledger(0.002, 15, 0.01), UNDECIDED),
-        (ledger_is_hit, [], NOT_RUN),
-    ],
-)
-def test_a_check_judges_its_rows(check, rows, word):
-    assert check(rows).word == word
 
 
 FOLDER = Path(__file__).parents[1]

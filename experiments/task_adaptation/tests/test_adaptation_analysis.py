@@ -11,15 +11,11 @@ from made_up_report import PLAIN, make_report, make_runs
 from scipy.cluster.vq import kmeans2
 from sklearn.feature_selection import f_classif
 
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, judge_claim, load_claims
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, judge_claim, load_claims
 from isobench_papers.task_adaptation.claims import (
     BASE,
     L2,
     LARGE,
-    make_clusters,
-    make_correlations,
-    make_dimensions,
-    make_loud,
 )
 from isobench_papers.task_adaptation.embeddings import (
     compare_with_one_gaussian,
@@ -135,26 +131,3 @@ def test_the_gains_with_bert_base_and_bert_large_are_compared_in_one_report():
     other = make_scores({names: 0.7 * gain for names, gain in large.items()})
     assert judge(text, make_report(*large_runs, *other)).word == FAILS
     assert judge("still helps", make_report(*large_runs, *base_runs)).numbers.count(" on ") == 3  # BERT-large alone
-
-
-@pytest.mark.parametrize(
-    ("text", "rows", "word"),
-    [
-        ("two clusters", make_clusters(2, 2, 2, 2), HOLDS),
-        ("two clusters", make_clusters(2, 2, 2, 3), UNDECIDED),
-        ("two clusters", lambda: make_clusters(2, 2, 2, 2)()[:3], UNDECIDED),  # a task is missing
-        ("within 0.5", make_dimensions(0.1, -0.5, 0.3, 2.6, -8.0), HOLDS),
-        ("within 0.5", make_dimensions(0.1, -0.5, 0.3, 2.4, -8.0), FAILS),
-        ("do not correspond", make_correlations(mrpc=-0.5, cola=0.29, sst2=-0.29), HOLDS),
-        ("do not correspond", make_correlations(mrpc=-0.5, cola=0.29), UNDECIDED),
-        ("far higher variance", make_loud(0.2, 8), HOLDS),
-        ("far higher variance", make_loud(0.19, 8), FAILS),
-        ("positively related", make_correlations(rte=0.3, mnli=0.4, qnli=0.4, wnli=0.4), HOLDS),
-        ("positively related", make_correlations(rte=0.3, wnli=0.4), UNDECIDED),
-        ("positively related", make_correlations(cola=0.9), NOT_RUN),
-    ],
-)
-def test_a_claim_of_a_figure_is_about_its_tasks(text, rows, word):
-    assert judge(text, rows()).word == word
-    others = [{**row, "task": "rotten_tomatoes", "clusters": 1, "mean": 1.0, "spearman": 0.9} for row in rows()]
-    assert judge(text, [*rows(), *others]).word == word  # rows of other tasks are not looked at

@@ -113,27 +113,6 @@ def test_the_analysis_reads_what_the_command_writes_and_nothing_is_replaced(comm
         convert_word_pairs(published, root)
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("rw", lambda lines: lines[:-1]), ("men", lambda lines: [*lines, lines[0]]),
-        ("men", lambda lines: [*lines[:-1], lines[7]]), ("simlex999", lambda lines: lines[1:]),
-        ("men", lambda lines: [line.replace("-n ", " ") for line in lines]),
-        ("men", lambda lines: [*lines[:7], "sun-n sunlight-n"]), ("men", lambda lines: ["sun-n day-n 50.5", *lines]),
-        ("ws353_sim", lambda lines: ["Word 1\tWord 2\tHuman (mean)", *lines]),
-        ("ws353_rel", lambda lines: [line.replace("\t", ",") for line in lines]),
-        ("ws353_rel", lambda lines: ["a\tb\tnan", *lines[1:]]), ("ws353_rel", lambda lines: ["\tb\t1", *lines[1:]]),
-        ("ws353_rel", lambda lines: ["caf\udce9\tbar\t3.0"]),
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_the_published_one_writes_nothing(published, tmp_path, name, change):
-    (file,) = published.rglob(PUBLIC_FILES[name].name)
-    file.write_text("\n".join(change(file.read_text().splitlines())), errors="surrogateescape")
-    with fails():
-        convert_word_pairs(published, tmp_path / "data")
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
 def test_zipfs_exponent_is_found_again(s):
     ranks = np.arange(1, 3001)
