@@ -51,7 +51,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_plan_removes_nothing_and_its_command_mends_it(tmp_path, damage):
-    planned, orphan = make_run(tmp_path, 1), make_run(tmp_path, 2)
+    planned, orphan, _ = (make_run(tmp_path, seed) for seed in (1, 2, 3))
     plan_seeds(tmp_path, 1)
     (file,) = (tmp_path / "plans").iterdir()
     write_plan(tmp_path, Plan("another", ["a command"], [(cfg := config_of(tmp_path, 3), identify(cfg))]))
