@@ -342,13 +342,6 @@ def read_experiment(name: str) -> dict[str, Any]:
     return yaml.safe_load(file.read_text())
 
 
-def load_experiment_analysis(experiment: str, **changed: Any) -> Any:
-    """Load the analysis of an experiment with some of its settings changed."""
-    from isobench.analyses.runner import load_analysis
-
-    return load_analysis(read_experiment(experiment)["analysis"] | changed)
-
-
 def read_analysis_rows(output_dir: Path, experiment: str) -> dict[str, list[dict[str, Any]]]:
     """Read the rows that an experiment's analysis wrote."""
     from isobench.analyses.rows import read_stored_rows

@@ -1,7 +1,6 @@
 """Plain fine-tuning that can be made slow, or made to fail, from outside: for jobs that are to be interrupted."""
 
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -31,16 +30,11 @@ class Failing(Calibration):
         raise RuntimeError("as meant")
 
 
-class Killing(Calibration):
-    def forward(self, h):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Either(Calibration):
-    """One of the three, by ``kind``: classes are not in the run's key, settings are."""
+    """One of the two, by ``kind``: classes are not in the run's key, settings are."""
 
     def __new__(cls, dim, kind):
-        return {"slow": Slow, "failing": Failing, "killing": Killing}[kind](dim)
+        return {"slow": Slow, "failing": Failing}[kind](dim)
 
 
 class Mended(Calibration):
@@ -57,15 +51,3 @@ class Mended(Calibration):
         if self.broken and self.steps == 6:
             raise RuntimeError("as meant")
         return h
-
-
-class Destroying(Calibration):
-    """Sends TERM to its process while the run is prepared, in a ``__del__``, where Python drops exceptions."""
-
-    def prepare(self, embeddings):
-        Destroyed()
-
-
-class Destroyed:
-    def __del__(self):
-        signal.raise_signal(signal.SIGTERM)

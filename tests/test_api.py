@@ -2,22 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers import check_done, drop_replaced, fails
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from test_tower import run_python
+from helpers import check_done, drop_replaced
 
 import isobench
-from isobench.common.errors import UserError
-from isobench.common.packages import conf_dir
 from isobench.runs.record import RunRecord
 from isobench.sweep.planning import compose_methods
-
-
-def test_importing_isobench_imports_nothing_but_python_itself():
-    code = "import sys\nimport isobench\nnew = {name.partition('.')[0] for name in sys.modules}\n"
-    code += "assert not new & {'torch', 'numpy', 'hydra', 'omegaconf', 'pandas', 'pyarrow', 'transformers'}, new\n"
-    run_python(code + "assert {'run', 'load_runs', 'metrics'} <= set(dir(isobench))")
 
 
 @pytest.mark.slow
@@ -34,31 +23,9 @@ def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
     assert isobench.load_runs(outputs)["score"].tolist() == [100 * record.best.score]
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["optimisation.lr=1"], ["seed=x"], "seed=1", ["dry_run=true"], ["+experiment=isobn_ev"],
-        ["+experiment=glue_isobn"], [1, 2], ["seed=1", "seed=2"],
-    ],
-)  # fmt: skip
-def test_a_mistake_is_an_error(overrides):
-    with fails():
-        isobench.run(overrides)
-
-
 def test_settings_that_can_be_read_once_alone_are_not_lost():
     cfg, methods = compose_methods(text for text in ["calibration=cosine", "encoder.pooling=cls"])
     assert (cfg.encoder.pooling, list(methods)) == ("cls", ["cosine"])
-
-
-def test_a_program_that_uses_hydra_itself_keeps_its_state():
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(conf_dir(), version_base="1.3"):
-        own = GlobalHydra.instance().hydra
-        with pytest.raises(UserError):
-            isobench.run(["seed=x"])
-        assert GlobalHydra.instance().hydra is own
-        assert compose("config", ["seed=3"]).seed == 3
 
 
 @pytest.mark.slow

@@ -1,12 +1,11 @@
 """isobench.load_epochs and isobench.report_table, against the files that isobench report writes."""
 
-import random
 import statistics
 
 import pandas
 import pytest
 from helpers import fails
-from made_up_folder import make_epoch, write_folder
+from made_up_folder import write_folder
 from scipy import stats
 
 import isobench
@@ -63,33 +62,6 @@ def test_a_table_has_the_statistics_of_the_runs_that_the_report_writes(folder):
     assert plain[["difference", "p", "p_holm", "effect"]].isna().all()
     assert table["published"].notna().any()
     assert plain["verdict"] == "not comparable"
-
-
-def test_columns_have_types_also_where_nothing_was_measured(tmp_path):
-    parts = {("none", seed): {"failure": {"name": "crash", "message": "x"}} for seed in (1, 2)}
-    write_folder(tmp_path, ("none",), (1, 2), epochs=0, parts=parts)
-    table = isobench.report_table(tmp_path)
-    (cell,) = table.to_dict("records")
-    assert (cell["n"], cell["troubles"]) == (0, ["crash", "crash"])
-    assert table[["mean", "sd", "published"]].isna().all(axis=None)
-    assert str(table["published"].dtype) == "string"
-    assert isobench.load_epochs(tmp_path).empty
-    assert list(isobench.load_epochs(tmp_path))[-3:] == ["epoch", "step", "score"]
-
-
-def test_the_numbers_of_monitors_are_columns(tmp_path):
-    noted = {"drift": {"now": {"l2": 0.5, "top": [1, 2]}, "word": "x"}, "count": 3, "none": None, "seed": {"a": True}}
-    history = [make_epoch(["validation"], number, random.Random(number)) | noted for number in (1, 2)]
-    history[1]["count"] = 4
-    best = max(history, key=lambda epoch: epoch["score"])
-    write_folder(tmp_path, ("none",), (7,), parts={("none", 7): {"history": history, "best": best}})
-    runs, epochs = isobench.load_runs(tmp_path), isobench.load_epochs(tmp_path)
-    assert runs["drift/now/l2"].tolist() == [0.5]
-    assert runs["seed"].tolist() == [7]
-    assert epochs["count/value"].tolist() == [3, 4]
-    assert epochs["embedding/ev1"].tolist() == [epoch["isotropy"]["embedding/ev1"] for epoch in history]
-    columns = {name for name in [*runs, *epochs] if name.split("/")[0] in ("drift", "count", "none", "seed")}
-    assert columns == {"drift/now/l2", "count/value", "none/value", "seed"}
 
 
 def test_runs_of_several_experiments_need_a_name(tmp_path):

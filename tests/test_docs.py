@@ -3,7 +3,6 @@
 import importlib
 import re
 import runpy
-import textwrap
 
 import pytest
 import torch
@@ -45,19 +44,6 @@ def test_the_examples_of_the_library_page_run():
     assert 0 < names["i1"] <= 1
     assert names["logits"].shape == (16, 2)
     assert names["loss"].isfinite()
-
-
-def test_the_method_with_statistics_on_the_page_takes_them_in_training_alone():
-    page = (ROOT / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"^    # moving\.py\n((?:    .*\n|\n)+)", page, re.MULTILINE)
-    names = {}
-    exec(textwrap.dedent(block), names)
-    moving, h = names["Moving"](4), torch.randn(50, 4) + 3
-    assert moving.eval()(h).equal(h)
-    for _ in range(100):
-        moving.train()(h)
-    assert moving.eval()(h).mean(0).abs().max() < 1e-3
-    assert set(moving.state_dict()) == {"mean"}
 
 
 @pytest.mark.slow

@@ -104,8 +104,9 @@ def measure_retrieval(
         f"The search is exact, by cosine: {len(search.queries):,} queries, {len(corpus):,} documents. Methods are "
         f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents. In a "
-        "study of questions, soft ZCA raised nDCG@10 by 25 and 18 points for two encoders not trained for similarity, and changed two "
-        "that were by 0.3 at most; of entities it cost these 7 (experiments/retrieval/README.md in the repository)."
+        "study of questions, soft ZCA raised nDCG@10 by 25 and 18 points for two encoders not trained for similarity, "
+        "and changed two that were by 0.3 at most; of entities it cost these 7 (experiments/retrieval/README.md in "
+        "the repository)."
     )
     return [replace(row, p=p) for row, p in zip(found, corrected, strict=True)], levels, [note]
 

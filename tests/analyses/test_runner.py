@@ -1,18 +1,13 @@
 """An analysis of one's own: planned like a sweep, carried out once, its rows whole or not there at all."""
 
-import importlib
 import json
-import shutil
 import sys
 
 import pytest
-from helpers import check_done, check_refused, make_config, read_analysis_rows
-from safetensors.torch import load_file, save_file
+from helpers import check_done, read_analysis_rows
 
-from isobench.analyses.subject import Subject
-from isobench.models.encoders import NO_POOLER_WARNING
-from isobench.runs.identity import identify
-from isobench.runs.run import Run
+from isobench.analyses.runner import _list_earlier_files
+from isobench.common.files import write_json
 
 pytestmark = pytest.mark.slow
 
@@ -87,55 +82,12 @@ def test_rows_are_computed_written_and_shown(cli, mine, outputs):
 
 
 @pytest.mark.parametrize(
-    "returned",
+    ("files", "expected"),
     [
-        "None", "{'../a': []}", "{'runs': []}", "{'a': 5}", "{'a': [1]}", "{'a': [{'x': 1}, {'x': 'b'}]}",
+        (["a.csv", "../../victim", "/etc/passwd", "sub/a.csv", "..", ".", "", 7, None], {"a.csv"}), ("a.csv", set()),
+        ({"a.csv": 1}, set()), (7, set()),
     ],
 )  # fmt: skip
-def test_what_compute_returns_is_checked_before_anything_is_written(cli, mine, module, outputs, returned):
-    module.write_text(f"def compute(subjects, k):\n    return {returned}\n")
-    check_refused(cli(*mine))
-    module.write_text(MODULE.replace('"lengths"', '"../lengths"'))
-    importlib.reload(sys.modules["my_own_analysis"])
-    check_refused(cli(*mine))
-    assert list(outputs.rglob("*.svg")) == []
-    assert not (outputs / "reports" / "mine" / "about.json").exists()
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["+analysis.kk=3"], ["analysis.k=0"], ["analysis.k=1.5"], ["analysis._target_=nowhere.at.all"],
-        ["analysis._target_=json"], ["analysis._target_=null"], ["analysis.k=3,4"], ["hydra/launcher=slurm"],
-        ["hydra.mode=RUN"], ["encoder.path=/nowhere"], ["seed=1,2"],
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line_and_leave_nothing(cli, mine, outputs, more):
-    check_refused(cli(*mine, *more))
-    assert not outputs.exists()
-
-
-def test_dry_run_computes_nothing_and_knows_whether_these_settings_were_analysed(cli, mine, outputs):
-    assert "not done yet" in check_done(cli(*mine, "dry_run=true"))[0]
-    assert not outputs.exists()
-    cli(*mine)
-    assert f"training; done: {outputs}/reports/mine/" in cli(*mine, "dry_run=true")[1].replace("\n", "")
-    for other in (["calibration=none"], ["encoder.layer=1"], ["analysis.k=9"]):
-        message = " ".join(cli(*mine, *other, "dry_run=true")[1].split())
-        assert "with other settings" in message, other
-
-
-def test_warnings_do_not_depend_on_the_order_in_which_vectors_are_asked_for(small, tiny, tmp_path):
-    shutil.copytree(tiny, tmp_path / "poor")
-    file = tmp_path / "poor" / "model.safetensors"
-    save_file({k: v for k, v in load_file(file).items() if not k.startswith("pooler")}, file, {"format": "pt"})
-    poor = [x for x in small if not x.startswith("encoder.p")]
-    cfg = make_config(*poor, f"encoder.path={tmp_path}/poor", "encoder.pooling=pooler", "task.train_samples=20")
-    row = Run.of(cfg, identify(cfg).key)
-    subject, other = Subject(row), Subject(row)
-    subject.encoded()
-    assert subject.warnings == []
-    subject.embeddings()
-    other.embeddings()
-    other.encoded()
-    assert subject.warnings == other.warnings == [NO_POOLER_WARNING]
+def test_only_files_in_the_folder_are_an_earlier_analysis(tmp_path, files, expected):
+    write_json(tmp_path / "about.json", {"files": files})
+    assert _list_earlier_files(tmp_path) == expected

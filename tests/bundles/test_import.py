@@ -95,18 +95,6 @@ def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_
     assert len(list((outputs / "plans").iterdir())) == 1
 
 
-@pytest.mark.parametrize("mistake", ["changed", "added", "removed"])
-def test_a_bundle_whose_files_are_not_those_of_its_manifest_is_not_reported(command, bundle, tmp_path, mistake):
-    if mistake == "changed":
-        change_byte(random.Random(0), bundle / "records.parquet")
-    elif mistake == "added":
-        (bundle / "notes.txt").write_text("read me")
-    else:
-        (bundle / "predictions.parquet").unlink()
-    check_refused(command(report.main, str(bundle), f"output_dir={tmp_path}/outputs"))
-    assert not (tmp_path / "outputs").exists()
-
-
 def test_imported_files_are_those_of_the_run_or_say_of_which_they_are_copies(
     alice, bundle, run_import, tmp_path, monkeypatch
 ):

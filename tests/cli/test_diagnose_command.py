@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_done, check_refused, fails
+from helpers import WORDS, check_done
 from transformers import AutoModel, AutoTokenizer
 
 import isobench
@@ -46,15 +46,6 @@ def test_a_matrix_with_labels_and_an_own_method(cli, folder):
     assert isobench.diagnose("x.npy", "y.txt", methods=settings[3:]).to_json() == found
 
 
-def test_arrays_from_python(folder):
-    x, y = np.load("x.npy"), ["a", "b"] * 30
-    found = isobench.diagnose(torch.from_numpy(x), y)
-    assert (found.findings, found.score) == (isobench.diagnose(x, y).findings, "accuracy")
-    for arguments in ({"labels": y[:-1]}, {"methods": ["calibration=halvd"]}):
-        with fails():
-            isobench.diagnose(x, **arguments)
-
-
 @pytest.fixture
 def encoded(tiny, cache):
     """Overrides of the tiny encoder, its model and its tokenizer."""
@@ -90,28 +81,6 @@ def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
         assert value(check_done(cli("diagnose", *arguments, *settings))[0], "EV1") == ev1(expected), arguments
     counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *settings)[1])
     assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
-
-
-def test_pairs_of_texts(cli, folder, encoded):
-    rows = "".join(f"{a},{b},{len(set(a) & set(b))}\n" for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True))
-    (folder / "p.csv").write_text(f"sentence1,sentence2,score\n{rows}")
-    ways = (["--pairs", "p.csv"], ["t.txt", "--pairs", "p.csv"])
-    alone, beside = (json.loads(cli("diagnose", *way, *encoded[0])[1]) for way in ways)
-    assert alone["score"] == beside["score"] == "spearman"
-    assert alone["findings"][-1]["value"] == pytest.approx(beside["findings"][-1]["value"], abs=1e-6)
-
-
-MISTAKES = [
-    [], ["x.npy", "--labels", "t.txt"], ["x.npy", "--tokens"], ["x.npy", "--labels", "label"],
-    ["x.npy", "calibration=flow"], ["x.npy", "calibration=istar"], ["t.txt", "--tokens", "--without", "frist"],
-    ["t.txt", "encoder=minilm,mpnet"], ["t.txt", "encoder.pooling=pooler"], ["x.npy", "--to=x.npy"],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_is_one_line(cli, folder, arguments):
-    check_refused(cli("diagnose", *arguments))
-    assert not (folder / "outputs").exists()
 
 
 def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):

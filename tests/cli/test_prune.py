@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from helpers import fails, make_config, make_record
 
-from isobench import load_runs
 from isobench.cli import prune
 from isobench.cli.prune import find_orphans
 from isobench.common.errors import UserError
@@ -16,9 +15,7 @@ from isobench.common.files import add_json_checksum
 from isobench.runs.folder import RunFolder, mark_output_folder
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, write_plan
-from isobench.runs.record import format_record
 from isobench.runs.state import Heartbeat
-from isobench.sweep.find_runs import find_runs
 
 
 def prune_all(output_dir) -> None:
@@ -45,18 +42,16 @@ def plan_seeds(output_dir, *seeds: int) -> None:
 
 DAMAGES = {
     "changed": lambda file: file.write_text(file.read_text().replace('"seed":[1]', '"seed":[2]')),
-    "empty": lambda file: file.write_bytes(b""),
     "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
     "newer": lambda file: file.write_text(file.read_text().replace('"format":1', '"format":9')),
     "a folder": lambda file: file.unlink() or file.mkdir(),
-    "a pipe": lambda file: file.unlink() or os.mkfifo(file),
     "a broken link": lambda file: file.unlink() or file.symlink_to("nowhere"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_plan_removes_nothing_and_its_command_mends_it(tmp_path, damage):
-    planned, orphan = make_run(tmp_path, 1), make_run(tmp_path, 2)
+    planned, orphan, _ = (make_run(tmp_path, seed) for seed in (1, 2, 3))
     plan_seeds(tmp_path, 1)
     (file,) = (tmp_path / "plans").iterdir()
     write_plan(tmp_path, Plan("another", ["a command"], [(cfg := config_of(tmp_path, 3), identify(cfg))]))
@@ -135,45 +130,12 @@ def test_what_cannot_be_read_is_named_and_kept(tmp_path, capfd):
     assert (tmp_path / "elsewhere" / "result.json").exists()
 
 
-def test_a_run_whose_record_was_changed_or_is_another_runs_is_kept_and_in_no_table(tmp_path):
-    make_run(tmp_path, 9)
-    plan_seeds(tmp_path, 9)
-    first, second = make_run(tmp_path, 1), make_run(tmp_path, 2)
-    file = first.result_file
-    intact = file.read_text()
-    unknown = json.loads(intact)
-    unknown["config"]["scale"] = "embeddee"
-    changes = [intact.replace('"seed": 1', '"seed": 2', 1), format_record(unknown).decode()]
-    for text in (*changes, second.result_file.read_text()):
-        assert text != intact
-        file.write_text(text)
-        orphans, ((folder, _),) = find_orphans(str(tmp_path))
-        assert (folder, len(orphans)) == (first.path, 1)
-        _, rows = find_runs([f"output_dir={tmp_path}"])
-        assert first.key not in {row.folder.key for row in rows}
-        assert first.path.name not in set(load_runs(tmp_path)["key"])
-    prune_all(tmp_path)
-    assert first.result_file.exists()
-
-
-def test_a_lock_that_links_to_another_file_leaves_that_file_alone(tmp_path):
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    folder = RunFolder(str(tmp_path), "ab" * 32)
-    folder.path.mkdir(parents=True)
-    (folder.path / "lock").symlink_to(victim)
-    with fails(), folder.lock():
-        pass
-    assert victim.read_text() == "precious"
-
-
-@pytest.mark.parametrize("jobs", ["x", "null", "[1]", '{"job": "1", "runs": [7], "submitted": 1.0}'])
-def test_without_a_terminal_nothing_is_removed(tmp_path, jobs):
+def test_without_a_terminal_nothing_is_removed(tmp_path):
     mark_output_folder(tmp_path)
     make_run(tmp_path, 9)
     plan_seeds(tmp_path, 9)
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "array-1.json").write_text(jobs)  # damaged: it keeps no command from working
+    (tmp_path / "jobs" / "array-1.json").write_text("[1]")  # damaged: it keeps no command from working
     orphan = make_run(tmp_path)
     prune.prune([f"output_dir={tmp_path}"], yes=False)
     assert orphan.path.exists()

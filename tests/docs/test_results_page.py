@@ -1,12 +1,18 @@
-"""The results that ship: every bundle verifies, and the page of results says what the bundles say."""
+"""The results that ship: every bundle verifies, and README and the page of results say what the bundles say."""
 
 import importlib
 import re
 from collections import Counter
 
+import pandas as pd
+import pyarrow.parquet
 import pytest
-from helpers import ROOT
+import yaml
+from helpers import ROOT, check_done
 
+from isobench.analyses.rows import read_about, read_stored_rows
+from isobench.analyses.runner import show_rows
+from isobench.papers.folders import find_papers
 from isobench.sweep.find_runs import find_runs
 from isobench.verification.folder import FAILS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import Options
@@ -25,6 +31,26 @@ def test_a_shipped_bundle_verifies(bundle):
     assert outcomes.count().get("scores", Counter())[HOLDS] == runs
     tables = len(list(bundle.glob("analysis/*.parquet")))
     assert outcomes.count().get("analysis", Counter())[HOLDS if runs else UNCHECKED] == (tables if runs else 1)
+
+
+def list_targets():
+    files = [file for folder in find_papers().values() for file in sorted(folder.glob("experiment/*.yaml"))]
+    analyses = {file.stem: (yaml.safe_load(file.read_text()) or {}).get("analysis") for file in files}
+    return {name: analysis["_target_"] for name, analysis in analyses.items() if analysis}
+
+
+ANALYSES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ANALYSES, ids=lambda folder: folder.parent.name)
+def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
+    about = read_about(folder)
+    about["analysis"]["_target_"] = list_targets()[about["experiment"]["name"]]
+    rows = read_stored_rows(folder)
+    shown = show_rows(about, rows)
+    assert len(shown.tables) >= 1
+    assert set(shown.draw()) == set(shown.figures)
 
 
 @pytest.fixture
@@ -63,3 +89,46 @@ def test_laptop_scale_with_a_papers_encoder_has_the_papers_runs(command, monkeyp
     shared = own.keys() & methods
     assert "none" in shared
     assert all(own[method] <= keys for method in shared)
+
+
+TEXT = (ROOT / "README.md").read_text()
+FOUND = TEXT.partition("## What we found")[2].partition("\nAll: ")[0]
+
+
+def read_table(place):
+    return pd.DataFrame(pyarrow.parquet.read_table(ROOT / "experiments" / f"{place}.parquet").to_pylist())
+
+
+@pytest.mark.slow
+def test_the_demo_and_the_few_examples_are_printed(cli, outputs, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    printed = {}
+    for paper, name, restriction in (
+        ("isobn", "glue_isobn", ["calibration=none,isobn_paper", "seed=1,2,3,4,5"]),
+        ("glue_few_sample", "glue_few_sample", []),
+    ):
+        check_done(cli("import", f"experiments/{paper}/results/{name}", f"output_dir={outputs}"))
+        out, _ = check_done(cli("report", f"+experiment={name}", *restriction, f"output_dir={outputs}"))
+        printed[name] = " ".join(out.split())
+    lines = TEXT.split("It ends with:\n\n")[1].split("\n\n")[0].splitlines()[:-1]
+    assert len(lines) == 4
+    assert [line for line in lines if " ".join(line.split()) not in printed["glue_isobn"]] == []
+    assert re.search(r"smallest p = ([\d.]+)", printed["glue_few_sample"])[1] in FOUND
+
+
+def test_what_it_says_was_found_is_in_the_bundles():
+    costs = read_table("isotropy_dial/results/isotropy_dial/analysis/contrasts")
+    own = costs[(costs.encoder == "minilm") & (costs.task == "rotten_tomatoes") & (costs.dial == "whitening")]
+    own = own.set_index("dose")
+    assert own.high[0] < 0 < own.high[5]  # epsilon 0 and 1
+    changes = read_table("whitening_map/results/whitening_map/analysis/changes")
+    full = changes.query("shrinkage == 0 and budget == 4 and classifier == 'logistic' and unit_length == 'none'")
+    models = read_table("causes/results/causes/analysis/models").groupby(["cause", "lr"])["head/average_cosine"]
+    ledger = read_table("mteb/results/mteb/analysis/ledger")
+    ledger = ledger[ledger.recipe == "MTEB's"]
+    sgd, adamw = (models.mean()[place] for place in (("SGD", 0.3), ("base", 0.001)))
+    numbers = [
+        f"{-own.difference[0]:.1f} points", f"{-full.groupby('task').change.mean().mean():.1f} points",
+        f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW", f"Of {len(ledger)} published", f"[{ledger.hit.sum()}]",
+    ]  # fmt: skip
+    assert [number for number in numbers if number not in FOUND] == []

@@ -2,16 +2,12 @@
 
 import re
 
-import yaml
 from helpers import assert_contains, read_experiment
 
 from isobench.papers.folders import find_papers
 from isobench_papers.isobn import embeddings as isobn_embeddings
 from isobench_papers.task_adaptation import embeddings as adaptation_embeddings
 from isobench_papers.task_adaptation.claims import FIGURE_TASKS, RISING_TASKS
-from isobench_papers.too_much_in_common.wordsim import describe_differences, resolve_direction_count
-
-SETS = "SimLex-999 and the undivided WordSim-353 instead of five sets"
 
 
 def read_text(file):
@@ -65,13 +61,3 @@ def test_the_numbers_beside_too_much_in_commons_figures_3_and_4_are_in_its_text(
     coverage = settings["coverage"]
     share, number = f"{coverage['share']:.0%}", coverage["published"].replace(",", "")
     assert f"to cover at least {share} of the corpus, {number} tokens are needed" in text
-
-
-def test_the_map_says_which_d_is_ours_and_which_the_papers(papers):
-    settings = read_experiment("common_wordsim")["analysis"]
-    shows = yaml.safe_load((find_papers()["too_much_in_common"] / "paper.yaml").read_text())["shows"]
-    assert f"D = {settings['removed']}(d/100)" in shows["Table 2"]["status"]
-    rows = {"word_similarity": [{"set": "simlex999"}, {"set": "ws353"}]}  # gensim's two
-    assert describe_differences([], rows, "floor") == [SETS]
-    assert [len(describe_differences([], rows, removed)) for removed in (2, "ceil")] == [2, 2]
-    assert [resolve_direction_count("floor", width) for width in (768, 1024)] == [7, 10]

@@ -56,7 +56,7 @@ def words(encoder="e", **scores):
 
 
 SIDES = ("cosine", "inner")
-GAIN, SCALED = common.helps("centered", ("odd", "cosine"), ("odd", "inner")), common.scaling_is_more_effective
+GAIN = common.helps("centered", ("odd", "cosine"), ("odd", "inner"))
 
 
 def gaps(*differences):
@@ -88,81 +88,32 @@ ALGEBRA = steps(others=1, away=1, targets=-1, predictions=1)
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3), HOLDS),
         (isobn.isobn_lowers_ev, ev(0.8, 0.79, 0.75, 0.76), FAILS),  # less than half of the printed fall
         (isobn.isobn_lowers_ev, ev(0.8, 0.3, 0.45, 0.35), FAILS),  # not below BN
-        (isobn.isobn_lowers_ev, ev(0.8, 0.81, 0.45), HOLDS),
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3) + ev(0.3, 0.4, 0.5, task="cola"), HOLDS),  # the mean of both tasks
         (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3, 0.75), UNDECIDED),  # one version
-        (isobn.isobn_lowers_ev, ev(0.8, 0.75, 0.3) + ev(0.8, 0.7, 0.1, math.nan, task="cola"), UNDECIDED),
-        (isobn.isobn_lowers_ev, [], NOT_RUN), (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.75, 0.3), HOLDS),
-        (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.5, 0.3), FAILS),
-        (isobn.batch_norm_lowers_ev_little, ev(0.8, 0.75, 0.75), FAILS),  # IsoBN's fall is as small
-        (isobn.ev_is_as_high, ev(0.82, 0.7, 0.3), HOLDS),
-        (isobn.turns_little, drift(START, NEAR, NEAR | {"epoch": 2}), HOLDS),
-        (isobn.turns_little, drift(START, NEAR), UNDECIDED),  # a single epoch of training
         (isobn.turns_little, drift(START, NEAR, TURNED), FAILS),  # the mean of two runs
         (isobn.turns_little, drift(START, NEAR, END | {"epoch": 2}), FAILS),  # every epoch counts
-        (isobn.turns_little, drift(REGRESSION), FAILS),  # the drift of its head counts
-        (isobn.moves_little, drift(NEAR, NEAR | {"epoch": 2}), HOLDS), (isobn.moves_little, drift(TURNED), FAILS),
         (isobn.moves_little, drift(START, END), NOT_RUN),  # an older record
-        (isobn.moves_little, drift(END, NEAR, NEAR | {"epoch": 2}), HOLDS),
         (isobn.top_components_are_exaggerated, drift(END, LOW, REGRESSION), HOLDS),
-        (isobn.top_components_are_exaggerated, drift(END, END | {"fine_tuned_top1": 0.2}, LOW), HOLDS),  # of two
         (isobn.top_components_are_exaggerated, drift(START, END), UNDECIDED),  # not before training
-        (isobn.top_components_are_exaggerated, drift(START), FAILS),
-        (isobn.top_components_are_exaggerated, drift(REGRESSION), NOT_RUN),
-        (isobn.top_component_dominates, drift(END, END | {"epoch": 2}), HOLDS),
         (isobn.top_component_dominates, drift(END, LOW), FAILS),
-        (isobn.top_component_dominates, drift(REGRESSION), FAILS),  # needs no optimal classifier
-        (isobn.top_components_are_exaggerated, isobn.list_shares(0.4, 0.3, 0.2), HOLDS),
-        (isobn.spreads_are_wide, spreads(0.001, 0.2), HOLDS), (isobn.spreads_are_wide, spreads(0.01, 0.2), FAILS),
         (isobn.spreads_are_wide, spreads(0.001, 0.2, inner=0.2), FAILS),
-        (isobn.spreads_are_wide, isobn.list_spreads((1e-10, 1), (0.01, 1)), HOLDS),  # the two printed ranges
-        (isobn.spreads_are_wide, isobn.list_spreads((1e-10, 1), (0.01, 1), narrow=["cola"]), HOLDS),
-        (isobn.dimensions_correlate, isobn.list_correlations((0.8, 0.6), (0.2, 0.3), (0.8, 0.6), (0.8, 0.6)), HOLDS),
-        (isobn.few_clusters_have_half, isobn.list_by_task("size", *[[128] * 6] * 3, [1] * 768), HOLDS),
-        (isobn.few_clusters_have_half, isobn.list_by_task("size", *[[700, *[1] * 68]] * 4), HOLDS),
-        (common.centring_restores_isotropy, isotropies(0.96), HOLDS),
-        (common.centring_restores_isotropy, isotropies(0.6), FAILS),
         (common.centring_restores_isotropy, isotropies(0.6, "roberta-large"), HOLDS),
         (common.centring_restores_isotropy, isotropies(0.3, "roberta-large"), FAILS),  # the text excepts it
         (common.norm_goes_against_isotropy, norms(*((x, 1 / x) for x in range(1, 9))), HOLDS),
         (common.norm_goes_against_isotropy, norms(*((x, 1 / x) for x in range(1, 8))), UNDECIDED),  # seven encoders
         (common.norm_goes_against_isotropy, norms(*((x, x) for x in range(1, 9))), FAILS),
-        (common.norm_goes_against_isotropy, norms((1, 0.5), (2, 0.1)), NOT_RUN),
-        (GAIN, words(raw=(50, 50), centered=(51, 52)), HOLDS),
         (GAIN, words(raw=(50, 50), centered=(51, 49)), UNDECIDED),
         (GAIN, words(raw=(50, 50), centered=(49, 49)) + words("odd", raw=(5, 5), centered=(9, 9)), FAILS),
-        (GAIN, words(raw=(50, 50), centered=(51, 51)) + words("odd", raw=(5, 5), centered=(9, 4)), UNDECIDED),
         (GAIN, words("odd", raw=(50, 50), centered=(49, 49)), NOT_RUN),  # the exception alone
-        (GAIN, [], NOT_RUN), (SCALED, words(centered=(50, 50), centered_scaled=(49, 51)), UNDECIDED),
-        (SCALED, words(centered=(50, 50), centered_scaled=(51, 51)), HOLDS),
-        (SCALED, words(centered=(50, 50), centered_scaled=(49, 49)), FAILS),
-        (common.inner_product_gains_more, words(raw=(50, 40), centered=(51, 42)), HOLDS),
         (common.inner_product_gains_more, words(raw=(50, 40), centered=(51, 40.5)), UNDECIDED),
-        (common.inner_product_gains_more, words(raw=(50, 40), centered=(45, 39)), UNDECIDED),  # a smaller loss
-        (common.inner_product_gains_more, words(raw=(50, 40), centered=(51, 39)), FAILS),
         (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1, 0), HOLDS),
         (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1, -1), UNDECIDED),
-        (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1), UNDECIDED),  # five models
-        (common.centring_closes_the_gap, words(raw=(50, 49), centered=(51, 52)), UNDECIDED),
-        (common.centring_closes_the_gap, [], NOT_RUN),
-        (common.few_tokens_cover_much, common.make_shares(0.31, 0.52, 14_000), HOLDS),
-        (common.few_tokens_cover_much, [{**common.make_shares(0.31, 0.52, 14_000)[0], "unit": "words"}], NOT_RUN),
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4), HOLDS),
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.25, 0.4), FAILS),  # a fall between
         (common.cosine_rises_with_rarity, ranges(-0.037, 0.007, 0.062, 0.099), FAILS),  # MiniLM's: too little
-        (common.cosine_rises_with_rarity, ranges(0.2, 0.4, ids=(common.FREQUENT, (28500, 28996))), UNDECIDED),  # cut
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4, unused=False), UNDECIDED),  # the last ids
-        (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4, vectors="centred"), UNDECIDED),
-        (common.cosine_rises_with_rarity, [], NOT_RUN),
-        (common.gradients_share_a_direction, steps(others=0.8, away=0.9, targets=-0.4), HOLDS),
         (common.gradients_share_a_direction, steps(others=0.6, away=0.75, targets=-0.4), UNDECIDED),
-        (common.gradients_share_a_direction, steps(others=0.0, away=0.0, targets=0.2), FAILS),
         (common.gradients_share_a_direction, steps(others=0, away=0, targets=0) + ALGEBRA, FAILS),
-        (common.most_cases_gain, words(raw=(50, 50), centered=(51, 51), post_process=(51, 49)), UNDECIDED),
-        (common.most_cases_gain, words(raw=(50, 50), centered=(51, 51), post_process=(51, 51)), HOLDS),
-        (common.most_cases_gain, words(raw=(50, 50), centered=(51, 49)), UNDECIDED),
-        (common.most_cases_gain, words(raw=(50, 50), centered=(49, 49)), FAILS),
-        (common.most_cases_gain, [], NOT_RUN),
     ],
 )  # fmt: skip
 def test_a_check_of_an_analysis_judges_its_rows(check, rows, word):
@@ -182,12 +133,9 @@ def test_common_claims_see_no_other_methods():
         assert alone == beside
         assert alone.word == ("seen here" if quote != "more effective" else "not seen here"), quote
     outcome = judge_common("In general", words(raw=(50, 40), centered=(51, 42)))
-    assert (outcome.word, "not measured: centered_scaled" in outcome.numbers) == ("can't tell here", True)
-    for encoder in ("minilm", "mpnet", "gpt2-medium"):  # exceptions are the paper's alone
-        assert (
-            judge_common("consistently improves", words(encoder, raw=(50, 50), centered=(49, 49))).word
-            == "not seen here"
-        )
+    assert outcome.word == "can't tell here"
+    own = words("minilm", raw=(50, 50), centered=(49, 49))  # exceptions are the paper's alone
+    assert judge_common("consistently improves", own).word == "not seen here"
 
 
 def test_prints_word_similarities_are_those_of_both_tables():
@@ -195,13 +143,6 @@ def test_prints_word_similarities_are_those_of_both_tables():
     assert len(rows) == 6 * 2 * 4 - 3  # our text lost three averages of centring alone
     assert rows["gpt2", "inner", "centered"] == 66.04
     assert f"{rows['roberta-large', 'inner', 'post_process']:.2f}" == "65.17"
-
-
-def test_a_gain_over_another_method_is_seen_where_print_has_no_numbers():
-    plain = isobn.only(isobn.NOTHING, method=["isobn_released"])
-    claims = [next(c for c in isobn.CLAIMS if "modified" in c.quote), *isobn_arxiv.CLAIMS]
-    for claim in claims:
-        assert claim.check(select(claim, isobn.stand_in(claim.methods[1], plain))).word == HOLDS
 
 
 def test_larger_gains_on_small_sets_need_equal_budgets_and_both_kinds_of_sets():

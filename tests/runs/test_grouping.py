@@ -7,16 +7,13 @@ import pytest
 from helpers import make_config, make_record, review_columns, save_tiny, write_parquet
 
 from isobench.config.schema import Experiment
-from isobench.data.scale import find_encoder_differences
-from isobench.data.weights import format_encoder_name
 from isobench.report.build import build_report
 from isobench.report.output.terminal import print_table
-from isobench.runs.grouping import find_varying_settings, group_over_seeds, label_runs, list_setting_values
+from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
 from isobench.runs.identity import identify
-from isobench.runs.run import Run, format_run_name
+from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
 from isobench.sweep.overview import print_overview
-from isobench.training.tracking import format_wandb_name
 
 
 def make_row(*overrides: str, score: float = 0.7) -> Run:
@@ -79,24 +76,6 @@ def test_two_encoders_of_one_name_are_two_lines(tiny, tmp_path):
     assert find_varying_settings(rows) == []
 
 
-@pytest.mark.parametrize(
-    ("overrides", "name"),
-    [
-        ("encoder=minilm", "minilm"), ("encoder=local encoder.path=/models/a", "local"),
-        ("encoder=minilm encoder.path=/models/a", "minilm (weights of a)"),
-        ("encoder=minilm encoder.embedded=distilbert", "minilm (weights of package distilbert)"),
-        ("encoder=gpt2 encoder.hub=me/other", "gpt2 (weights of me/other@607a30d)"),
-        ("encoder=bart-scratch encoder.path=/tokenizers/mine", "bart-scratch"),  # gives the tokenizer only
-    ],
-)  # fmt: skip
-def test_a_run_says_whose_weights_its_encoder_has(overrides, name):
-    cfg = make_config(*overrides.split())
-    assert format_encoder_name(cfg.encoder) == name
-    assert f" {name} " in format_run_name(cfg)
-    if "weights of" in name:
-        assert find_encoder_differences(cfg) == [f"encoder {name} is not the paper's"]
-
-
 def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(tiny):
     own, other = make_row("encoder=minilm"), make_row("encoder=minilm", f"encoder.path={tiny}")
     assert len(group_over_seeds([own, other], find_varying_settings([own, other]))) == 2
@@ -105,27 +84,3 @@ def test_an_encoder_with_other_weights_has_its_own_line_and_no_published_cell(ti
     (cell,) = build_report(experiment, [foreign]).cells.query("column == 'SST-2'").itertuples()
     assert cell.encoder == f"bert-base-cased (weights of {Path(tiny).name})"
     assert cell.verdict == "not comparable"
-
-
-def make_rows(*runs):
-    return [Run(make_config(*overrides), None, None) for overrides in runs]
-
-
-def make_labels(runs):
-    label_runs(runs)
-    return [run.cfg.tracking.label for run in runs]
-
-
-def test_a_label_has_the_settings_that_vary_and_the_method_has():
-    isobn = ["calibration=isobn_paper", "optimization.lr=1e-5"]
-    betas = [[*isobn, f"calibration.beta={beta}"] for beta in (0.25, 1)]
-    rows = make_rows(["calibration=none", "optimization.lr=1e-5"], *betas)
-    assert make_labels(rows) == [None, "beta=0.25", "beta=1"]
-    rows = make_rows(*(["optimization.lr=1e-5", f"optimization.batch_size={size}", "seed=3"] for size in (8, 16)))
-    label_runs(rows)
-    names = [format_run_name(row.cfg) for row in rows]
-    assert names[0] == "rotten_tomatoes minilm none seed 3 batch_size=8"
-    assert len(set(names)) == 2
-    assert format_wandb_name(rows[1].cfg) == "rotten_tomatoes-minilm-none-3-batch_size=16"
-    label_runs(rows[:1])  # among other runs, a run has another label
-    assert format_run_name(rows[0].cfg) == "rotten_tomatoes minilm none seed 3"

@@ -9,12 +9,11 @@ import pytest
 from helpers import make_config, make_record
 from waiting import wait_until
 
-from isobench.data.weights import read_model_type
 from isobench.runs.folder import RunFolder
 from isobench.runs.grouping import find_varying_settings, flatten_settings, read_setting
 from isobench.runs.plan import read_runs
 from isobench.runs.run import Run
-from isobench.runs.state import Submission, is_process_alive, read_submissions
+from isobench.runs.state import is_process_alive
 
 CONFIGS = [
     ["seed=3"],
@@ -45,21 +44,6 @@ def test_settings_are_found_one_by_one_and_vary_also_where_sections_are_shared()
     assert find_varying_settings([Run(one, None, None) for one in (cfg, *others)]) == ["optimization.lr"]
 
 
-def test_a_pipe_in_place_of_a_file_is_named_and_leaves_the_other_runs(tmp_path, capfd):
-    model, output_dir = tmp_path / "model", tmp_path / "outputs"
-    keys = ["a1" * 32, "a2" * 32]
-    for key in keys:
-        RunFolder(str(output_dir), key).path.mkdir(parents=True)
-    model.mkdir()
-    os.mkfifo(model / "config.json")
-    os.mkfifo(RunFolder(str(output_dir), keys[0]).result_file)
-    cfg = make_config("encoder=local", f"encoder.path={model}")
-    RunFolder(str(output_dir), keys[1]).write_record(make_record(cfg, key=keys[1]))
-    assert [run.folder.key for run in read_runs(str(output_dir))] == keys[1:]
-    assert capfd.readouterr().err.count("left out") == 1
-    assert read_model_type(cfg.encoder) is None
-
-
 NO_PROCESS = 2**22 + 1  # above the largest process id that Linux gives
 
 
@@ -74,13 +58,3 @@ def test_a_process_is_alive_until_it_ends_even_if_nobody_waited_for_it():
     wait_until(lambda: not is_process_alive(child.pid))  # a zombie: it has ended, and has not been waited for
     child.wait()
     assert not is_process_alive(child.pid)
-
-
-def test_a_changed_submission_is_named_once_and_left_out(tmp_path, capsys):
-    submission = Submission("123", ["ab" * 8], 1.5)
-    submission.save(tmp_path)
-    assert read_submissions(tmp_path) == [submission]
-    (file,) = (tmp_path / "jobs").iterdir()
-    file.write_text(file.read_text().replace("abab", "acac"))
-    assert read_submissions(tmp_path) == read_submissions(tmp_path) == []
-    assert capsys.readouterr().err.count(f"{file} is damaged") == 1

@@ -1,6 +1,5 @@
 """Plans of an output folder: what is written is read again, and nothing in it is composed, filled in or imported."""
 
-import os
 from dataclasses import replace
 from functools import cache
 
@@ -53,25 +52,12 @@ def test_an_imported_plan_of_the_same_command_replaces_no_plan_of_other_runs(tmp
     assert sorted(len(plan.runs) for plan in read_plans(tmp_path)) == [1, 3, 3]
 
 
-def test_an_equal_plan_is_not_written_again_so_a_folder_that_cannot_be_written_is_no_error(tmp_path):
-    plan = make_plan()
-    file = write_plan(tmp_path, plan)
-    os.utime(file, (0, 0))
-    assert write_plan(tmp_path, plan).stat().st_mtime == 0
-
-
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
-        ("runs", [{"key": "k", "settings": {"task": 7}, "data": 0, "weights": 0}]),
-        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 9}]),
         ("runs", [{"key": "k", "settings": {}, "data": -1, "weights": 0}]),
-        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2), ("runs", "all"),
-        ("settings", {"calibration": [{"name": "a", "then": "evil"}]}),
-        ("settings", {"calibration": [{"name": "a", "then": {"name": "b", "then": [1]}}]}),
-        ("settings", {"seed": [-1]}), ("settings", {"seed": ["${oc.env:HOME}"]}),
-        ("settings", {"task": [{"name": "../../etc"}]}), ("settings", {"task": [{"nmae": "rte"}]}),
-        ("settings", {"no_such_section": [1]}),
+        ("runs", [{"key": "k", "settings": {}, "data": 0, "weights": 0}] * 2),
+        ("settings", {"seed": ["${oc.env:HOME}"]}), ("settings", {"task": [{"name": "../../etc"}]}),
     ],
 )  # fmt: skip
 def test_a_plan_that_was_changed_is_refused_in_one_line(tmp_path, entry, value):

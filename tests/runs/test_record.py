@@ -74,11 +74,8 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
 @pytest.mark.parametrize(
     "part",
     [
-        {"best": {"epoch": 1, "score": 0.5}}, {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}},
-        {"best": BEST | {"isotropy": {"head/i1": "0.5"}}}, {"attempts": 2**63}, {"cost": {"seconds": -1.0}},
-        {"history": [{"epoch": 1}]}, {"config": {"task": None}}, {"status": "failed"}, {"provenance": None},
-        {"format": "1"}, {"format": 2}, {"format": True},
-        {"best": BEST | {"validation": {"accuracy": "0.5", "constant_predictor": False}}},
+        {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}}, {"attempts": 2**63},
+        {"history": [{"epoch": 1}]}, {"config": {"task": None}}, {"status": "failed"}, {"format": 2},
         {"history": [BEST, BEST | {"epoch": 2, "validation": {"accuracy": [0.5], "constant_predictor": False}}]},
     ],
 )  # fmt: skip
@@ -92,8 +89,7 @@ def nonfinite(spelt):
     return json.dumps(content(cost={"seconds": "here"}), indent=1).replace('"here"', spelt)
 
 
-TEXTS = ["", "{", "\0", '{"status": "finished", "key": "other"}', "[]", "7", json.dumps({"key": KEY}), "[" * 100_000]
-TEXTS += [json.dumps(content(), indent=1), json.dumps({"format": RECORD_FORMAT + 1, "shape": "unknown"})]
+TEXTS = ["", "{", "[]", "[" * 100_000, json.dumps(content(), indent=1), json.dumps({"format": RECORD_FORMAT + 1})]
 TEXTS += [add_checksum(nonfinite(spelt).encode()).decode() for spelt in ("NaN", "1e400")]
 
 
@@ -117,29 +113,17 @@ def with_held_out(**metrics) -> dict:
 
 
 @pytest.mark.parametrize(
-    "parts",
-    [
-        {"best": EPOCHS[1], "history": EPOCHS}, with_held_out(), {"best": None, "history": []},
-        {"best": EPOCHS[2], "history": EPOCHS, "config": CONFIG | {"optimization": {"report": "last"}}},
-    ],
-)  # fmt: skip
-def test_a_record_whose_scores_agree_is_read(tmp_path, parts):
-    assert folder_with(tmp_path, to_text(content(**parts))).read_record().checksum is not None
-
-
-@pytest.mark.parametrize(
     "part",
     [
         {"best": BEST | {"score": 0.9, "selection": 0.9}}, {"best": BEST | {"isotropy": {"head/i1": 0.1}}},
-        {"best": BEST | {"validation": {"accuracy": 0.9, "constant_predictor": False}}}, {"best": None},
         {"best": EPOCHS[0], "history": EPOCHS}, {"best": EPOCHS[2], "history": EPOCHS}, {"history": []},
-        {"history": [BEST, BEST]}, {"history": [BEST | {"epoch": 0}]}, {"history": [BEST | {"score": 0.9}]},
-        {"history": [BEST | {"selection": 0.9}]}, {"history": [BEST | {"validation": {"constant_predictor": False}}]},
-        with_held_out(accuracy=0.3), with_held_out(accuracy="0.25"), with_held_out(f1=[0.25]),
-        with_held_out(constant_predictor=None), {"config": HELD_OUT_CONFIG}, {"best": BEST | {"epoch": "1"}},
+        {"history": [BEST, BEST]}, {"history": [BEST | {"score": 0.9}]}, {"history": [BEST | {"selection": 0.9}]},
+        with_held_out(accuracy=0.3), {"config": HELD_OUT_CONFIG},
     ],
 )  # fmt: skip
 def test_a_record_whose_scores_disagree_is_damaged_even_with_its_own_checksum(tmp_path, part):
+    for agree, parts in enumerate(({"best": EPOCHS[1], "history": EPOCHS}, with_held_out())):
+        assert folder_with(tmp_path / str(agree), to_text(content(**parts))).read_record()
     with pytest.raises(UserError, match="is damaged"):
         folder_with(tmp_path, to_text(content() | part)).read_record()
 
@@ -155,17 +139,6 @@ def test_any_changed_byte_of_a_record_is_noticed(tmp_path):
         folder.result_file.write_bytes(changed)
         with fails():
             folder.read_record()
-
-
-def test_a_record_that_can_t_be_read_now_is_not_called_damaged(tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError(errno.ESTALE, "as meant")
-
-    folder = folder_with(tmp_path, format_record(content()).decode())
-    monkeypatch.setattr("isobench.runs.record.read_bounded", fail)
-    with pytest.raises(UserError) as error:
-        folder.read_record()
-    assert "remove" not in str(error.value)
 
 
 def test_changed_predictions_make_a_run_damaged_and_leave_the_others(tmp_path, capsys, monkeypatch):
@@ -214,13 +187,10 @@ def test_a_heartbeat_counts_its_attempts_and_a_damaged_one_is_none(tmp_path):
     assert read_heartbeat(tmp_path) is None
     file = tmp_path / PROGRESS_FILE
     for damage in (
-        {"pid": "7"}, {"pid": -1}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": None},
-        {"updated": math.nan}, {"updated": math.inf}, {"since": -math.inf}, {"since": 1e300},
+        {"pid": "7"}, {"pid": 0}, {"pid": 2**40}, {"state": "asleep"}, {"updated": math.nan}, {"since": 1e300},
     ):  # fmt: skip
-        text = json.dumps(left.model_dump() | damage)
-        for spelt in (text, text.replace("Infinity", "1e400")):
-            file.write_text(spelt)
-            assert read_heartbeat(tmp_path) is None
+        file.write_text(json.dumps(left.model_dump() | damage))
+        assert read_heartbeat(tmp_path) is None
     with contextlib.suppress(KeyboardInterrupt), Heartbeat(tmp_path):
         raise KeyboardInterrupt
     text = file.read_text()
@@ -249,18 +219,15 @@ def test_what_a_process_left_that_was_killed_after_its_record_is_removed(tmp_pat
     assert kept == (set() if status == "finished" else {"checkpoints", PROGRESS_FILE, ".progress.json.7.tmp"})
 
 
-@pytest.mark.parametrize("with_checkpoint", [True, False])
-def test_a_first_attempt_that_stops_with_an_error_keeps_its_checkpoints(tmp_path, with_checkpoint):
+def test_a_first_attempt_that_stops_with_an_error_keeps_its_checkpoints(tmp_path):
     folder = RunFolder(str(tmp_path / "outputs"), "0" * 64)
 
     def run():
         with folder.lock():
-            if with_checkpoint:
-                (folder.path / "checkpoints").mkdir()
-                (folder.path / "checkpoints" / "step-9.ckpt").write_text("weights")
+            (folder.path / "checkpoints").mkdir()
+            (folder.path / "checkpoints" / "step-9.ckpt").write_text("weights")
             raise StorageError("checkpoint.export=FOLDER can't be written")
 
     with pytest.raises(StorageError):
         run()
-    assert [file.name for file in folder.path.rglob("*.ckpt")] == ["step-9.ckpt"] * with_checkpoint
-    assert folder.path.exists() == with_checkpoint
+    assert [file.name for file in folder.path.rglob("*.ckpt")] == ["step-9.ckpt"]

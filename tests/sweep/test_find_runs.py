@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 
 from isobench.runs.folder import RunFolder
 from isobench.runs.identity import identify
-from isobench.runs.plan import Plan, read_plans, read_runs, write_plan
+from isobench.runs.plan import Plan, read_plans, write_plan
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
 from isobench.sweep.find_runs import find_runs, take_own_experiment
@@ -65,15 +65,6 @@ def test_an_output_folder_without_a_plan_is_read_by_its_runs_records(tmp_path):
         make_unplanned_run(tmp_path, name, seed)
     assert count_states(find("+experiment=mine", f"output_dir={tmp_path}")) == ["done", "done"]
     assert len(find(f"output_dir={tmp_path}")) == 3
-
-
-def test_an_unfinished_run_of_another_experiments_plan_is_none_of_this_experiment(tmp_path, capfd):
-    make_unplanned_run(tmp_path, "mine", 1)
-    cfg = make_config("tracking=none", "seed=2")
-    write_plan(tmp_path, Plan("other", ["x"], [(cfg, identify(cfg))]))
-    RunFolder(str(tmp_path), identify(cfg).key).path.mkdir(parents=True)
-    assert len(read_runs(str(tmp_path), "mine")) == 1
-    assert "left out" not in capfd.readouterr().err
 
 
 def test_a_report_carries_out_the_command_lines_analysis_and_no_stored_one(tmp_path, monkeypatch):

@@ -102,20 +102,6 @@ def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(slo
     assert not results(outputs)
 
 
-@pytest.mark.slow
-def test_a_signal_that_python_drops_in_a_worker_still_stops_the_run(cli, quick, outputs, monkeypatch):
-    """It arrives in the ``__del__`` of an object. The run saves at its first step, and nothing more is begun."""
-    monkeypatch.syspath_prepend(str(HERE))
-    destroying = [*quick, "calibration._target_=slow_calibration.Destroying"]
-    code, _, err = cli(*destroying, "hydra.launcher.workers=2", "seed=1,2,3,4", "-m")
-    assert code == 143, err
-    assert not results(outputs)
-    states = [beat["state"] for beat in read_beats(outputs)]
-    assert set(states) == {"interrupted"}
-    assert len(states) <= 2
-    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == len(states)
-
-
 def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
     """Kill a process, and return the processes that it and its children had started."""
     descendants = psutil.Process(process.pid).children(recursive=True)

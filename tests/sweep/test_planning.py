@@ -6,9 +6,8 @@ import time
 from dataclasses import asdict
 
 import pytest
-from helpers import check_done, check_refused, make_config, make_record
+from helpers import make_config, make_record
 
-from isobench.cli import status
 from isobench.common.files import write_json
 from isobench.config.command_line import Override
 from isobench.config.schema import to_config
@@ -16,8 +15,7 @@ from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
 from isobench.runs.state import Submission, describe_process, find_run_state
 from isobench.sweep.compose import Composer
-from isobench.sweep.forecast import Forecast
-from isobench.sweep.planning import compose_sweep, plan_runs
+from isobench.sweep.planning import compose_sweep
 
 AXES = {
     "scale": ["scale=embedded", "scale=paper"],
@@ -74,72 +72,6 @@ def test_choices_in_independent_groups_are_composed_one_at_a_time(tmp_path):
         assert composer.parse_choice(Override("task", "cola")) == ("task", "cola")
         others = ("head=far", "head=linked", "encoder=nested", "seed=2")
         assert not any(map(composer.parse_choice, map(Override.parse, others)))
-
-
-def fake_record(row: Run, seconds: float = 30.0, **more) -> None:
-    metrics = {row.cfg.task.primary: 0.5, "constant_predictor": False}
-    best = {"epoch": 1, "step": 9, "score": 0.5, "selection": 0.5}
-    best |= dict.fromkeys(row.cfg.task.dev_splits, metrics)
-    epochs = {} if more.get("failure") else {"best": best, "history": [best]}
-    row.record = make_record(row.cfg, key=row.folder.key, cost={"seconds": seconds}, **epochs, **more)
-    row.folder.write_record(row.record)
-
-
-def rows_for(*arguments: str) -> list[Run]:
-    with compose_sweep(["tracking=none", *arguments]) as parts:
-        return plan_runs(*parts)
-
-
-@pytest.mark.slow
-def test_the_forecast_is_the_median_of_the_same_shape_else_by_the_epoch(tmp_path):
-    rows = rows_for(f"output_dir={tmp_path}", "seed=1,2,3,4", "optimization.epochs=4")
-    for row, seconds in zip(rows, (10.0, 20.0, 90.0), strict=False):
-        fake_record(row, seconds)
-    assert Forecast(rows).estimate_seconds(rows[3].cfg) == 20.0
-    for settings, seconds in (
-        (["seed=9", "optimization.epochs=8"], 40.0),  # from records on disk, twice the epochs
-        (["encoder=distilbert-quire"], None),
-        (["optimization.epochs=4", "evaluation.every=2", "seed=7"], None),  # evaluation takes a part of a run's time
-    ):
-        (other,) = rows_for(f"output_dir={tmp_path}", *settings)
-        assert Forecast([other]).estimate_seconds(other.cfg) == seconds
-
-
-def test_a_dry_run_and_status_count_what_there_is_and_start_nothing(cli, tmp_path, capfd):
-    output = tmp_path / "outputs"
-    sweep = ["+experiment=glue_isobn", "seed=1,2", f"output_dir={output}", "tracking=none"]
-    assert "6 runs: 6 missing" in check_done(cli(*sweep, "-m", "dry_run=true"))[0]
-    assert not output.exists()
-    rows = rows_for(*sweep)
-    fake_record(rows[0], 7200.0)
-    fake_record(rows[1], failure={"name": "crash", "message": "as meant", "step": 4, "traceback": "..."})
-    beat(rows[2].folder)
-    beat(rows[3].folder, state="interrupted")
-    out = check_done(cli(*sweep, "-m", "dry_run=true"))[0]
-    assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
-    status.print_status(sweep)
-    out = " ".join(capfd.readouterr().out.split())
-    assert "6 runs: 1 done, 1 failed, 1 running, 1 interrupted, 2 missing" in out
-    assert "Device time so far: 2.0 h; still to come: 8.0 h" in out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["calibration=isobn_original", "calibration.rescale=variance"],
-        ["calibration=isobn_paper", "calibration.beta=-1"],
-        ["-m", "calibration=none,spectrum_polynomial", "++calibration.start_at_target=maybe"],
-        ["calibration=[batch_norm,cosine]", "calibration.then.strength=-1"],
-        ["calibration._target_=equations.Halved", "-m"], ["calibration._target_=nowhere.Halved", "-m"],
-        ["calibration._target_=slow_calibration.Either", "+calibration.kinds=slow", "-m"],
-    ],
-)  # fmt: skip
-def test_a_method_that_refuses_its_settings_is_found_before_anything_starts(cli, small, outputs, arguments):
-    """In a single run without dry_run the run itself finds it."""
-    for dry in (["dry_run=true"], []):
-        check_refused(cli(*small, *arguments, *dry))
-    assert not list(outputs.glob("runs/*/result.json"))
 
 
 def beat(folder: RunFolder, **more) -> None:

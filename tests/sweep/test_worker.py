@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import Beat, format_record
 from isobench.runs.run import Run
 from isobench.sweep import worker
-from isobench.sweep.worker import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, work
+from isobench.sweep.worker import EXIT_BUSY, EXIT_DONE, work
 
 
 @pytest.fixture
@@ -55,23 +54,6 @@ def write_beat(run: Run, updated: float, **parts) -> None:
     beat = Beat(**(beat | where | parts))
     write_json(run.folder.path / "progress.json", beat.model_dump(), owner=run.folder.path.name)
     os.utime(run.folder.path / "progress.json", (0, 0))  # a file of this minute would mean that the run is going on
-
-
-def test_runs_are_taken_in_order_and_those_that_killed_a_process_last(runs, taken):
-    write_beat(runs[0], updated=time.time() - 1000)
-    write_beat(runs[1], updated=time.time() - 1000, state="interrupted")
-    assert work(runs, since=time.time()) == EXIT_DONE
-    assert taken == [1, 2, 3, 0]
-
-
-def test_a_run_that_killed_a_process_of_the_same_sweep_is_left(runs, taken):
-    """On this machine: another may have died itself."""
-    write_beat(runs[0], updated=time.time() - 1000, machine=socket.gethostname(), pid=2**22 + 1)
-    write_beat(runs[1], updated=time.time() - 1000)
-    assert work(runs, time.time(), killed_since=time.time() - 2000) == EXIT_FAILED
-    assert taken == [2, 3, 1]
-    assert work(runs, time.time()) == EXIT_DONE
-    assert taken == [2, 3, 1, 0]
 
 
 def test_what_has_ended_well_or_not_is_not_taken(runs, taken):
@@ -167,8 +149,7 @@ class Other(Calibration):
 @pytest.mark.parametrize(
     "change",
     [
-        {"_target_": "stranger.Other"}, {"_target_": "stranger.Other", "name": "mine"},
-        {"_target_": "isobench.calibration.base.torch.os.system"}, {"settings": {"_target_": "stranger.Other"}},
+        {"_target_": "stranger.Other"}, {"settings": {"_target_": "stranger.Other"}},
         {"then": {"_target_": "stranger.Other", "name": "isobn_paper"}},
     ],
 )  # fmt: skip

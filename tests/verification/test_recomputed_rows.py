@@ -59,9 +59,7 @@ def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
     [
         lambda rows: [row | {"cosine": row["cosine"] * 0.999} for row in rows],
         lambda rows: rows[1:],
-        lambda rows: [*rows, rows[0]],
         lambda rows: [row | {"encoder": "bert"} for row in rows],
-        lambda rows: [row | {"cosine": None} for row in rows],
     ],
 )
 def test_changed_rows_of_an_analysis_of_runs_fail(drift, change):
@@ -76,11 +74,9 @@ def test_changed_rows_of_an_analysis_of_runs_fail(drift, change):
     "change",
     [
         lambda about: about.update(ended=[]),
-        lambda about: about.update(keys=["0" * 64], ended=[]),
         lambda about: about["analysis"].update(trains=False),
         lambda about: about["experiment"].update(name="isobn_ev"),
         lambda about: about["sha256"].update({"drift.parquet": "0" * 64}),
-        lambda about: about["sha256"].clear(),
         lambda about: about.pop("keys"),
     ],
 )

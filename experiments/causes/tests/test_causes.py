@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, read_experiment, write_parquet
+from helpers import WORDS, check_done, make_config, read_analysis_rows, read_experiment, write_parquet
 from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows
@@ -19,21 +19,6 @@ STUDY = Path(__file__).parents[1]
 OF_ADAM = [0.0003, 0.001, 0.003, 0.01]  # learning rates of registration.md
 RATES = {"adamw": OF_ADAM, "coupled_adam": OF_ADAM, "sgd": [0.1, 0.3, 1, 3], "adafactor": [0.003, 0.01, 0.03, 0.1]}
 LM = ["task=wikitext2", "encoder=gpt-scratch", "optimization=language"]
-
-
-NAMES = {
-    "": "base", "optimizer=coupled_adam": "coupled Adam", "optimizer=muon": "Muon",
-    "encoder.scratch.do_layer_norm_before=false": "norms after", "encoder.attention=average": "attention averages",
-    "encoder.scratch.tie_word_embeddings=false": "untied", "encoder.attention=off_by_one": "attention off by one",
-    "encoder.frozen_blocks=true": "untrained blocks", "encoder.normformer=true": "NormFormer's norms",
-    "task.language.subsample=0.001": "fewer frequent tokens",
-}  # fmt: skip
-
-
-def test_a_run_is_named_by_its_cause_and_two_at_once_are_refused():
-    assert {override: causes.name_cause(make_config(*LM, *override.split())) for override in NAMES} == NAMES
-    with fails():
-        causes.name_cause(make_config(*LM, "optimizer=sgd", "encoder.frozen_blocks=true"))
 
 
 def test_the_grid_turns_every_registered_cause_once():

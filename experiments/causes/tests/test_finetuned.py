@@ -71,17 +71,6 @@ def test_changes_are_paired_and_corrected_over_causes_and_tasks(gain, verdict):
     assert [(row["verdict"], math.isnan(row["p_holm"])) for row in untrained] == [("", True)] * 2
 
 
-def test_a_study_that_was_stopped_is_of_its_whole_seeds():
-    runs = make_runs(5)
-    for row in runs:
-        if row["seed"] > 6 and row["task"] == "trec":
-            row |= {"loss": math.nan, "cosine": math.nan, "state": "missing"}
-    levels, changes = analyse(runs)
-    assert {row["seeds"] for row in changes if row["task"] == "trec"} == {6}
-    shown = finetuned.show({"scores": runs, "levels": levels, "changes": changes})
-    assert any("INCOMPLETE: 40 of 200 runs" in note for note in shown.notes)
-
-
 def read_bundle():
     return read_stored_rows(STUDY / "results/causes_finetuned/analysis")
 

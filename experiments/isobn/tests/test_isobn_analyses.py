@@ -72,29 +72,6 @@ def test_dimensions_of_planted_groups():
     assert row["geometric_spread"] == pytest.approx(np.exp(np.std(np.log(deviations[1:]))))
 
 
-def test_rows_have_the_correlations_in_the_order_of_the_clusters_and_blocks_of_many(monkeypatch):
-    h = plant((6, 3, 1))
-    rows = measure(h)
-    order = np.argsort([row["place"] for row in rows["dimensions"]])
-    expected = np.abs(np.corrcoef(h.T))[np.ix_(order, order)]
-    np.testing.assert_allclose(embeddings.read_matrix(rows["correlations"]), expected, atol=1e-4)
-    monkeypatch.setattr(embeddings, "MAX_CELLS", 5)
-    blocks = expected.reshape(5, 2, 5, 2).mean((1, 3))
-    np.testing.assert_allclose(embeddings.read_matrix(measure(h)["correlations"]), blocks, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_isobn_embeddings_from_the_command_line(cli, arguments, outputs):
-    check_done(cli("+experiment=isobn_embeddings", *arguments))
-    rows = read_analysis_rows(outputs, "isobn_embeddings")
-    cfg = make_config(*arguments)
-    h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
-    np.testing.assert_allclose([row["std"] for row in rows["dimensions"]], h.std(0), rtol=1e-10)
-    sizes = [row["size"] for row in rows["clusters"]]
-    clusters = [row["cluster"] for row in rows["dimensions"]]
-    assert np.bincount(clusters)[1:].tolist() == sizes == sorted(sizes, reverse=True)
-
-
 RNG = np.random.default_rng(0)
 
 
@@ -170,16 +147,3 @@ def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cl
     assert "drift" not in plain["history"][0]
     for name in ("isotropy", "score"):
         assert [epoch[name] for epoch in measured["history"]] == [epoch[name] for epoch in plain["history"]]
-
-
-@pytest.mark.slow
-def test_a_regressions_head_drifts_but_has_no_optimal_classifier(cli, drifting, outputs):
-    regression = ["task.labels=null", "task.metrics=[pearson]", "task.primary=pearson"]
-    check_done(cli(*drifting, *regression))
-    rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
-    assert [row["epoch"] for row in rows] == [0, 1, 2]
-    assert not any(name.startswith("optimal") for name in rows[0])
-    cosines, distances = ([row[name] for row in rows] for name in ("cosine", "l2"))
-    assert (cosines[0], distances[0]) == (pytest.approx(1), 0)
-    assert 0 < distances[1] < distances[2]
-    assert cosines[2] < cosines[0]

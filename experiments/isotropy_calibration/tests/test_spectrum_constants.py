@@ -151,24 +151,3 @@ def test_a_head_that_starts_at_the_targets_stays_there_against_the_strongest_pul
     i1, i2 = print_isotropy(weight.numpy())
     assert (f"{i1:.2f}", i2 < 0.002) == ("1.00", True)
     assert entropy > 0.95 * math.log(2)  # two classes at opposite corners, and the head can't tell them apart
-
-
-@pytest.mark.slow
-def test_with_a_strength_of_1_the_task_wins():
-    weight, entropy = train(read_collapsed("polynomial", strength=1.0), new_head(2), 600, 2e-5, with_task=True)
-    assert entropy < 0.05 < float(torch.linalg.svdvals(weight)[0])
-
-
-@pytest.mark.parametrize("shape", [(2, 5), (7, 4), (3, 3)])
-@pytest.mark.parametrize("c1", [None, 0.01])
-def test_start_at_target_sets_the_singular_values_and_keeps_the_vectors(shape, c1):
-    start = torch.tensor(np.random.default_rng(3).normal(size=shape))
-    weight = start.clone()
-    SpectrumControl(shape[1], c1=c1).adjust(weight)
-    assert torch.equal(weight, start)  # off unless asked for
-    control = SpectrumControl(shape[1], c1=c1, start_at_target=True)
-    control.adjust(weight)
-    left, values, right = np.linalg.svd(start.numpy(), full_matrices=False)
-    target = (values[0] if c1 is None else c1) / np.arange(1, len(values) + 1)
-    np.testing.assert_allclose(weight.numpy(), (left * target) @ right, rtol=1e-9, atol=1e-12)
-    assert float(control.penalty(weight)) < 1e-12

@@ -1,18 +1,16 @@
 """The analysis of the dose-response study: planted slopes and correlations are found."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from dial_study import DOSES, SEEDS, SLOPES, Study
-from helpers import ROOT, check_done, fails, read_analysis_rows
+from helpers import check_done, fails, read_analysis_rows
 from scipy import stats
 
-from isobench.analyses.rows import read_stored_rows, select_rows
+from isobench.analyses.rows import select_rows
 from isobench.cli import report
 from isobench.common.plots import use_figure_style
-from isobench.runs.bundled import read_records
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial import analysis as dial_analysis
 from isobench_papers.isotropy_dial.rows import (
@@ -25,9 +23,6 @@ from isobench_papers.isotropy_dial.rows import (
     build_rows,
     is_primary,
 )
-from isobench_papers.isotropy_dial.show import average_within_seeds
-
-BUNDLE = ROOT / "experiments/isotropy_dial/results/isotropy_dial"
 
 
 def test_planted_slopes_are_found_with_students_interval_over_seeds(study):
@@ -129,61 +124,6 @@ def test_undefined_values_one_seed_and_none(study):
         subject.record = None
     with fails():
         dial_analysis.compute(study.subjects)
-
-
-def test_intervals_within_seeds_do_not_see_the_seeds_levels():
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=(5, 4))
-    means, margins = average_within_seeds(scores)
-    shifted = average_within_seeds(scores + 100 * np.arange(5)[:, None])
-    assert shifted[1] == pytest.approx(margins)
-    rest = (scores - scores.mean(1, keepdims=True))[:, 2]
-    assert means[2] == pytest.approx(rest.mean())
-    rest = rest * math.sqrt(4 / 3)
-    assert margins[2] == pytest.approx(stats.t.ppf(0.975, 4) * rest.std(ddof=1) / math.sqrt(5))
-    assert average_within_seeds(scores[:1])[1] is None
-
-
-def test_the_front_picture_has_the_numbers_of_the_records():
-    with use_figure_style():
-        shown = dial_analysis.show(read_stored_rows(BUNDLE / "analysis"))
-    runs = {}  # encoder, method, value of its setting -> seed -> score and IsoScore
-    for text in read_records(BUNDLE).values():
-        record = json.loads(text)
-        own, best = record["config"]["calibration"], record["best"]
-        setting = {"isobn_paper": "beta", "whitening_zca": "epsilon"}.get(own["name"], "strength")
-        task = record["config"]["task"]
-        place = record["config"]["encoder"]["name"], task["name"], own["name"], own.get(setting)
-        values = best["validation"][task["primary"]] * 100, best["isotropy"]["embedding/isoscore"]
-        runs.setdefault(place, {})[record["config"]["seed"]] = values
-    arrays = {place: np.array([own[seed] for seed in range(1, 11)]) for place, own in runs.items()}
-    expected = []
-    studies = (("minilm", "stsb"), ("minilm", "rotten_tomatoes"), ("distilbert-quire", "rotten_tomatoes"))
-    for encoder, task in studies:
-        name = {"minilm": "MiniLM", "distilbert-quire": "DistilBERT"}[encoder] + f", {task}"
-        level, plain = arrays[encoder, task, "none", None].T
-        whitened = {e: own[:, 1].mean() for (*of, e), own in arrays.items() if of == [encoder, task, "whitening_zca"]}
-        nearest = min({*whitened} - {0}, key=lambda e: abs(math.log(whitened[e] / whitened[0])))
-        chosen = {
-            f"whitening, epsilon {nearest:g}": ("whitening_zca", nearest),
-            "whitening, epsilon 0": ("whitening_zca", 0),
-            "cosine regularisation, strength 1": ("cosine", 1), "I-STAR, strength \N{MINUS SIGN}1": ("istar", -1),
-            "I-STAR, strength 1": ("istar", 1), "IsoBN, beta 1": ("isobn_paper", 1),
-        }  # fmt: skip
-        expected.append((name,))
-        for row, (method, value) in chosen.items():
-            score, isoscore = arrays[encoder, task, method, value].T
-            low, high = stats.ttest_rel(score, level).confidence_interval(0.95)
-            expected.append((row, plain.mean(), isoscore.mean(), (score - level).mean(), low, high))
-    left, right = shown.figures["front"].axes
-    assert [label.get_text() for label in left.get_yticklabels()] == [row[0] for row in expected]
-    places = [place for place, row in enumerate(expected) if len(row) > 1]
-    lines, tips = left.lines[::2], left.lines[1::2]
-    for place, line, tip, bar in zip(places, lines, tips, right.containers, strict=True):
-        ends = [x for x, _ in bar.lines[2][0].get_segments()[0]]
-        drawn = [line.get_xdata()[0], tip.get_xdata()[0], bar.lines[0].get_xdata()[0], *ends]
-        assert drawn == pytest.approx(expected[place][1:], abs=1e-9)
-        assert {float(one.get_ydata()[0]) for one in (line, tip, bar.lines[0])} == {place}
 
 
 @pytest.mark.slow

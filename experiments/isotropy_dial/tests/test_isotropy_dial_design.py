@@ -83,17 +83,6 @@ def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(
     assert describe(whole.subjects) == ["E, T: INCOMPLETE: 298 of 300 runs finished, 1 failed."]
 
 
-def test_an_incomplete_task_does_not_spoil_a_complete_one(whole, study):
-    for subject in study.subjects:
-        subject.task = "stsb"  # which the second registration plans
-    rows = dial_analysis.compute([*whole.subjects, *study.subjects])
-    for name in ("slopes", "correlations"):
-        assert {row["task"] for row in rows[name] if row["p_holm"] == row["p_holm"]} == {"T"}
-        assert {(row["task"], row["complete"]) for row in rows[name]} == {("T", True), ("stsb", False)}
-    lines = [line for line in dial_analysis.show(rows).text.splitlines() if "IsoBN (beta)" in line]
-    assert [" - │" in line for line in lines[:2]] == [False, True]
-
-
 def test_runs_that_were_added_to_a_complete_grid_are_left_out(whole):
     added = copy.deepcopy(whole.find("isobn", 1.0, 3))
     added.cfg.calibration["beta"] = 0.9

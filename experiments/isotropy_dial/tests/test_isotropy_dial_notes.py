@@ -1,8 +1,6 @@
 """The notes of the dose-response study, and what its page and appendix say of its results."""
 
-import os
 import re
-import subprocess
 
 import pandas as pd
 import pytest
@@ -11,7 +9,6 @@ from helpers import ROOT, assert_contains
 
 from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.rows import (
     DIAL,
     DIALS,
@@ -45,33 +42,6 @@ def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
     across = [row["seeds"] for row in rows["correlations"] if row["measure"] == "embedding/i2" and not row["dial"]]
     assert across == [3, 3, 3]
     assert "INCOMPLETE: 146 of 300 runs finished, 1 failed" in " ".join(dial_analysis.show(rows).text.split())
-
-
-def test_the_preregistration_stands_beside_the_runs_code(tmp_path):
-    file = tmp_path / "preregistration.md"
-
-    def commit(text, seconds):
-        file.write_text(text)
-        for command in (["add", "."], ["commit", "-q", "-m", text], ["rev-parse", "HEAD"]):
-            own = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b", *command]
-            when = {**os.environ, "GIT_COMMITTER_DATE": f"{seconds} +0000"}
-            done = subprocess.run(own, check=True, env=when, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    def describe(*commits):
-        code = [{"commit": commit, "changed": False, "runs": 3} for commit in commits]
-        return " ".join(design.describe_preregistration(code, file))
-
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    assert describe("abc").startswith("WARNING: there is no")
-    written = commit("hypotheses", 1_000_000_000)
-    assert "of 2001-09-09 01:46 UTC" in describe(written)
-    assert "WARNING" not in describe(written)
-    assert "in no commit here" in describe(written, "abc", None)
-    commit("other hypotheses", 1_000_000_101)
-    assert "was changed after the first run" in describe(written)
-    file.write_text("third hypotheses")
-    assert "has edits that are in no commit" in describe(written)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """The simulation of the dose study: it analyses as the study does, and its scenarios have the stated truth."""
 
-import itertools
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +9,8 @@ from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
 from isobench_papers.isotropy_dial.rows import FINISHED, GIVEN_DIAL, GIVEN_DOSE, MEASURES, VOCABULARY_MEASURES, WHOLE
 from isobench_papers.isotropy_dial.simulation.correlations import correlate, draw_isotropy
-from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials, read_grid
+from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials
 from isobench_papers.isotropy_dial.simulation.power import test_slopes as compare_slopes
-from isobench_papers.isotropy_dial.simulation.scenarios import flip_signs, make_scenarios
 from isobench_papers.isotropy_dial.simulation.studies import holm, read_pilot, simulate
 
 
@@ -69,40 +66,3 @@ def test_the_simulation_analyses_studies_as_the_study_does(study):
                 assert [row[key] for key in ("correlation", "low", "high", "p")] == pytest.approx(expected, rel=1e-6)
         tested = [row["p_holm"] for row in found if row["kind"] == GIVEN_DIAL]
         assert tested == pytest.approx(list(adjusted[1][i]), rel=1e-6)
-
-
-def test_scenarios_have_the_true_slopes_that_they_state(study):
-    design, rng = study.design, np.random.default_rng(0)
-    scenarios = make_scenarios(design)
-    assert len(scenarios) == 7
-    for name, pair in scenarios.items():
-        for scenario, is_null in zip(pair, (False, True), strict=True):
-            scores = scenario.draw(rng, study.noise["minilm"], 1000, 10).reshape(10_000, -1)
-            slopes, truth = design.slopes(scores)[:, list(scenario.dials)], scenario.true_slopes(design)
-            error = slopes.std(0) / 100
-            assert np.abs(slopes.mean(0) - truth).max() < 4.5 * error.max(), name
-            assert (np.abs(truth).max() < 1e-9) == is_null, name
-
-
-def test_flipping_signs_counts_every_pattern():
-    values = np.random.default_rng(0).normal(0.3, 1, (20, 6))
-    patterns = np.array(list(itertools.product((-1, 1), repeat=6)))
-    expected = [np.mean(np.abs(patterns @ own) >= abs(own.sum()) - 1e-9) for own in values]
-    assert flip_signs(values) == pytest.approx(expected)
-    assert flip_signs(np.ones((1, 10))) == pytest.approx(2 / 2**10)
-
-
-def test_the_figures_have_the_shape_of_the_grid(study):
-    power = json.loads((STUDY / "power.json").read_text())
-    design, shape = study.design, power["shape"]
-    assert shape["dials"] == dict(zip(design.names, design.doses, strict=True))
-    assert shape["seeds"] == study.seeds
-    encoders = {encoder for part in read_grid() for encoder in part["encoder"]}
-    assert sorted(shape["encoders"]) == sorted(encoders)
-    assert [[row["encoder"], row["dial"]] for row in power["smallest_slopes"]] == [
-        [encoder, dial] for encoder in shape["encoders"] for dial in shape["dials"]
-    ]
-    for row in power["smallest_slopes"]:
-        sd, low, high = power["noise_sd"][row["encoder"]]
-        ratios = [row["low"] / row["points_over_the_dial"], row["high"] / row["points_over_the_dial"]]
-        assert ratios == pytest.approx([low / sd, high / sd], rel=0.02)

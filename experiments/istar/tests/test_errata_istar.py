@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from isobench.metrics import isoscore
-from isobench.report.claims import HOLDS, UNDECIDED, find_faults, judge_claim, load_claims, select
-from isobench_papers.istar.claims import make_scores
 
 
 def test_one_number_cannot_be_assigned_to_two_names():
@@ -67,22 +65,3 @@ def test_the_score_of_few_points_has_a_bound(count):
     target = torch.eye(768)
     assert isoscore(points, 0.2, target) > bound
     assert count != 32 or round(bound, 2) == 0.04
-
-
-(CLAIM,) = load_claims("istar")
-
-
-def test_the_claim_accepts_gains_on_most_tasks_and_rejects_broken_ones():
-    assert find_faults(CLAIM) == []
-    for points, word in (
-        ({}, HOLDS),
-        ({"rte": -1}, HOLDS),
-        (dict.fromkeys(("rte", "cola", "sst2"), -0.1), UNDECIDED),
-    ):
-        assert CLAIM.check(select(CLAIM, make_scores(points, 1))).word == word
-
-
-def test_the_papers_own_settings_are_not_known():
-    outcome, differences = judge_claim(CLAIM, lambda _: make_scores({}, 1), None)
-    assert outcome.word == "can't tell here"  # QQP is missing
-    assert "have not read" in differences

@@ -1,6 +1,5 @@
 """The ledger: draws and correlations from their definitions; published scores that are hit; recipes that miss."""
 
-import math
 import re
 from pathlib import Path
 
@@ -8,14 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import check_refused, make_config
+from helpers import make_config
 from scipy import stats
 
 from isobench.analyses.rows import select_rows
 from isobench.papers.published import count_numbers
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, find_faults, judge_claim, load_claims
 from isobench_papers.mteb import ledger
-from isobench_papers.mteb.claims import ledger_is_hit, make_correlations, make_ledger, scores_are_repeated
 from isobench_papers.mteb.tasks import find_tasks
 from isobench_papers.probe.recipes import draw_examples, score_few_shot
 
@@ -100,41 +97,6 @@ def test_published_scores_are_hit_and_wrong_recipes_miss(sentence_pairs, cache, 
         hits = sum(row["hit"] for row in rows)
         assert hits == (len(rows) if recipe == ledger.MTEB else 0), (recipe, rows)
     assert len(found) == (2 if task == "STS16" else 3)
-
-
-LEDGER, CORRELATIONS = load_claims("mteb")
-
-
-def test_what_has_no_published_score_is_refused(cli, tmp_path):
-    for settings in (["encoder=minilm", "encoder.pooling=cls"], ["encoder=distilbert-quire"]):
-        own = [f"data.root={tmp_path}", f"output_dir={tmp_path / 'outputs'}", "tracking=none"]
-        check_refused(cli("+experiment=mteb", *settings, *own))
-
-
-@pytest.mark.parametrize(
-    ("check", "rows", "word"),
-    [
-        (scores_are_repeated, make_correlations(0.01, -0.09), HOLDS),
-        (scores_are_repeated, make_correlations(0.01, math.nan), UNDECIDED),
-        (scores_are_repeated, make_correlations(0.2, -0.2), FAILS),
-        (scores_are_repeated, [row | {"similarity": "l1"} for row in make_correlations(0.01)], NOT_RUN),
-        (ledger_is_hit, make_ledger(0.00005, 1, 0.01), HOLDS),
-        (ledger_is_hit, make_ledger(0.002, 25, 0.0, 25), HOLDS),  # 4% miss, 4% of the wrong recipes' are hit
-        (ledger_is_hit, make_ledger(0.002, 15, 0.01), UNDECIDED),
-        (ledger_is_hit, [], NOT_RUN),
-    ],
-)
-def test_a_check_judges_its_rows(check, rows, word):
-    assert check(rows).word == word
-
-
-def test_claims_reject_broken_numbers_and_the_ledger_needs_both_encoders():
-    assert find_faults(LEDGER) == find_faults(CORRELATIONS) == []
-    rows = make_ledger(0.0, 1, 0.01)
-    assert judge_claim(LEDGER, None, lambda *_: (rows, []))[0].word == HOLDS
-    one = [row for row in rows if row["encoder"] == "minilm"]
-    outcome, _ = judge_claim(LEDGER, None, lambda *_: (one, []))
-    assert (outcome.word, "; not measured: " in outcome.numbers) == (UNDECIDED, True)
 
 
 FOLDER = Path(__file__).parents[1]

@@ -1,56 +1,18 @@
 """Sentence similarity by frozen encoders: calibrations, correlations, MTEB's numbers, the cache, bad input."""
 
-import math
-
 import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet, write_sts
+from helpers import WORDS, check_done, make_config, read_analysis_rows, write_sts
 from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
 from isobench.analyses.rows import select_rows
-from isobench.config.schema import Data
-from isobench.data import hub
 from isobench.frozen.posthoc import fit_method, take_batch_whole
 from isobench.papers import published
-from isobench_papers.mteb import sts_sets as sts
 from isobench_papers.mteb import sts_similarity
 from isobench_papers.mteb.similarities import SIMILARITIES
-
-
-def by_numpy(method, fitted_on, x):
-    mean, covariance = fitted_on.mean(0), np.cov(fitted_on.T, bias=True)
-    values, vectors = np.linalg.eigh(covariance)
-    if method == "center":
-        return x - mean
-    if method == "all_but_the_top":
-        top = vectors[:, -1:]
-        return (x - mean) @ (np.eye(x.shape[1]) - top @ top.T)
-    if method == "isobn_paper":
-        deviation = np.sqrt(np.diag(covariance))
-        gamma = (np.corrcoef(fitted_on.T) ** 2).sum(1)
-        theta = (deviation * gamma + 0.1) ** -0.5
-        return x * theta * np.sqrt((deviation**2).sum() / (deviation**2 * theta**2).sum())
-    soft = vectors / np.sqrt(values + 0.3)  # Soft ZCA with epsilon 0.3
-    return (x - mean) @ (soft @ vectors.T if method == "whitening_zca" else soft)
-
-
-@pytest.mark.parametrize("method", ["center", "all_but_the_top", "isobn_paper", "whitening_zca", "whitening_pca"])
-def test_calibrations_have_the_statistics_of_the_set_that_they_are_fitted_on(method):
-    rng = np.random.default_rng(5)
-    fitted_on, x = rng.normal(1, [1, 2, 3, 0.5, 1], (200, 5)), rng.normal(0, 2, (12, 5))
-    soft = ["calibration.shrinkage=0", "calibration.epsilon=0.3"] if method.startswith("whitening") else []
-    for vectors in (fitted_on, x):
-        ours = fit_method(make_config(f"calibration={method}", *soft).calibration, torch.tensor(fitted_on))(
-            torch.tensor(vectors)
-        ).numpy()
-        expected = by_numpy(method, fitted_on, vectors)
-        if method == "whitening_pca":  # the signs of eigenvectors are arbitrary, and their order is the other one
-            expected = expected[:, ::-1]
-            expected = expected * np.sign((expected * ours).sum(0))
-        np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_moving_averages_take_the_whole_set():
@@ -63,26 +25,6 @@ def test_moving_averages_take_the_whole_set():
     chain = {"name": "a", "momentum": 0.1, "then": {"name": "b", "k": 2, "then": {"name": "c", "momentum": 0.2}}}
     last = {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}
     assert take_batch_whole(chain) == {"name": "a", "momentum": 1.0, "then": last}
-
-
-def test_correlations_are_scipys_and_whitening_is_rotated_freely():
-    rng = np.random.default_rng(7)
-    x, scores = rng.normal(1, [1, 4, 1, 2], (40, 4)), rng.uniform(0, 5, 20)
-    found = sts_similarity.compute_correlations(torch.tensor(x), scores)
-    left, right = x[:20], x[20:]
-    cosine = (left * right).sum(1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
-    l1 = -np.abs(left - right).sum(1)
-    for row, values in ((0, cosine), (3, l1)):
-        expected = 100 * stats.spearmanr(values, scores).statistic, 100 * stats.pearsonr(values, scores).statistic
-        np.testing.assert_allclose(found[row], expected)
-    zca, pca = (
-        sts_similarity.compute_correlations(
-            fit_method(make_config(f"calibration={name}").calibration, torch.tensor(x))(torch.tensor(x)), scores
-        )
-        for name in ("whitening_zca", "whitening_pca")
-    )
-    np.testing.assert_allclose(zca[:2], pca[:2])  # cosine and inner product; coordinates' ranks and L1 are not equal
-    assert abs(zca[3, 1] - pca[3, 1]) > 1e-3
 
 
 def test_the_published_cells_are_those_of_the_result_files():
@@ -207,35 +149,3 @@ def test_a_vector_without_direction_or_order_is_similar_to_nothing():
     other = torch.arange(5.0)[None].double()
     for name, vector in (("cosine", 0 * other), ("spearman", 0 * other + 2), ("l1", other)):
         assert SIMILARITIES[name](vector, other).item() == 0
-
-
-def test_sets_come_from_a_folder_in_the_order_of_the_file(tmp_path):
-    columns = {"sentence1": ["a b", "c"], "sentence2": ["d", "e f"], "score": [1, 4.5], "source": ["x", "x"]}
-    write_sts(tmp_path, sts13=columns)
-    pairs = sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts13", "stsb"])
-    assert list(pairs) == ["sts13", "stsb"]
-    own = pairs["sts13"]
-    assert (own.first, own.second, own.scores.tolist(), len(own)) == (["a b", "c"], ["d", "e f"], [1.0, 4.5], 2)
-
-
-@pytest.mark.parametrize("score", [None, ["much"], ["1_0"], [[1.0]], [math.inf], [2.5] * 2, []])
-def test_a_file_that_is_not_a_set_is_an_error(tmp_path, score):
-    count = 1 if score is None else len(score)
-    columns = {"sentence1": ["a"] * count, "sentence2": ["b"] * count} | ({} if score is None else {"score": score})
-    write_parquet(tmp_path / "sts" / "sts14.parquet", columns)
-    with fails():
-        sts.load_sentence_pairs(Data(root=str(tmp_path)), ["sts14"])
-
-
-def test_without_a_folder_the_hub_gives_the_pinned_test_sets(monkeypatch):
-    asked = []
-
-    def load(name, subset, revision, split, setting, advice):
-        asked.append((name, subset, revision, split))
-        return {"sentence1": ["a"], "sentence2": ["b"], "score": [3.0]}
-
-    monkeypatch.setattr(hub, "load_hub_dataset", load)
-    pairs = sts.load_sentence_pairs(Data(), sts.SETS)
-    assert all((own.first, own.second, own.scores.tolist()) == (["a"], ["b"], [3.0]) for own in pairs.values())
-    assert asked == [(own.hub, None, own.revision, own.split) for own in sts.SETS.values()]
-    assert all(len(revision) == 40 for _, _, revision, _ in asked)

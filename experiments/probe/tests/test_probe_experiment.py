@@ -159,22 +159,6 @@ def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outpu
     assert all(abs(row["change"]) < 1e-9 for row in tuned)  # a tuned classifier with intercepts does not see a mean
 
 
-@pytest.mark.slow
-def test_own_data_and_methods_fitted_on_the_drawn_texts(experiment, cli, outputs, tmp_path):
-    words = list(WORDS[:2])
-    for name, n in (("train", 40), ("dev", 20)):
-        lines = [f"{words[i % 2]} {WORDS[i % 5]} {n + i},{'no' if i % 2 else 'yes'}" for i in range(n)]
-        (tmp_path / f"{name}.csv").write_text("text,label\n" + "\n".join(lines))
-    check_done(cli(
-        *experiment, "analysis.sets=[]", "task=mine", "analysis.fit=drawn", "encoder.layer=null",
-        f"data.files={{train: {tmp_path}/train.csv, validation: {tmp_path}/dev.csv}}", "data.root=null",
-        "analysis.classifiers=[logistic]",
-    ))  # fmt: skip
-    scores = read_analysis_rows(outputs, "probe")["scores"]
-    assert {(row["task"], row["test"]) for row in scores} == {("mine", 20)}
-    assert max(row["accuracy"] for row in scores) == 100
-
-
 def write_set(root, **splits):
     for split, labels in splits.items():
         columns = {"text": [f"{split} {row}" for row in range(len(labels))], "label": labels}
@@ -184,30 +168,14 @@ def write_set(root, **splits):
 @pytest.mark.parametrize(
     "splits",
     [
-        {"train": [0, 1, -1] * 2}, {"train": [0.0, 1.0, 2.5] * 2}, {"train": ["a", "b"] * 2, "test": ["a", "c"]},
-        {"train": ["a", "b"] * 2, "test": [0, 1]}, {"train": ["not a", "not_a", "b"] * 2},
-        {"train": ["a"] * 4, "test": ["a"]}, {"train": ["neg", "pos"], "test": ["Neg", "pos"]},
-        {"train": ["neg", "pos"], "dev": ["neg", "pos"]}, {"train": ["neg", "pos", "Pos", "neg"]},
-        {"train": ["neg", "pos", "Pos\u200b", "neg"]},
+        {"train": [0.0, 1.0, 2.5] * 2}, {"train": ["a", "b"] * 2, "test": ["a", "c"]},
+        {"train": ["neg", "pos"], "test": ["Neg", "pos"]}, {"train": ["neg", "pos", "Pos\u200b", "neg"]},
     ],
 )  # fmt: skip
 def test_likely_mistakes_are_refused(tmp_path, splits):
     write_set(tmp_path, **splits)
     with fails():
         sets.read_probe_set(str(tmp_path), "own")
-
-
-def test_what_is_odd_but_no_mistake_is_said(tmp_path, capsys):
-    write_set(tmp_path, train=["pos", "neg", "pos ", "neg", "pso"], test=["pos", "pso"])
-    columns = {"text": ["train 0", "d"], "label": ["pos", "pso"]}
-    write_parquet(tmp_path / "probe/own/test.parquet", columns)
-    assert set(sets.read_probe_set(str(tmp_path), "own")[0].labels) == {"neg", "pos", "pso"}
-    said = capsys.readouterr().err
-    for text in ("1 of 2 rows in test are in train too", "single example of pso", "test has no example of neg"):
-        assert text in said
-    write_parquet(tmp_path / "probe/single/train.parquet", {"text": ["a", "b", "a "], "label": ["neg", "pos", "neg"]})
-    sets.read_probe_set(str(tmp_path), "single")
-    assert "1 of 3 texts" in capsys.readouterr().err
 
 
 def test_budgets_are_drawn_by_class_and_nested():

@@ -1,6 +1,5 @@
 """Too Much in Common's training-free tables and figures: by NumPy, by brute force, by properties."""
 
-import math
 import types
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ from safetensors.numpy import load_file
 from transformers import AutoTokenizer
 
 from isobench.metrics import weighted_isotropy
-from isobench_papers.too_much_in_common import frequency, isotropy, token_counts
+from isobench_papers.too_much_in_common import frequency, isotropy
 
 
 def shifted(rows=300, dim=12):  # of unequal variances, far from the origin
@@ -67,13 +66,6 @@ def test_table_1_is_what_its_definitions_give(removed, count):
     assert places[:, 0].sum() > 0
 
 
-def test_the_correlation_of_norm_and_isotropy_needs_three_encoders():
-    three = [{"average_norm": norm, "i1_raw": i1} for norm, i1 in ((1.0, 0.5), (2.0, 0.6), (4.0, 0.1))]
-    (note,) = isotropy.describe_norm_correlation(three)
-    assert f"{np.corrcoef([1, 2, 4], [0.5, 0.6, 0.1])[0, 1]:.2f} over these 3" in note
-    assert isotropy.describe_norm_correlation(three[:2]) == []
-
-
 @pytest.mark.slow
 def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     arguments = ["+experiment=common_isotropy", "encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
@@ -102,32 +94,6 @@ def test_common_isotropy_from_the_command_line(cli, tiny, cache, tmp_path):
     assert row["i1_removed"] == pytest.approx(row["i1_centred"])
 
 
-def test_a_spheres_singular_values_part_as_it_moves_away():
-    shifts, points = [0.0, 1.0, 3.0], 2000
-    spheres = isotropy.sample_toy_spheres(points, shifts, seed=1)
-    values = {shift: np.linalg.svd(sphere, compute_uv=False).tolist() for shift, sphere in spheres.items()}
-    gaps = [values[shift][0] - values[shift][1] for shift in shifts]
-    assert gaps[0] < gaps[1] < gaps[2]
-    for shift, sphere in spheres.items():
-        np.testing.assert_allclose(np.linalg.norm(sphere - shift / math.sqrt(3), axis=1), 1)
-        third = math.sqrt(points / 3)  # of a centred sphere's second moments each coordinate has a third
-        assert values[shift] == pytest.approx([math.sqrt(points * (1 / 3 + shift**2)), third, third], rel=0.05)
-
-
-def test_mean_cosines_are_those_of_all_pairs():
-    assert token_counts.fit_to_rows(np.array([3, 0, 2]), 5).tolist() == [3, 0, 2, 0, 0]
-    assert token_counts.fit_to_rows(np.array([3, 0, 2]), 2).tolist() == [3, 0]
-    w = shifted(rows=50, dim=5)
-    w[7] = 0  # no direction: left out
-    unit = w / np.where(np.linalg.norm(w, axis=1, keepdims=True) > 0, np.linalg.norm(w, axis=1, keepdims=True), 1)
-    rows = [3, 4, 9]
-    found = frequency.compute_range_cosines(torch.from_numpy(w), rows, [(0, 20), (40, 60), (60, 80)])
-    assert [(row["first"], row["end"]) for row in found] == [(0, 20), (40, 50)]
-    directed = [i for i in range(20) if i != 7]
-    assert found[0]["cosine"] == pytest.approx(np.mean([unit[i] @ unit[j] for i in rows for j in directed]))
-    assert found[1]["cosine"] == pytest.approx(np.mean([unit[i] @ unit[j] for i in rows for j in range(40, 50)]))
-
-
 def test_unused_tokens_are_the_vocabularys_own_or_its_last():
     vocabulary = {"[PAD]": 0, "[unused1]": 2, "the": 1, "[unused0]": 3, "unused1": 4, "[unused]": 5}
     bert = types.SimpleNamespace(get_vocab=lambda: vocabulary)
@@ -146,12 +112,6 @@ def test_a_corpus_in_numbers():
     assert frequency.summarise_counts(counts, heads, {"share": 0.81}, [1, 4])["types_covering"] == 3
     with fails():
         frequency.summarise_counts(np.array([], int), heads, {"share": 0.8}, [1, 4])
-
-
-def test_words_keep_their_case_and_every_other_character_counts():
-    words = "It ' s a Film , a film . A".split()  # of which only "a" stands there twice
-    counts = frequency.count_words([["It's a Film, a film."], ["A", " "]])
-    assert counts.tolist() == sorted(Counter(words).values(), reverse=True) == [2, *[1] * 8]
 
 
 @pytest.mark.slow

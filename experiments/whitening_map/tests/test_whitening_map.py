@@ -7,17 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from helpers import WORDS, check_done, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
 from isobench.analyses.rows import group_rows, read_stored_rows
 from isobench.analyses.shown import format_estimate
 from isobench.frozen.diagnose import WHITENED
-from isobench.frozen.posthoc import fit_method
-from isobench.frozen.probe import predict_draws
 from isobench_papers.probe.probe import Draw, LabelledSet, Plan, name_outcomes
-from isobench_papers.probe.recipes import draw_budget, predict_nearest
 from isobench_papers.whitening_map import analysis, finetuned, show, verdicts
 
 LABELS = (4, 8, 16, 1000)
@@ -143,44 +139,6 @@ def test_the_crossing_is_where_losses_end(changes, crossing):
     assert verdicts.find_crossing(curve) == pytest.approx(crossing)
 
 
-def test_what_isoscore_predicts():
-    tasks = {f"t{i}": i > 3 for i in range(9)}
-
-    def follow(task, encoder, strength, labels):  # more gain in IsoScore, more gain in accuracy
-        return -float(task[1:]) if strength == 0 else 0.0
-
-    rows = verdicts.judge(*make_changes(follow, tasks=tasks))
-    for row in pick(rows, "the gain in IsoScore predicts no gain in accuracy").values():
-        assert row["value"] == pytest.approx(1)
-        assert row["verdict"] == verdicts.REFUTED
-
-
-def test_pca_whitening_predicts_as_zca_does():
-    rng = np.random.default_rng(0)
-    x = torch.tensor(rng.normal(0, np.exp(-np.arange(8) / 3), (400, 8)) + 2)
-    y = (x[:, 0] + x[:, 5] * 3 + torch.tensor(rng.normal(0, 0.5, 400)) > 2.6).numpy().astype(int)
-    drawn = np.stack([draw_budget(y[:200], 16, seed) for seed in range(5)])
-    found = []
-    for form in ("zca", "pca"):
-        for shrinkage in (0.0, 0.1):
-            cfg = make_config(f"calibration=whitening_{form}", f"calibration.shrinkage={shrinkage}")
-            z = fit_method(cfg.calibration, x[:200])(x).numpy()
-            predicted, _ = predict_draws(z[drawn], y[drawn], z[200:], 2, range(5))
-            found.append((predicted, predict_nearest(z[drawn[0]], y[drawn[0]], z[200:])))
-    for zca, pca in zip(found[:2], found[2:], strict=True):
-        assert (zca[0] != pca[0]).mean() < 0.005  # fits stop at a tolerance, and are float32
-        np.testing.assert_array_equal(zca[1], pca[1])
-
-
-def test_shrinkage_is_an_epsilon_of_mean_variances_up_to_one_factor():
-    x = torch.tensor(np.random.default_rng(0).normal(0, [3, 1, 0.2], (300, 3)))
-    shrunk = fit_method(make_config("calibration=whitening_zca", "calibration.shrinkage=0.1").calibration, x)(x)
-    epsilon = float(0.1 / 0.9 * (x - x.mean(0)).square().sum(1).mean() / 3)
-    soft = make_config("calibration=whitening_zca", "calibration.shrinkage=0", f"calibration.epsilon={epsilon}")
-    ratio = shrunk / fit_method(soft.calibration, x)(x)
-    np.testing.assert_allclose(ratio, np.full((300, 3), ratio[0, 0]), rtol=1e-5)
-
-
 @pytest.mark.parametrize("trained", [40, 60])
 def test_every_budget_is_tested_on_the_same_examples(trained):
     labels = np.arange(60) % 3
@@ -225,14 +183,6 @@ def test_fine_tunings_slopes_leave_out_seeds_without_a_score():
     assert (row["sets"], row["verdict"]) == (4, verdicts.SUPPORTED)
     assert row["value"] == pytest.approx(np.mean(slopes))
     assert row["p"] == pytest.approx(stats.ttest_1samp(slopes, 0).pvalue)
-
-
-def test_the_crossing_says_nothing_where_nothing_is_lost():
-    changes, isotropy = make_changes(lambda t, e, z, n: {0.0: -0.7, 0.1: 0.3}.get(z, 0.4) if n == 8 else 0.5)
-    rows = verdicts.judge(changes, isotropy)  # full whitening loses in the middle, and not with the fewest labels
-    found = pick(rows, "stronger whitening needs more labels")["all"]
-    assert found["value"] > 0.8
-    assert found["verdict"] == verdicts.OPEN
 
 
 def test_each_text_is_kept_once_and_never_on_both_sides():
