@@ -67,6 +67,8 @@ def anonymise_config(cfg: Config, key: str, fingerprints: tuple[dict[str, str], 
     for section, setting in (("data", "cache"), ("checkpoint", "export")):
         plain[section] |= {setting: None}
     hidden = config_from_plain(_shorten_paths(plain))
+    if left := FOLDERS.search(str(asdict(hidden))):
+        raise UserError(f"a setting names a folder ({left[0]}): name none there, or export without --anonymous")
     if compute_key(hidden, *fingerprints) != key:
         raise UserError(
             f"a path is in what the key of the run {key[:16]} is made of: run it with another setting, or export "

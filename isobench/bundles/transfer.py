@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,6 +62,11 @@ from isobench.runs.state import read_live_heartbeat
 
 NOTHING_IMPORTED = "nothing of this bundle is imported"
 
+# What an export writes before the manifest, in a folder of its own.
+MEMBER = re.compile(
+    rf"plan\.json|records\.parquet|predictions(_\d+)?\.parquet|{ANALYSIS_FOLDER}/(about\.json|\w+\.parquet)"
+)
+
 
 def export_bundle(
     target: Path,
@@ -104,12 +110,15 @@ def _list_replaced(target: Path, experiment: str | None) -> list[str]:
     refuse_bundle(target.parent)
     if not target.is_dir() or not any(target.iterdir()):
         return []
+    if all(map(MEMBER.fullmatch, list_files(target))):  # an export that was killed before its manifest
+        return sorted(list_files(target))
     manifest = read_manifest(target)
     if manifest.experiment != experiment:
         raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
-    if others := list_files(target) - manifest.files.keys() - {MANIFEST_FILE}:
+    others = {path for path in list_files(target) - manifest.files.keys() if not MEMBER.fullmatch(path)}
+    if others := others - {MANIFEST_FILE}:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
-    return list(manifest.files)
+    return [path for path in list_files(target) if path != MANIFEST_FILE]
 
 
 def _make_files(

@@ -105,7 +105,7 @@ def run_guarded(function: Callable[[], Any]) -> None:
     The exit code is 2 after an error, and 128 + the signal's number after a signal.
     """
     hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ[environment.DEBUG] = hydra_full_error or ""
+    os.environ.setdefault(environment.DEBUG, hydra_full_error or "")  # a worker has its sweep's
     os.environ[environment.COMMAND_START] = str(time.time())
     environment.share_processor()
     environment.keep_freed_memory()
@@ -115,6 +115,7 @@ def run_guarded(function: Callable[[], Any]) -> None:
             _turn_errors_into_exits(function)
     finally:
         atexit.register(_end_quietly)
+        del os.environ[environment.DEBUG]
         if hydra_full_error is None:
             del os.environ["HYDRA_FULL_ERROR"]
 

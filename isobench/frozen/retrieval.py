@@ -104,7 +104,7 @@ def measure_retrieval(
         f"The search is exact, by cosine: {len(search.queries):,} queries, {len(corpus):,} documents. Methods are "
         f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents. In a "
-        "study of questions, soft ZCA raised nDCG@10 by 25 and 18 points for two encoders not trained for similarity, "
+        "study of questions, soft ZCA raised nDCG@10 of two encoders not trained for similarity by 25 and 18 points, "
         "and changed two that were by 0.3 at most; of entities it cost these 7 (experiments/retrieval/README.md in "
         "the repository)."
     )

@@ -26,6 +26,8 @@ RECORDS_FILE = "records.parquet"
 PREDICTIONS_FILES = re.compile(r"predictions(_\d{1,3})?\.parquet")
 TABLE_LIMIT = 1024 * MEBIBYTE  # bytes of a Parquet file
 UNCOMPRESSED_LIMIT, ROW_LIMIT = 8192 * MEBIBYTE, 100_000_000  # of a few bytes that stand for very many
+VALUE_LIMIT = 400_000_000  # cells of a table, those of lists one by one
+KEY = re.compile("[0-9a-f]{64}")
 MANIFEST_LIMIT = 64 * MEBIBYTE  # a hundred thousand runs
 Records = Mapping[str, bytes]  # key -> text of a record
 T = TypeVar("T")
@@ -98,12 +100,15 @@ def list_predictions(names: Iterable[str]) -> list[str]:
 
 
 def parse_records(content: bytes) -> Records:
-    table = parse_table(content, as_dictionaries=False)
+    table = parse_table(content).combine_chunks()
     if table.column_names != ["key", "record"]:
         raise ValueError(f"its columns are {table.column_names}")
+    for column in table.columns if table.num_rows else ():  # a text that repeats is few bytes that stand for many
+        if len(set(column.chunk(0).indices.to_pylist())) < table.num_rows:
+            raise ValueError("it has a key or a record twice")
     keys, texts = (table[name].to_pylist() for name in table.column_names)
-    if len(set(keys)) < len(keys):
-        raise ValueError("it has a run twice")
+    if not all(isinstance(key, str) and KEY.fullmatch(key) for key in keys):
+        raise ValueError("a key is not 64 hex digits")
     return {key: text.encode() for key, text in zip(keys, texts, strict=True)}
 
 
@@ -130,7 +135,8 @@ def parse_table(content: bytes, columns: Sequence[str] | None = None, as_diction
     file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
     groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
     size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(group.num_columns))
-    if file.metadata.num_rows > ROW_LIMIT or size > UNCOMPRESSED_LIMIT:
+    values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    if values > VALUE_LIMIT or file.metadata.num_rows > ROW_LIMIT or size > UNCOMPRESSED_LIMIT:
         raise ValueError(f"it has {file.metadata.num_rows:,} rows and {size:,} bytes: too many")
     return file.read(columns=columns, use_threads=False)
 

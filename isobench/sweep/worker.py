@@ -17,8 +17,9 @@ from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
+from isobench.config.schema import Config, Tracking
 from isobench.kinds.base import load_kind
-from isobench.runs.folder import RunFolder, plans_folder
+from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_state, read_live_heartbeat
@@ -74,7 +75,8 @@ def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
         return EXIT_DONE
     state = find_run_state(run, {})
     is_ours = state.beat is not None and state.beat.machine == socket.gethostname()  # another may have died itself
-    if state.was_killed and is_ours and state.beat and state.beat.updated > killed_since:
+    latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
+    if state.was_killed and is_ours and state.beat and killed_since < state.beat.updated <= latest:
         return EXIT_FAILED
     return execute_run(run, label, since)
 
@@ -103,6 +105,12 @@ def format_work_command(plan: Path, runs: Sequence[Run], since: float) -> list[s
     return [sys.executable, "-m", "isobench", "work", *named, str(plan.absolute()), *settings]
 
 
+def _stay_in_folder(cfg: Config) -> Config:
+    """Return the config of a stranger's plan without his cache, folder of exported models and tracking."""
+    checkpoint = replace(cfg.checkpoint, export=None)
+    return replace(cfg, data=replace(cfg.data, cache=None), checkpoint=checkpoint, tracking=Tracking("none"))
+
+
 def read_plan(
     file: Path, output_dir: str | None, folders: Sequence[Path], is_trusted: bool
 ) -> tuple[Plan, list[Run]]:
@@ -122,6 +130,8 @@ def read_plan(
         load_kind(cfg.task)
     if not is_trusted:
         plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
+        if file.absolute().parent != plans_folder(Path(output_dir or file.parents[1]).absolute()):
+            plan = replace(plan, runs=[(_stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
     return plan, [
         Run(cfg, RunFolder(cfg.output_dir, identity.key), None, identity=identity) for cfg, identity in plan.runs
     ]

@@ -83,7 +83,8 @@ def _read_config(name: str, record: RunRecord, outcomes: Outcomes) -> Config | N
 def _check_contents(folder: RunFolder, cfg: Config, record: RunRecord, outcomes: Outcomes) -> None:
     name = folder.path.name
     outcomes.judge(name, "config", list(find_other_classes(cfg)))
-    problems = [] if record.key.startswith(folder.key) else [f"its record is that of {run_folder_name(record.key)}"]
+    is_own = record.key == folder.key if folder.bundle else record.key.startswith(folder.key)
+    problems = [] if is_own else [f"its record is that of {run_folder_name(record.key)}"]
     if record.seeds != resolve_seeds(cfg):
         problems.append("its seeds are not those of its config")
     if record.scale.name != cfg.scale:

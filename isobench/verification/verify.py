@@ -16,6 +16,7 @@ import pyarrow
 from isobench.analyses.rows import make_tables, needs_training
 from isobench.analyses.runner import find_analysis, load_analysis, make_subjects
 from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE, Manifest, find_changes, read_manifest
+from isobench.bundles.privacy import UNKNOWN
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.common.progress import track_progress
@@ -66,8 +67,7 @@ def verify(root: Path, options: Options) -> Outcomes:
     if manifest is not None:
         _check_manifest(manifest, runs, planned, outcomes)
     for path in folder.list_analyses():
-        experiment = path.name if manifest is None else manifest.experiment
-        _check_analysis(folder, path, experiment, runs, planned or {}, options, outcomes)
+        _check_analysis(folder, path, manifest, runs, planned or {}, options, outcomes)
     if options.level >= 2 or options.retrain:
         check_sources(runs, options, outcomes)
     if options.retrain:
@@ -105,6 +105,9 @@ def _check_manifest(
     manifest: Manifest, runs: Mapping[str, CheckedRun], planned: Planned | None, outcomes: Outcomes
 ) -> None:
     """Compare the runs of a manifest with those that the bundle has, and with the plan."""
+    named = [run.record.where.host for run in runs.values() if run.record and run.record.where.host != UNKNOWN]
+    if manifest.anonymous and named:
+        outcomes.note(MANIFEST_FILE, "files", FAILS, f"it is not anonymous: a record names the host {named[0]}")
     if others := set(map(run_folder_name, manifest.runs)) ^ runs.keys():
         outcomes.note(MANIFEST_FILE, "files", FAILS, f"its runs are not those of the records: {min(others)}")
     for key in manifest.runs:
@@ -118,7 +121,7 @@ def _check_manifest(
 def _check_analysis(
     folder: VerifiedFolder,
     path: Path,
-    experiment: str | None,
+    manifest: Manifest | None,
     runs: Mapping[str, CheckedRun],
     planned: Planned,
     options: Options,
@@ -128,9 +131,13 @@ def _check_analysis(
     subject = path.relative_to(folder.root).as_posix()
     try:
         about = read_json(path / ABOUT_FILE, RECORD_LIMIT)
+        experiment = path.name if manifest is None else manifest.experiment
         if about["experiment"]["name"] != experiment:
             raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
         digests = {file: sha256 for file, sha256 in about["sha256"].items() if file.endswith(".parquet")}
+        listed = {file for file in manifest.files if file.startswith(f"{subject}/")} if manifest else set()
+        if manifest and listed - {f"{subject}/{ABOUT_FILE}"} != {f"{subject}/{file}" for file in digests}:
+            raise ValueError("its tables are not those of the bundle")
         about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
         contents = {file: read_bounded(path / file, TABLE_LIMIT) for file in digests}
         stored = {file: parse_table(content) for file, content in contents.items()}
@@ -205,6 +212,8 @@ def _list_trained_runs(
 ) -> Iterator[Run]:
     """Yield the runs of an analysis of trained runs, in its order; ValueError if they are not those of the folder."""
     ended = {run.record.key for run in runs.values() if run.record}
+    if folder.is_bundle and set(about["keys"]) != planned.keys():
+        raise ValueError("it was made of other runs than the plan has: repeat the analysis, and the export")
     if not about["ended"] or about["ended"] != ended & set(about["keys"]):
         raise ValueError("it was made of other runs than the folder has: repeat the analysis, and the export")
     for key in about["keys"]:

@@ -61,3 +61,10 @@ def test_statistics_are_float32_under_mixed_precision(method):
     assert out.dtype == torch.bfloat16
     assert all(not v.is_floating_point() or v.dtype == torch.float32 for v in method.state_dict().values())
     torch.testing.assert_close(out.float(), type(method)(8)(h), rtol=0.1, atol=0.1)
+
+
+def test_batches_of_one_are_plain_training():
+    """A batch of one row has no variance: theta stays 1, and the output is the input to the bit."""
+    layer = IsoBN(4).train()
+    for h in torch.randn(5, 1, 4):
+        assert torch.equal(layer(h), h)

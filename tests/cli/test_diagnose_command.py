@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_done
+from helpers import WORDS, check_done, check_refused, fails
 from transformers import AutoModel, AutoTokenizer
 
 import isobench
