@@ -131,7 +131,8 @@ def show_rows(about: Mapping[str, Any], rows: Rows) -> Shown:
             refuse((Path(name).name != name, f"show named a figure {name}, which may overwrite other files"))
             if name not in shown.independent_figures:
                 add_scale_note(figure, note)
-    setting = note.replace("Not", "NOT", 1) or "Data and encoders are the paper's." * bool(paper)
+    same = "Data and encoders are the paper's." if paper else ""
+    setting = note.replace("Not", "NOT", 1) or same  # loud: it is the first of many notes
     shown.notes.insert(0, f"scale={about['scale']['name']}. {setting}".strip())
     return shown
 

@@ -106,6 +106,7 @@ def sample_covariance(batches: Iterable[Tensor], dim: int) -> Tensor:
     all_rows = sum_over_processes(total.new_tensor(count))
     if not all_rows:
         raise ValueError("there are no embeddings to take statistics from: the training set is empty")
+    # From the scatter around this process's origin to that around its own mean, then around the mean of all rows.
     mean = origin + total / max(count, 1)
     difference = mean - sum_over_processes(count * mean) / all_rows
     scatter = scatter - count * (torch.outer(mean - origin, mean - origin) - torch.outer(difference, difference))

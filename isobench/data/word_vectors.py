@@ -119,6 +119,7 @@ def _read_text(file: Path, promised: int | None, dim: int) -> Iterator[Piece]:
 
 
 def _read_binary(file: Path, promised: int, dim: int) -> Iterator[Piece]:
+    """Yield the words and vectors after a binary file's first line, ``ROWS`` at a time."""
     import mmap
 
     import numpy as np
@@ -126,8 +127,8 @@ def _read_binary(file: Path, promised: int, dim: int) -> Iterator[Piece]:
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         position, names, rows = content.find(b"\n") + 1, [], []
         for number in range(1, promised + 1):
-            end = content.find(b" ", position, position + LONGEST_WORD + 2)
-            stop = end + 1 + 4 * dim
+            end = content.find(b" ", position, position + LONGEST_WORD + 2)  # of the word, which \n may precede
+            stop = end + 1 + 4 * dim  # of its vector
             if end < 0 or stop > len(content):
                 where = f"cut short at word {number:,} of the {promised:,} that its first line says"
                 raise UserError(f"{file}, read as binary as its second line is no text of numbers, is {where}")

@@ -145,7 +145,11 @@ def measure_effects(
 def fit_methods(
     half: Tensor, own: Mapping[str, dict[str, Any]], counts: Tensor | None, seed: int, like: Tensor | None = None
 ) -> tuple[dict[str, Transform], list[str]]:
-    """Fit all methods on half of the vectors; return the functions that apply them to others, and notes."""
+    """Fit all methods on half of the vectors [M, d]; return the functions that apply them to others, and notes.
+
+    ``own``: settings of the user's methods. ``counts`` [M]: how often each row occurs, for Zipfian methods. ``like``:
+    fewer rows with the mean and covariance of ``half``, on which isobench's methods are fitted sooner.
+    """
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
     kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
     settings: dict[str, dict[str, Any]] = {}
@@ -169,7 +173,7 @@ def fit_methods(
 
         def zipfian(function: Callable[..., Tensor]) -> Transform:
             def transform(h: Tensor) -> Tensor:
-                weights = torch.cat([counts.double(), counts.new_zeros(len(h)).double()])
+                weights = torch.cat([counts.double(), counts.new_zeros(len(h)).double()])  # h does not count
                 return function(torch.cat([half, h]), weights=weights)[len(half) :]
 
             return transform
@@ -203,7 +207,7 @@ def assign_folds(classes: np.ndarray, folds: int, rng: np.random.Generator) -> n
 def score_probe(vectors: Tensor, classes: np.ndarray, seed: int) -> tuple[float, list[str]]:
     """Return the accuracy of a tuned logistic regression by stratified cross-validation, and notes."""
     rng = np.random.default_rng(seed)
-    limit = _limit_training(vectors.shape[1], classes) * FOLDS // (FOLDS - 1)
+    limit = _limit_training(vectors.shape[1], classes) * FOLDS // (FOLDS - 1)  # training gets all folds but one
     chosen = rng.permutation(len(vectors))[:limit]
     vectors, classes = vectors[chosen], classes[chosen]
     folds = assign_folds(classes, FOLDS, rng)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pytorch_lightning.utilities import move_data_to_device
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from isobench.common.errors import refuse
 from isobench.common.files import sha256_json
@@ -175,15 +176,15 @@ class FrozenEncoder:
         """Count how often each of the first ``words`` tokens of the vocabulary occurs in sentences, [words]."""
         return np.bincount(self._make_batches(sentences)[0].ids, minlength=words)[:words]
 
-    def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, Any, int]:
-        """Tokenise sentences; return their tokens, padded batches of like length, and the longest input in tokens."""
+    def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, DataLoader, int]:
+        """Tokenise sentences; return tokens, padded batches of like length, and how many tokens a text may have."""
         limits = (self.loaded.max_positions, self.tokenizer.model_max_length, self.own.longest)
         longest = min(limit for limit in limits if limit is not None)
         if self.own.small_letters:
             sentences = [sentence.lower() for sentence in sentences]
-        examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))
+        examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))  # there are no labels
         tokens = tokenise_examples(examples, self.tokenizer, longest)
-        self.loaded.encoder.to(self.device)
+        self.loaded.encoder.to(self.device)  # not when it is loaded: a vocabulary alone is read on the CPU
         collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)
         batches = make_sorted_loader(self.cfg, tokens, tokens.lengths, SENTENCES_PER_BATCH, collator)
         return tokens, batches, longest

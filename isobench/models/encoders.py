@@ -210,7 +210,7 @@ WITH_OTHER_ATTENTION = ("opt", "gpt2", "bert")  # architectures that call the at
 def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, family: Family) -> LoadedGenerator:
     """Load a model of a family, or make one from ``cfg.scratch`` with the tokenizer's vocabulary."""
     torch.manual_seed(seed)
-    with handle_loading_errors(cfg, family.encoders.partition(",")[0]) as options:
+    with handle_loading_errors(cfg, instead=family.encoders.partition(",")[0]) as options:
         import transformers
 
         if cfg.scratch:

@@ -261,6 +261,7 @@ def _fill_cell(
     is_constant = CONSTANT_PREDICTOR in (*troubles, *find_troubles(base_runs))
     if method != BASE_METHOD and column.kind == "score" and values and base.values and not is_constant:
         cell |= compare(Arm(values, seeds), base)
+        # From how many configurations each was selected: the best of many is better by chance alone.
         candidates, of_base = (int(max(own["candidates"])) for own in (runs, base_runs))
         cell["trials"] = count_trials(candidates, of_base, cell["difference"])
         if pair:
@@ -316,8 +317,8 @@ def _judge(
         return "not comparable", f"the paper's cell is {cell['published_of']}'s"
     if differences := list_scale_differences(runs):
         return "not comparable", f"scale: {'; '.join(differences)}"
-    printed = content.cells[encoder][content.methods[method]][column.printed]
-    ours, target = _summarize(content.form, cell["values"])[0], printed[0]
+    printed = content.cells[encoder][content.methods[method]][column.printed]  # a number for each of content.form
+    ours, target = _summarize(content.form, cell["values"])[0], printed[0]  # means or medians; the others are spreads
     if ours is None or target is None:
         return "not comparable", "no number"
     if math.isnan(ours) or math.isnan(target):

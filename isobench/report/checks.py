@@ -145,8 +145,8 @@ def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
         if min(map(count_seeds, arms)) < 2:
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
         remarks = [", ".join(dict.fromkeys(ours["task"].iloc[0] for ours, _ in pairs))]
-        for name, runs_by_pair in zip((method, other), zip(*pairs, strict=True), strict=True):
-            failures = pd.concat(runs_by_pair)["failure"]
+        for name, of_tasks in zip((method, other), zip(*pairs, strict=True), strict=True):  # pairs -> ours, theirs
+            failures = pd.concat(of_tasks)["failure"]
             if count := int((failures == CONSTANT_PREDICTOR).sum()):
                 remarks.append(f"{count} of {len(failures)} runs of {name} predict one class")
         return _decide_difference(f"{method} less {other}", arms, f" ({'; '.join(remarks)})", pairs)

@@ -151,8 +151,11 @@ def _make_tasks(columns: Sequence[PublishedColumn]) -> dict[str, Task]:
 def _list_printed(
     content: PublishedTable, encoder: str, method: str, rows: Mapping[str, str], change: Change | None
 ) -> Iterator[tuple[PublishedColumn, dict[str, Any]]]:
-    """Yield the columns in which a method has printed numbers, with these by statistic; ``change`` breaks them."""
-    own, base = (
+    """Yield the columns in which a method has printed numbers, with these by statistic.
+
+    ``change`` breaks the numbers, to show that a claim on them can fail. ``rows`` renames methods.
+    """
+    own, base = (  # column -> printed numbers, in the order of content.form
         content.cells[encoder].get(content.methods.get(rows.get(name, name), ""), {})
         for name in (method, BASE_METHOD)
     )

@@ -169,7 +169,7 @@ def _even_budgets(groups: Groups, varying: Sequence[str]) -> Groups:
     """Keep the configurations by which all methods of an encoder and task can be compared.
 
     A method's own settings are fixed at their defaults, or the first values that were run. Of all other settings,
-    the values that every method was run with stay.
+    the values that every method was run with stay; if there are none, all do.
     """
     fixed = {key: _fix_method_settings(key[1], choices, varying) for key, choices in groups.items()}
 

@@ -87,8 +87,8 @@ def compute_key(
 def select_decisive(name: str, section: Any) -> Any:
     """Select what decides a result in a section of a config; the section ``seed`` is a number and stays.
 
-    Nulls are left out, so that an optional setting that is added later leaves the keys of earlier runs as they are.
-    So does the class of a method, which may move; and settings that are gone are put back with the value they had.
+    An earlier run's key must stay when isobench changes. So nulls are left out, because optional settings are added
+    later; so is a method's class, which may move; and settings that are gone are put back with the value they had.
     """
     if name == "seed":
         return section

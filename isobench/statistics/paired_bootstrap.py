@@ -228,8 +228,8 @@ def _compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.n
 
     It is 0 if all labels or all predictions of a sample are one class.
     """
-    count = weights.sum(1, keepdims=True)
-    correct = weights @ (predictions == labels).T.astype(np.float64)
+    count = weights.sum(1, keepdims=True)  # [samples, 1]
+    correct = weights @ (predictions == labels).T.astype(np.float64)  # [samples, runs]
     products, of_labels, of_predictions = np.zeros_like(correct), np.zeros_like(count), np.zeros_like(correct)
     for label in np.union1d(labels, predictions):
         true = (weights @ (labels == label).astype(np.float64))[:, None]

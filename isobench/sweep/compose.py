@@ -43,10 +43,12 @@ class Composer:
     def __init__(self, loader: ConfigLoader, base: DictConfig) -> None:
         self.loader, self.base = loader, base
         self.schema = OmegaConf.structured(Config)
-        self.completed: dict[tuple[int, int], tuple[Config, Config]] = {}  # ids of task and data -> config, completed
+        # Ids of task and data -> the config and the completed one. An id lasts as long as its object, hence both.
+        self.completed: dict[tuple[int, int], tuple[Config, Config]] = {}
         # Groups that are chosen, and the other overrides -> group -> the first override that chose it.
         self.first_choices: dict[tuple[frozenset[str], tuple[Override, ...]], dict[str, Override]] = {}
         parser = OverridesParser.create(config_loader=loader)
+        # The runs of a sweep share overrides and structures, so each is worked out once.
         self.parse_override = cache(lambda override: parser.parse_override(str(override)))
         self.list_group_options = cache(loader.get_group_options)
         self.parse_value = cache(self._parse_value)
@@ -60,7 +62,6 @@ class Composer:
         cfg = self._compose(overrides)
         section_ids = id(cfg.task), id(cfg.data)
         if section_ids not in self.completed:
-            # Kept with what it is made of, because an id lasts as long as its object.
             self.completed[section_ids] = cfg, complete_config(cfg)
         completed = self.completed[section_ids][1]
         return cfg if completed.task is cfg.task else replace(cfg, task=completed.task, data=completed.data)

@@ -149,6 +149,7 @@ def _select_values(
         return list(overrides)
     holders = [sub_grid for sub_grid in grid if key in sub_grid]
     known = {Override(key, _format_value(value)) for sub_grid in holders for value in sub_grid[key]}
+    # A new method may not fit a sub-grid's calibration.beta, so it goes to sub-grids without one, if there are any.
     takes_others = not _has_settings_of(axes, key) or all(_has_settings_of(sub_grid, key) for sub_grid in holders)
     return [value for value in overrides if value in axes[key] or (value not in known and takes_others)]
 

@@ -77,7 +77,8 @@ def compose_runs(
     if base.experiment.name is None and (name := find_experiment_name(base)):
         command_line["experiment.name"] = [Override("experiment.name", name)]
     grid, composer = read_grid(base), Composer(loader, base)
-    valid: dict[tuple[int, ...], Config] = {}  # ids of a config's parts, but for its seed -> a config with them
+    # The composer gives configs equal parts as one object, so configs that differ in their seed are checked once.
+    valid: dict[tuple[int, ...], Config] = {}  # ids of the parts -> the checked config, which keeps the ids alive
     expanded = [expand_chains(run) for run in expand_grid(grid, command_line)]
     for overrides, left_out in fit_to_methods(composer, expanded):
         cfg = composer.compose(overrides)

@@ -76,19 +76,18 @@ class GridSweeper(Sweeper):
                 return
         states = find_run_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
-        to_start = [(run, state) for run, state in zip(runs, states, strict=True) if state.name in starts]
+        todo = [run for run, state in zip(runs, states, strict=True) if state.name in starts]
         if self.run_launcher.is_local and not self.base.dry_run:  # jobs elsewhere may reach the hub
-            require_hub_files_of_some(run.cfg for run, _ in to_start)
-        _check_before_start([run.cfg for run, _ in to_start], self.base.dry_run)
+            require_hub_files_of_some(run.cfg for run in todo)
+        _check_before_start([run.cfg for run in todo], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
-            todo = [run for run, _ in to_start]
             check_files((run.cfg for run in todo), ("embedded", "parquet"))
             print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
             print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
             _print_left_out(runs)
             return
-        todo = sorted((run for run, _ in to_start), key=lambda run: places[run.folder.key])
+        todo.sort(key=lambda run: places[run.folder.key])
         for run in todo:
             require_metric_packages(run.cfg)
         if len(runs) > 1 or not todo:

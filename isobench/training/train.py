@@ -90,6 +90,7 @@ def _build_and_fit(
     watch: SignalWatch,
     heartbeat: Heartbeat,
 ) -> RunRecord:
+    """Build a run's parts, train, and return the record; a crash is recorded with all that came before it."""
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
@@ -131,7 +132,7 @@ def _build_and_fit(
     if sources:
         optional["sources"] = sources
     if module:
-        optional["dropout"] = "lanes" if module.dropout_numbers else "torch"
+        optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # isobench's own random numbers, or not
         optional["isotropy_before"] = module.isotropy_before or {}
     if module and module.best:
         optional["predictions"] = write_predictions(folder.path / PREDICTIONS_FILE, module.best.outputs)

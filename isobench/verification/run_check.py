@@ -118,7 +118,7 @@ def _check_predictions(folder: RunFolder, run: CheckedRun, outcomes: Outcomes) -
     try:
         table = folder.read_predictions()
         if table is None and (record.predictions or record.best is None):
-            run.lacks_predictions = record.best is not None
+            run.lacks_predictions = record.best is not None  # else no epoch ended, and there never were any
             return
         if record.best is None or record.predictions is None:
             raise ValueError("its record names none")
@@ -175,9 +175,9 @@ def _is_close(recorded: Any, computed: Any) -> bool:
 
 
 def compare_runs(runs: Collection[CheckedRun], is_bundle: bool, outcomes: Outcomes) -> None:
-    """Compare runs with each other: labels, and whether one lacks predictions that others have."""
+    """Compare runs with each other: labels, and whether one of a bundle lacks predictions that others have."""
     _compare_labels(runs, outcomes)
-    others = sum(bool(run.labels) for run in runs) if is_bundle else 0  # one may remove one's own
+    others = sum(bool(run.labels) for run in runs) if is_bundle else 0  # an output folder's may have been removed
     for run in runs:
         if run.lacks_predictions and others:
             outcomes.note(run.name, "scores", FAILS, f"its predictions are missing, and {others} run(s) have theirs")

@@ -73,9 +73,10 @@ def _warn_of_few_rows(
 
 
 def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examples: int) -> dict[str, float]:
-    """Count, for each method with moving averages, the rows on which they stand when an epoch ends."""
-    size, (full, rest) = cfg.optimization.batch_size, divmod(examples, cfg.optimization.batch_size)
-    epoch = [*([rest] if rest and not cfg.optimization.drop_last else []), *([size] * full)]  # the newest first
+    """Count, for each method with moving averages, the rows on which they stand when the last epoch ends."""
+    full, rest = divmod(examples, cfg.optimization.batch_size)
+    last = [rest] if rest and not cfg.optimization.drop_last else []
+    epoch = last + [cfg.optimization.batch_size] * full  # rows of each batch, the newest first
     momenta = {name: getattr(method, "momentum", None) for name, method in methods.items()}
     return {
         name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)

@@ -12,7 +12,7 @@ from isobench.kinds.generation.module import Seq2Seq
 from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
 from isobench.kinds.generation.scores import build_metric_signatures
 from isobench.kinds.words.projection import IDENTITY_POOLER, build_state_chain
-from isobench.kinds.words.vocabulary import VERSION, learn_once, load_with_end
+from isobench.kinds.words.vocabulary import VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import ENCODER_DECODER, load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
 from isobench.runs.identity import Identity, resolve_seeds
@@ -56,7 +56,7 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
             return [*pairs.texts[0], *pairs.labels]
 
         inputs = [VERSION, identity.data, *list_cache_key_inputs(task, task.train_split, limit)]
-        return learn_once(cfg, identity.data, inputs, read)
+        return learn_tokenizer_once(cfg, identity.data, inputs, read)
     tokenizer = load_with_end(encoder, cfg.data.cache, "bart-scratch")
     if hasattr(tokenizer, "src_lang"):
         if languages is None:

@@ -1,5 +1,6 @@
 """Build a run of language modelling."""
 
+from functools import partial
 from typing import Any
 
 from isobench.common.errors import refuse
@@ -9,7 +10,7 @@ from isobench.data.sources import read_texts
 from isobench.kinds.language.module import LanguageModel, find_family
 from isobench.kinds.language.windows import load_windows
 from isobench.kinds.words.projection import build_state_chain
-from isobench.kinds.words.vocabulary import DEFAULT_SIZE, VERSION, learn_once, load_with_end
+from isobench.kinds.words.vocabulary import DEFAULT_SIZE, VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
 from isobench.runs.identity import Identity, resolve_seeds
@@ -34,7 +35,8 @@ def load_tokenizer(cfg: Config, identity: Identity) -> Any:
     task, encoder = cfg.task, cfg.encoder
     if encoder.scratch and not encoder.path:
         inputs = [VERSION, "language", identity.data, task.train_split, list(task.text)]
-        learned = learn_once(cfg, identity.data, inputs, lambda: read_texts(task, cfg.data, task.train_split))
+        read = partial(read_texts, task, cfg.data, task.train_split)
+        learned = learn_tokenizer_once(cfg, identity.data, inputs, read)
         wanted = encoder.vocabulary_size or DEFAULT_SIZE
         gives = f"the training text gives {len(learned):,} tokens, not encoder.vocabulary_size={wanted}"
         refuse((len(learned) < wanted, f"task={task.name}: {gives}"))

@@ -23,10 +23,11 @@ def load_with_end(encoder: Encoder, cache: str | None, instead: str) -> Any:
     return tokenizer
 
 
-def learn_once(cfg: Config, data: dict[str, str], inputs: list[Any], read: Callable[[], list[str]]) -> Any:
+def learn_tokenizer_once(cfg: Config, data: dict[str, str], inputs: list[Any], read: Callable[[], list[str]]) -> Any:
     """Return a byte-level BPE tokenizer, as BART's, learned from texts, or read from the cache.
 
-    ``data``: the fingerprint of the data that have the texts.
+    ``data``: the fingerprint of the data that have the texts. ``inputs``: what decides the texts, for the cache's
+    key. ``read`` reads them.
     """
     from transformers import PreTrainedTokenizerFast
 
