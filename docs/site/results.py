@@ -53,7 +53,7 @@ GROUPS = {  # heading -> folders of experiments; others are papers
 WANTED = ROOT / "docs" / "wanted.md"
 COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
-LONGEST_TABLE = 25  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
+LONGEST_TABLE = 30  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
 WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
 INTRODUCTION = f"""# Results
@@ -94,7 +94,17 @@ Bundles of several experiments may share a folder. Two of the same experiment wo
 """
 OUTSIDE = "outside the papers' settings"
 DECIDED = ("holds", "does not hold", "seen here", "not seen here")
-FOUND = {  # experiment -> what its rows show, where no verdict or claim says it
+FOUND = {  # experiment -> what its page says with its numbers, where no verdict or claim says it
+    "causes": "Coupled Adam and SGD lower the vocabulary's average cosine by 0.138 each, Muon by 0.045.",
+    "causes_finetuned": "Whether a model with a more isotropic vocabulary is more accurate can't be told, in 6 of 6 tests.",
+    "causes_models": "The runs of five pretrained models that causes_finetuned compares.",
+    "mteb": "148 of 164 published scores are hit to within 0.0001.",
+    "retrieval": "On questions soft ZCA raises nDCG@10 of DistilBERT by 25.3 points and of GloVe by 17.9, and changes that of "
+    "MiniLM and MPNet by 0.3 at most.",
+    "sts_similarity": "Each correlation by cosine is within 0.011 points of the published one.",
+    "whitening_finetuned": "With each doubling of the examples whitening loses 1.35 points less on Rotten Tomatoes, and 5.21 "
+    "more on STS-B.",
+    "whitening_map": "Full whitening costs a linear classifier 7.21 points with 4 labels a class, and 1.41 with all.",
     "probe": "With 64 labels a class, full whitening changes a logistic regression's accuracy by -10.3 (MiniLM) "
     "and -6.4 points (DistilBERT); with all labels by -1.1 and -1.4, within chance.",
 }
@@ -242,7 +252,8 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
             outcome, visible, rest = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
             titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(own) > 1 or bundle.scale != "embedded")
             sections += [*titles, outcome, *visible, *rest]
-            found = found or outcome * bundle.has_runs
+            is_verdict = outcome.startswith("- **") or (bundle.has_runs and not outcome.startswith("Claims"))
+            found = found or outcome * is_verdict
         found = FOUND.get(name) or found or quote_decided([one for one in claims if one["experiment"] == name])
         about = find_config("experiment", name)
         parts = [f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]
@@ -277,8 +288,9 @@ def quote_decided(claims: list[dict[str, Any]]) -> str:
     for claim in claims:
         if claim["outcome"] in DECIDED:
             quotes.setdefault(claim["outcome"], []).append(claim["claim"].rpartition(" (")[0])
-    phrases = [f"{word}: {'; '.join(dict.fromkeys(own[:2]))}" for word, own in quotes.items()]
-    return f"{escape('. '.join(phrases).capitalize())}." if phrases else f"Its claims: {count_outcomes(claims)}."
+    phrases = [f"{word.capitalize()}: {'; '.join(dict.fromkeys(own[:2]))}" for word, own in quotes.items()]
+    counts = f"Its claims: {count_outcomes(claims)}." if claims else "Its page has the tables."
+    return f"{escape('. '.join(phrases))}." if phrases else counts
 
 
 def shorten(found: str) -> str:
