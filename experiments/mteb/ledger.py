@@ -11,7 +11,7 @@ import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, make_table
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench_papers.mteb.retrieval import search
 from isobench_papers.mteb.tasks import Task, find_tasks, list_names, read_classes, read_pairs
 
@@ -65,10 +65,18 @@ def compute(subjects: list["Subject"], controls: bool = True, tasks: list[str] |
             for recipe, scores in score_task(cfg, task, split, controls):
                 shown = {name: known_scores[name] for name in known_scores if name in scores}
                 if tasks is not None and recipe == MTEB:  # every score, the main one first
+                    check_metrics(task, scores)
                     names = sorted(scores, key=lambda name: name != task.main_score)
                     shown = {name: {**cell, "metric": name} for name in names} | shown
                 rows += [compare(row, recipe, scores[name], task) for name, row in shown.items()]
     return {"ledger": rows}
+
+
+def check_metrics(task: Task, scores: Iterable[str]) -> None:
+    """Raise UserError if a task's file names a score that is not computed."""
+    named = {task.main_score, *(metric for by in task.published.values() for own in by.values() for metric in own)}
+    unknown = sorted(named - {*scores})
+    refuse((unknown, f"{task.name}: there is no score {unknown[:1]}; there are: {', '.join(scores)}"))
 
 
 def check_recipe(encoder: "Encoder", needs_published: bool) -> None:
@@ -207,6 +215,8 @@ def describe_differences(subjects: list["Subject"], rows: Rows, tasks: list[str]
     found = find_tasks(tasks)
     absent = [task for task in found if task.is_absent(subjects[0].cfg.data)]
     phrases = [f"{task.name}: {task.held_out:.0%} of {task.train} held out" for task in found if task.held_out]
+    own = [task for task in found if task not in find_tasks(None)]
+    phrases += [f"no task of MTEB's: {list_names(own)}"] if own else []
     return [*phrases, *([f"data not here, left out: {list_names(absent)}"] if absent else [])]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -39,7 +39,7 @@ class Task(StrictEntries):
     per_class: int = Field(default=8, description="examples of each class in a draw", ge=1)
     has_titles: bool = Field(default=False, description="of a retrieval: whether documents have a column title")
     held_out: float | None = Field(default=None, gt=0, lt=1, description="share of the only split that is evaluated")
-    published: dict[str, dict[str, dict[str, float]]] = Field(
+    published: dict[str, dict[str, dict[str, Annotated[float, Field(ge=-1, le=1)]]]] = Field(
         default_factory=dict, description="encoder -> split -> metric -> published score, between 0 and 1"
     )
     misses: str | None = Field(default=None, description="why published scores can't be hit")
@@ -94,7 +94,11 @@ def read_task(file: Path) -> Task:
     """Read a task's file, and check what it says."""
     task: Task = read_checked_yaml(file, Task)
     refuse(
-        ((task.folder is None) == (task.hub is None), f"{file}: give folder or hub: where the data are"),
+        ((task.folder is None) == (task.hub is None), f"{file}: give either folder or hub: where the data are"),
+        (
+            {*(split for by in task.published.values() for split in by)} - task.splits.keys(),
+            f"{file}: published has a split that is none of {', '.join(task.splits)}",
+        ),
         (task.hub is not None and "path" not in task.hub, f"{file}: hub lacks path: the data set's name"),
     )
     return task

@@ -40,9 +40,10 @@ def make_parser(word: str, description: str | None, settings: str, output: str) 
 def _fit(options: Namespace, arguments: Sequence[str]) -> None:
     [path], settings = split_arguments(arguments, "isobench fit X calibration=NAME --to CURE.safetensors")
     is_fit = options.to and options.to.suffix == ".safetensors" and options.to.resolve() != path.resolve()
-    refuse((not is_fit, "name another file than X to write: --to CURE.safetensors"))
-    is_pca = "calibration=whitening_pca" in settings
-    settings = [re.sub(r"^calibration\.components=", f"calibration.{'k' if is_pca else 'D'}=", s) for s in settings]
+    refuse((not is_fit, "name the file to write, another one than X: --to CURE.safetensors"))
+    is_pca, is_top = (any(name in setting for setting in settings) for name in ("whitening_pca", "all_but_the_top"))
+    short = "D" if is_top else "k" if is_pca else "components"
+    settings = [re.sub(r"^calibration\.components=", f"calibration.{short}=", s) for s in settings]
     vectors, chosen, encoder = read_vectors(options, path, settings)
     refuse((len(chosen) != 1, "name one method to fit, such as calibration=all_but_the_top (isobench methods)"))
     from isobench.frozen.cure import USE, fit_cure

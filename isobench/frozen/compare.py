@@ -48,7 +48,7 @@ class Comparison:
         return plain
 
     def __str__(self) -> str:
-        moved = ", ".join(f"{row} ({agreement:.2f})" for row, agreement, _ in self.moved)
+        moved = ", ".join(f"{row} ({agreement:.4f})" for row, agreement, _ in self.moved)
         spaces = [" / ".join(f"{value:.3f}" for value in part) for part in self.cosines]
         lines = [
             self.verdict, "",
@@ -72,6 +72,7 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     notes += [f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed})."] if len(drawn) < len(a) else []
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]
     refuse((len(drawn) < 3, "fewer than three rows can be compared"))
+    refuse((not np.ptp(spaces[0], 0).any(), "all rows of A are equal"))
     count = min(NEIGHBOURS, len(drawn) - 2)
     units = [divide_by_length(torch.from_numpy(x)).numpy() for x in spaces]
     nearest = [find_neighbours(unit, count) for unit in units]

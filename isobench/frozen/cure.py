@@ -151,7 +151,10 @@ def fit_cure(
         notes.append(f"Only {rows:,} rows for {width:,} coordinates: a whitening of these does not fit others.")
     variances = torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
     shares = (variances[:SHOWN] / variances.sum()).nan_to_num()
-    notes.append(f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.")
+    notes.append(
+        f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.\n"
+        f"Rows are {(covariance.trace() + mean @ mean).sqrt():.3g} long (root mean square): give it such rows."
+    )
     generator = np.random.default_rng(seed)
     with torch.random.fork_rng([]), doing(f"fitting {name}"):
         torch.manual_seed(seed)

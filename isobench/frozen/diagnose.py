@@ -202,6 +202,7 @@ class Scan:
         self.centred_cosine = average_cosine_of(units, directed)
 
     def _check(self) -> None:
+        refuse((len(self.missing) < 2, f"a diagnosis needs two rows, not {len(self.missing)}"))
         missing, first = int(self.missing.sum()), int(self.missing.argmax())
         is_rest = missing > MOST_MISSING * len(self.missing) or self.rows < 2
         refuse((is_rest, f"{missing:,} of {len(self.missing):,} rows have NaN or infinity, the first is row {first}"))

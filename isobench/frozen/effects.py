@@ -16,6 +16,7 @@ from isobench.common.errors import doing, refuse
 from isobench.common.linalg import cosine, divide_by_length
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
+from isobench.common.terminal import format_count
 from isobench.frozen.diagnosis import Effect
 from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
 from isobench.frozen.probe import predict_tuned
@@ -160,9 +161,9 @@ def fit_methods(
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
     notes = [
-        f"PCA whitening keeps {kept} components, and its IsoScore and EV1 are of these alone. Soft ZCA adds "
-        f"{factors} times the mean variance: calibration=whitening_zca calibration.shrinkage=0 "
-        f"calibration.epsilon={epsilons}."
+        f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. PCA whitening keeps {kept}, "
+        f"and its IsoScore and EV1 are of these alone. Soft ZCA adds {factors} times the mean variance: "
+        f"calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}."
     ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:

@@ -34,6 +34,8 @@ def read_vectors(path: Path, key: str | None = None, leave_out: Sequence[str] = 
     No code in a file is run: pickled objects are not read.
     """
     require_regular_file(path)
+    is_known = path.suffix.lower() in READERS
+    refuse((not is_known, f"{path} is no file of vectors ({', '.join(READERS)}) nor of texts (.txt, .jsonl, ...)"))
     with doing(f"reading vectors of {path}"):
         vectors, notes = READERS[path.suffix.lower()](path, key, leave_out)
     return check_vectors(vectors, str(path)), notes
@@ -52,7 +54,10 @@ def check_vectors(vectors: Any, where: str) -> Array:
     refuse(
         (not re.fullmatch(r"[<>]?(b?float|u?int|[fiu])\d+|bool", kind), f"{where} has values of type {kind}"),
         (not is_dense, f"{where} is sparse or masked: write out all its numbers"),
-        (vectors.ndim != 2, f"{where} has the shape {list(vectors.shape)}: vectors are one row a text, [N, d]"),
+        (
+            vectors.ndim != 2 or not vectors.shape[1],
+            f"{where} has the shape {list(vectors.shape)}: vectors are one row a text, [N, d]",
+        ),
     )
     return vectors
 

@@ -99,7 +99,7 @@ def test_scores_of_a_search_are_those_of_trec_eval(tmp_path):
 def test_own_tasks_stand_in_the_ledger_and_absent_ones_are_named(cli, cache, tmp_path):
     own = write_task(
         tmp_path / "own", "kind: classification", "main_score: f1_weighted", "held_out: 0.25", "per_class: 2",
-        "published: {minilm: {test: {accuracy: 2.0}}}",
+        "published: {minilm: {test: {accuracy: -1.0}}}",
     )  # fmt: skip
     write_parquet(own.parent / "train.parquet", {"text": TEXTS, "label": LABELS})
     absent = tmp_path / "absent.yaml"
@@ -112,6 +112,6 @@ def test_own_tasks_stand_in_the_ledger_and_absent_ones_are_named(cli, cache, tmp
     ours = {row["metric"]: row for row in rows if row["recipe"] == "MTEB's"}
     assert ours.keys() == {"f1_weighted", "accuracy", "f1", "ap"}
     assert (ours["f1"]["published"], ours["f1"]["hit"]) == (None, None)
-    assert (ours["accuracy"]["published"], ours["accuracy"]["hit"]) == (2.0, False)
-    assert ours["accuracy"]["difference"] == pytest.approx(ours["accuracy"]["ours"] - 2)
+    assert (ours["accuracy"]["published"], ours["accuracy"]["hit"]) == (-1.0, False)
+    assert ours["accuracy"]["difference"] == pytest.approx(ours["accuracy"]["ours"] + 1)
     check_refused(cli(*settings, f"data.root={tmp_path}", f"analysis.tasks=[{absent}]"), "Nowhere")
