@@ -139,11 +139,16 @@ def read_search(
     The files are ``corpus``, ``queries`` and the split's. A document's title, if it has one, stands before its text.
     """
     ids, texts = task.read(data, "corpus", TEXTS)
+    ids = list(map(str, ids))  # whole numbers, in some sets
     if task.has_titles:
         (titles,) = task.read(data, "corpus", ("title",))
         texts = [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
-    queries = dict(zip(*task.read(data, "queries", TEXTS), strict=True))
-    judged = [row for part in task.splits[split] for row in zip(*task.read(data, part, JUDGEMENTS), strict=True)]
+    queries = {str(key): text for key, text in zip(*task.read(data, "queries", TEXTS), strict=True)}
+    judged = [
+        (str(query), str(document), int(grade))
+        for part in task.splits[split]
+        for query, document, grade in zip(*task.read(data, part, JUDGEMENTS), strict=True)
+    ]
     return dict(zip(ids, texts, strict=True)), queries, judged
 
 

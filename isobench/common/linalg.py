@@ -179,3 +179,10 @@ def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     finite = matrix.isfinite().all()
     values, vectors = torch.linalg.eigh(torch.where(finite, matrix, torch.zeros_like(matrix)))
     return torch.where(finite, values, torch.nan), torch.where(finite, vectors, torch.nan)
+
+
+def imitate(mean: Tensor, covariance: Tensor) -> Tensor:
+    """Make 2d rows of this mean and this covariance, divided by the count: methods see no other statistic."""
+    values, vectors = eigh(covariance)
+    steps = (vectors * (values.clamp_min(0) * len(mean)).sqrt()).T
+    return torch.cat([mean + steps, mean - steps])

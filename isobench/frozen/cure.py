@@ -21,13 +21,13 @@ from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import doing, refuse
 from isobench.common.files import require_regular_file, write_whole
-from isobench.common.linalg import Array
+from isobench.common.linalg import Array, imitate
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, map_chain, split_chain
 from isobench.frozen.matrix import describe_missing, read_rows, split_rows
-from isobench.frozen.posthoc import check_post_hoc, imitate, take_batch_whole
+from isobench.frozen.posthoc import check_post_hoc, take_batch_whole
 from isobench.training.instantiate import instantiate_chain
 
 FORMAT = "isobench cure 1"

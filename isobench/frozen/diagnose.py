@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from isobench.common.errors import refuse
-from isobench.common.linalg import Array, eigh
+from isobench.common.linalg import Array, eigh, imitate
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
 from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
-from isobench.frozen.posthoc import imitate
 from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.cosines import find_related

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from isobench.calibration import center, whiten
 from isobench.common.errors import doing, refuse
-from isobench.common.linalg import cosine, divide_by_length
+from isobench.common.linalg import cosine, divide_by_length, imitate
 from isobench.common.packages import conf_dir
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.frozen.diagnosis import Effect
-from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method, imitate
+from isobench.frozen.posthoc import Transform, check_post_hoc, fit_method
 from isobench.frozen.probe import predict_tuned
 from isobench.metrics import IsotropyAccumulator
 from isobench.metrics.cosines import Level, draw_rows, find_related, measure_level, measure_true

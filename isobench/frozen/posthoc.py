@@ -10,7 +10,6 @@ from torch import Tensor
 from isobench.calibration.base import Calibration
 from isobench.calibration.chain import find_prepared_once
 from isobench.common.errors import refuse
-from isobench.common.linalg import eigh
 from isobench.config.schema import map_chain, split_chain
 from isobench.runs.identity import seed_everything
 from isobench.training.instantiate import check_method_settings, instantiate_chain
@@ -58,10 +57,3 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
     """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
     return map_chain(lambda method: method | ({"momentum": 1.0} if "momentum" in method else {}), calibration)
-
-
-def imitate(mean: Tensor, covariance: Tensor) -> Tensor:
-    """Make 2d rows of this mean and this covariance, divided by the count: methods see no other statistic."""
-    values, vectors = eigh(covariance)
-    steps = (vectors * (values.clamp_min(0) * len(mean)).sqrt()).T
-    return torch.cat([mean + steps, mean - steps])

@@ -124,10 +124,12 @@ def make_search(
     where: str = "relevance",
 ) -> tuple[Search, list[str]]:  # fmt: skip
     """Check judgements against the ids of queries [Q, d] and documents; leave out queries that can't be judged."""
+    pairs, triples = ({tuple(map(str, row[:count])) for row in judgements} for count in (2, 3))
     places, known = {name: row for row, name in enumerate(ids)}, {name: row for row, name in enumerate(query_ids)}
     wrong = next((str(document) for _, document, _ in judgements if str(document) not in places), None)
     refuse(
         (wrong is not None, f"{where}: {wrong} is no document of the corpus"),
+        (len(pairs) < len(triples), f"{where}: a query and document are judged twice, with different grades"),
         (len(places) < len(ids), "two documents have the same id"),
         (len(known) < len(query_ids), "two queries have the same id"),
     )
