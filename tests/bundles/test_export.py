@@ -86,6 +86,14 @@ def test_an_interrupted_export_leaves_the_earlier_bundle(alice, run_export, bund
     assert not list(tmp_path.glob(".*"))
 
 
+def test_an_export_that_was_killed_before_its_manifest_is_repeated(alice, run_export, bundle):
+    before = read_content(bundle)
+    (bundle / "bundle.json").unlink()
+    (bundle / "plan.json").unlink()
+    assert run_export(alice, bundle)[0] == 0
+    assert read_content(bundle) == before
+
+
 def test_a_folder_with_anything_else_is_refused(alice, run_export, bundle, command, tmp_path):
     (tmp_path / "notes").mkdir()
     for name in ("notes/mine.txt", "file", "bundle/mine.txt"):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -103,6 +104,15 @@ def test_a_worker_waits_for_others_and_for_a_dead_machines_lock_but_not_for_ever
     assert taken == [0, 2, 3]
 
 
+def test_a_killed_run_is_taken_although_the_clock_was_set_back(runs, taken):
+    """Its last beat, of a process that is gone, lies two hours ahead."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    write_beat(runs[1], updated=time.time() + 7200, machine=socket.gethostname(), pid=gone.pid)
+    assert work(runs, since=time.time()) == EXIT_DONE
+    assert sorted(taken) == [0, 1, 2, 3]
+
+
 @pytest.fixture
 def planned(cli, small, outputs):
     """The plan of a sweep whose two runs have no record, and the command that carries it out."""
@@ -180,3 +190,16 @@ def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
         worker.read_plan(file, None, [], is_trusted=False)
     _, (run,) = worker.read_plan(file, None, [tmp_path], is_trusted=False)
     assert run.cfg.calibration["_target_"] == "stranger.Other"
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_start_stops_no_other_of_two_workers(cli, small, outputs, planned, tmp_path):
+    """Its folder is a link. A worker prints one line about it, as the sweep would, and goes on."""
+    key = orjson.loads(planned.read_bytes())["runs"][0]["key"]
+    (outputs / "runs").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    RunFolder(str(outputs), key).path.symlink_to(tmp_path / "elsewhere")
+    code, _, err = cli(*small, "optimization.epochs=1", "seed=1,2", "-m", "hydra.launcher.workers=2")
+    assert code == 2
+    assert "Traceback" not in err
+    assert len(read_records(outputs)) == 1

@@ -78,10 +78,17 @@ def test_changed_rows_of_an_analysis_of_runs_fail(drift, change):
         lambda about: about["experiment"].update(name="isobn_ev"),
         lambda about: about["sha256"].update({"drift.parquet": "0" * 64}),
         lambda about: about.pop("keys"),
+        lambda about: about["keys"].append("0" * 64),
     ],
 )
 def test_what_an_analysis_says_of_itself_is_compared(drift, change):
     change_about(drift, change)
+    assert list_failures(drift)
+
+
+def test_a_table_that_nothing_computes_fails(drift):
+    pyarrow.parquet.write_table(pyarrow.table({"p": [0.001]}), drift / "analysis" / "extra.parquet")
+    repair(drift)
     assert list_failures(drift)
 
 
