@@ -144,7 +144,7 @@ def test_the_halves_alone_would_differ():
     names = ["isobn_paper", "batch_norm", "whitening_zca", "center", "gradient_norm", "fixed_norm_z"]
     losses = ["decorrelation", "uniformity", "sigreg", "variance", "istar", "istar_without_a_sample"]
     for name in (*names, *losses):
-        whole, half = Model(METHODS[name]), Model(METHODS[name])
+        whole, half = Model(name), Model(name)
         expected = trained(whole, whole.calibration, slice(None))
         found = trained(half, half.calibration, slice(0, ROWS // 2))
         assert not torch.allclose(found[0][0][0], expected[0][0][0], rtol=2e-4, atol=1e-5), name
