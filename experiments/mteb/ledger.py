@@ -233,7 +233,7 @@ def show(rows: Rows) -> Shown:
     count = f"{len(published) - len(missed)} of {len(published)} published scores are hit."
     notes = [count, f"A score is hit if it differs by {HIT:g} at most; scores are between 0 and 1."]
     for (encoder, task, reason), cells in group_rows(missed, "encoder", "task", "reason").items():
-        notes.append(f"{encoder}, {task}: {len(cells)} miss, because {reason}.")
+        notes.append(f"{encoder}, {task}: {len(cells)} miss; the reason: {reason}.")
     return Shown(tables, notes=notes if published else [])
 
 
