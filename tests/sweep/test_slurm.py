@@ -208,7 +208,7 @@ def test_the_same_sweep_submitted_twice_and_its_processes_killed_runs_each_point
     assert other.wait() == 0
     killed.kill()
     killed.wait()
-    _, err = check_done(cli(*slurm, "seed=1,2,3", "-m"))  # by now their jobs are there to be seen
+    _, _, err = cli(*slurm, "seed=1,2,3", "-m")  # by now their jobs are there to be seen
     assert "3 runs: 0 finished, 3 running or queued, 0 to do" in err
     pace.write_text("0")
     until(lambda: len(records(outputs)) == 3 and not mine(outputs), "all is over", outputs)
