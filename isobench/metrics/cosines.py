@@ -54,14 +54,14 @@ def measure_level(
     cosines = (divide_by_length(left) @ divide_by_length(other).T).numpy()
     if not wanted.any() or not np.isfinite(cosines).all():
         return None
-    found, (i, j) = cosines[wanted], np.nonzero(wanted)
+    found, (i, j), weights = cosines[wanted], np.nonzero(wanted), wanted.astype(float)
     top = np.argsort(-found)[: max(2, round(TAIL * len(found)))]
     found_top, i, j = found[top], i[top], j[top]
     rng = np.random.default_rng(0)
 
     def find_tails(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         above = (u[i] * v[j]).cumsum()
-        places = np.searchsorted(above, np.array(TAILS) * (u @ wanted @ v), side="right")
+        places = np.searchsorted(above, np.array(TAILS) * (u @ weights @ v), side="right")
         return np.asarray(found_top[places.clip(max=len(above) - 1)])
 
     def draw(count: int) -> np.ndarray:
