@@ -75,12 +75,17 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
     check_splits(name, splits)
     train = splits["train"]
     if evaluated is None:
-        repeated = len(train.texts) - len({text.strip() for text in train.texts})
+        repeated = len(train.texts) - len(set(map(_fold, train.texts)))
         if 100 * repeated > len(train.texts):
             print_note(f"{name}: {repeated:,} of {len(train.texts):,} texts stand there before: folds share them")
         return train, None
     test = splits[evaluated]
-    known = {text.strip() for text in train.texts}
-    if 100 * (repeated := sum(text.strip() in known for text in test.texts)) > len(test.texts):
+    known = set(map(_fold, train.texts))
+    if 100 * (repeated := sum(_fold(text) in known for text in test.texts)) > len(test.texts):
         print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")
     return train, test
+
+
+def _fold(text: str) -> str:
+    """Return a text as most encoders see it: in small letters, with single blanks."""
+    return " ".join(text.split()).casefold()

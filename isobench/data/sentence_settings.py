@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from isobench.common.errors import UserError, doing
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import read_bounded
 from isobench.config.schema import POOLINGS, Encoder
 from isobench.data.weights import find_encoder_folder
@@ -22,6 +22,7 @@ KNOWN = (
     "prompts", "default_prompt_name", "max_seq_length", "do_lower_case", "__version__", "similarity_fn_name",
     "model_type",
 )  # fmt: skip
+ADAPTER = "adapter_config.json"  # of LoRA and the like
 DECLARED_TOKENS = {"minilm": 256, "mpnet": 384}  # the longest input of packaged encoders, by their authors' folders
 
 
@@ -56,6 +57,8 @@ def read_sentence_settings(encoder: Encoder) -> SentenceSettings:
 
 def _read_settings(folder: Path) -> SentenceSettings:
     root, paths = _find_modules(folder)
+    adapters = [place for place in (folder, root / paths.get("Transformer", "")) if (place / ADAPTER).is_file()]
+    refuse((bool(adapters), f"it has an adapter ({ADAPTER}), which is not applied: merge it into the weights"))
     pooling = _read(root / paths["Pooling"] / "config.json") if "Pooling" in paths else {}
     chosen = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value is True]
     kinds = pooling.get("pooling_mode") or "+".join(name[len("pooling_mode_") :] for name in chosen)

@@ -125,6 +125,11 @@ class FineTuningModule(pl.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         self._raise_if_non_finite()
+        if self.history and self.history[-1].epoch == self.current_epoch + 1:
+            self.on_validation_end()  # Lightning ends an epoch for its callbacks first
+
+    def on_train_end(self) -> None:
+        self.on_validation_end()
 
     def on_validation_epoch_start(self) -> None:
         self.texts: dict[int, dict[int, str]] = {}

@@ -10,10 +10,11 @@ import pytest
 import torch
 from helpers import fails, make_config, save_tiny
 
+from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
 from isobench.data import weights
 from isobench.data.packaged import encoders as packaged_encoders
-from isobench.data.sentence_settings import DECLARED_TOKENS
+from isobench.data.sentence_settings import DECLARED_TOKENS, read_sentence_settings
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.attention import restrict_to_first_token
 from isobench.models.encoders import ENCODER_DECODER, load_encoder, load_generator
@@ -183,6 +184,13 @@ def test_vectors_of_a_frozen_encoder_are_those_that_its_folder_declares(tiny, tm
         with torch.no_grad():
             torch.testing.assert_close(vector, model(**inputs).last_hidden_state[0].mean(0), atol=1e-5, rtol=1e-4)
     assert found.cut == 2
+
+
+def test_an_adapter_that_would_be_left_out_is_refused(tiny, tmp_path):
+    folder = copy_with_pooling(tiny, tmp_path, MEAN)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError):
+        read_sentence_settings(Encoder(name="local", path=str(folder)))
 
 
 @pytest.mark.slow

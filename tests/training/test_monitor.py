@@ -92,6 +92,12 @@ class Late(Callback):
     def on_validation_end(self, trainer, module):
         module.observed["late"] = {"epoch": float(trainer.current_epoch + 1)}
 
+    def on_train_epoch_end(self, trainer, module):
+        module.observed["later"] = {"epoch": float(trainer.current_epoch + 1)}
+
+    def on_train_end(self, trainer, module):
+        module.observed["last"] = {"steps": float(trainer.global_step)}
+
 class Taker(Callback):
     def on_validation_epoch_end(self, trainer, module):
         module.observed["validation"] = {"accuracy": 0.99}
@@ -105,7 +111,9 @@ def test_a_monitor_may_measure_late_and_replaces_no_score(cli, small, outputs, t
     own = [*small, "optimization.epochs=2", "optimization.report=last", "tracking=none"]
     assert cli(*own, "monitors.late={_target_: late_monitor.Late}")[0] == 0
     epochs = isobench.load_epochs(outputs).query("epoch > 0")
-    assert epochs["late/epoch"].tolist() == epochs["epoch"].tolist() == [1, 2]
-    assert isobench.load_runs(outputs)["late/epoch"].tolist() == [2]
+    assert epochs["late/epoch"].tolist() == epochs["later/epoch"].tolist() == epochs["epoch"].tolist() == [1, 2]
+    runs = isobench.load_runs(outputs)
+    assert (runs["late/epoch"].tolist(), runs["later/epoch"].tolist()) == ([2], [2])
+    assert runs["last/steps"].tolist() == epochs["step"].tolist()[1:]
     assert cli(*own, "monitors.taker={_target_: late_monitor.Taker}", "seed=5")[0] != 0
     assert len(list(outputs.glob("runs/*/result.json"))) == 1
