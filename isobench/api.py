@@ -123,12 +123,15 @@ def diagnose(
     refuse(((queries is None) != (relevant is None), "queries and relevant go together"))
     if queries is not None:
         asked = Path(queries).expanduser() if isinstance(queries, str | Path) else None
+        asked_table = None if asked else matrix.as_table(queries)
         if asked:
             queries, _ = matrix.read_vectors(asked, key)
+        elif asked_table is not None:
+            queries, _ = matrix.read_table(asked_table, "queries", key)
         queries = matrix.check_vectors(queries, str(asked or "queries"))
         if isinstance(relevant, str | Path):
             relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
-        ids = read_ids(asked, len(queries)), read_ids(path, len(vectors))
+        ids = read_ids(asked or asked_table, len(queries)), read_ids(path or table, len(vectors))
         search, said = make_search(queries, relevant, *ids)
         notes = [*notes, *said]
     return diagnose_vectors(

@@ -21,7 +21,7 @@ Embed = Callable[[str, Sequence[str]], np.ndarray]  # the texts' name and the te
 def search(task: Task, data: "Data", split: str, embed: Embed) -> dict[str, float]:
     """Search a task's documents with its judged queries: the mean of each score over queries, by MTEB's names.
 
-    A document that has the query's own id is left out. A query without a relevant document scores 0, as in trec_eval.
+    A query without a relevant document scores 0, as in trec_eval.
     """
     documents, queries, judged = read_search(task, data, split)
     unknown = sorted({document for _, document, _ in judged} - documents.keys())
@@ -38,7 +38,12 @@ def search(task: Task, data: "Data", split: str, embed: Embed) -> dict[str, floa
     order[sorted(range(len(ids)), key=lambda place: ids[place].encode())] = np.arange(len(ids))
     found = find_top(vectors, corpus, order, min(DEPTH + 1, len(ids)))
     scores = [
-        score_ranking([ids[place] for place in row if place >= 0 and ids[place] != query][:DEPTH], grades[query])
+        score_ranking(
+            [ids[place] for place in row if place >= 0 and not (task.ignore_identical_ids and ids[place] == query)][
+                :DEPTH
+            ],
+            grades[query],
+        )
         for query, row in zip(asked, found, strict=True)
     ]
     return {name: float(np.mean([score[name] for score in scores])) for name in scores[0]}

@@ -38,6 +38,7 @@ class Task(StrictEntries):
     train: str = Field(default="train", description="of a classification, the split whose examples are drawn")
     per_class: int = Field(default=8, description="examples of each class in a draw", ge=1)
     has_titles: bool = Field(default=False, description="of a retrieval: whether documents have a column title")
+    ignore_identical_ids: bool = Field(default=False, description="of a retrieval: leave out the query's own id")
     held_out: float | None = Field(default=None, gt=0, lt=1, description="share of the only split that is evaluated")
     published: dict[str, dict[str, dict[str, Annotated[float, Field(ge=-1, le=1)]]]] = Field(
         default_factory=dict, description="encoder -> split -> metric -> published score, between 0 and 1"
@@ -142,13 +143,18 @@ def read_search(
     ids = list(map(str, ids))  # whole numbers, in some sets
     if task.has_titles:
         (titles,) = task.read(data, "corpus", ("title",))
-        texts = [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+        texts = [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]
     queries = {str(key): text for key, text in zip(*task.read(data, "queries", TEXTS), strict=True)}
     judged = [
         (str(query), str(document), int(grade))
         for part in task.splits[split]
         for query, document, grade in zip(*task.read(data, part, JUDGEMENTS), strict=True)
     ]
+    graded = [float(grade) for part in task.splits[split] for grade in task.read(data, part, JUDGEMENTS)[2]]
+    refuse(
+        (len(set(ids)) < len(ids), f"{task.name}: two documents have the same id"),
+        (any(grade % 1 for grade in graded), f"{task.name}: a grade is no whole number"),
+    )
     return dict(zip(ids, texts, strict=True)), queries, judged
 
 

@@ -1,6 +1,7 @@
 """Read which documents are relevant to which query, and the ids of both."""
 
 from pathlib import Path
+from typing import Any
 
 from isobench.common.errors import refuse
 from isobench.data.tables import FORMATS, read_own_file, read_text
@@ -10,12 +11,13 @@ NAMES = ({"query-id", "query_id", "query", "qid"}, {"corpus-id", "corpus_id", "d
          {"score", "relevance", "rel", "label"})  # fmt: skip
 
 
-def read_ids(path: Path | None, rows: int, encoding: str | None = None) -> list[str]:
-    """Read the ids of a table's rows, from its column ``_id``, ``id`` or the like; else they are numbered from 0."""
-    if path and path.suffix.lower() in FORMATS:
-        table = read_own_file(path, encoding)
-        if name := next((name for name in IDS if name in table.column_names), None):
-            return list(map(str, table[name].to_pylist()))
+def read_ids(source: Any, rows: int, encoding: str | None = None) -> list[str]:
+    """Read the ids of the rows of a file or table, from its column ``_id``, ``id`` or the like; else number them."""
+    if isinstance(source, Path):
+        source = read_own_file(source, encoding) if source.suffix.lower() in FORMATS else None
+    name = next((name for name in IDS if source is not None and name in source.column_names), None)
+    if name and len(source) == rows:
+        return list(map(str, source[name].to_pylist()))
     return list(map(str, range(rows)))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 CUT = 10  # documents of an answer that count, but for Recall@100
 SPARE = 28  # documents more are found in float32, and the cosines of all found are computed again in float64
+EQUAL = 1e-6  # cosines in float32 that differ by less may be equal
 SCORES = 1 << 22  # that are computed at once
 NEIGHBOURS = 10  # k of hubness
 
@@ -17,6 +18,7 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
     best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
+    lost = np.full(count, -np.inf, np.float32)  # the highest cosine of a document that was not kept
     for start in range(0, len(corpus), step):
         scores = queries @ corpus[start : start + step].T
         wanted = scores > best.min(1)[:, None]
@@ -29,14 +31,24 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
         else:
             more, new = np.where(wanted, scores, -np.inf), np.where(wanted, np.arange(scores.shape[1]), -1)
         best, rows = np.concatenate([best, more], 1), np.concatenate([rows, new], 1)
-        top = np.argpartition(best, -kept, axis=1)[:, -kept:]
+        np.putmask(scores, wanted, -np.inf)
+        parted = np.argpartition(best, -kept, axis=1)
+        rest, top = parted[:, :-kept], parted[:, -kept:]
+        dropped = np.take_along_axis(best, rest, 1).max(1, initial=-np.inf)
+        lost = np.fmax(np.fmax(lost, dropped), np.fmax.reduce(scores, 1))
         best, rows = np.take_along_axis(best, top, 1), np.take_along_axis(rows, top, 1)
     for part in range(0, count, 64):  # equal rows get equal cosines, which a product of blocks does not promise
         near = corpus[rows[part : part + 64]].astype(np.float64)
         best[part : part + 64] = np.einsum("qd,qkd->qk", queries[part : part + 64].astype(np.float64), near)
     best[rows < 0] = -np.inf
     ranked = np.lexsort((-order[rows], -best), axis=1)[:, :depth]
-    return np.take_along_axis(rows, ranked, 1)
+    found = np.take_along_axis(rows, ranked, 1)
+    last = np.take_along_axis(best, ranked, 1)[:, -1]
+    for query in np.flatnonzero(np.isfinite(lost) & (lost >= last - EQUAL)):  # more have the last one's cosine
+        cosines = np.nan_to_num(np.einsum("nd,d->n", corpus, queries[query], dtype=np.float64), nan=-np.inf)
+        all_ranked = np.lexsort((-order, -cosines.astype(np.float32)))[:depth]
+        found[query] = np.where(np.isfinite(cosines[all_ranked]), all_ranked, -1)
+    return found
 
 
 def score_answers(found: np.ndarray, relevant: np.ndarray, documents: int) -> np.ndarray:

@@ -3,11 +3,13 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from helpers import fails
 from scipy import stats
 
+import isobench
 from isobench.data.relevance import read_relevance
 from isobench.frozen.diagnose import diagnose
 from isobench.frozen.retrieval import make_search
@@ -183,3 +185,21 @@ def test_one_coordinate_and_equal_rows():
     found = diagnose(x, search=search)
     assert found.retrieval[0].recall_10 == 1
     assert found.to_json()["retrieval"][0]["method"] == "none"
+
+
+def test_of_hundreds_with_the_same_cosine_those_with_the_larger_id_come_first():
+    rng = np.random.default_rng(0)
+    corpus = np.sign(rng.normal(size=(2000, 8))).astype(np.float32) / np.sqrt(8).astype(np.float32)
+    order = rng.permutation(2000)
+    found = find_top(corpus[:5], corpus, order, 100)
+    for query, row in zip(corpus[:5].astype(float), found, strict=True):
+        cosines = (corpus.astype(float) @ query).astype(np.float32)
+        assert row.tolist() == np.lexsort((-order, -cosines))[:100].tolist()
+
+
+def test_ids_of_a_frame_are_those_of_its_column():
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    ids = [f"d{place}" for place in reversed(range(30))]
+    frame = pandas.DataFrame(x, columns=["x0", "x1", "x2", "x3"]).assign(id=ids)
+    found = isobench.diagnose(frame, queries=x[:10], relevant=[(place, ids[place], 1) for place in range(10)])
+    assert found.retrieval[0].mrr_10 == 1
