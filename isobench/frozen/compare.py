@@ -71,8 +71,10 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
     notes += [f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed})."] if len(drawn) < len(a) else []
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]
-    refuse((len(drawn) < 3, "fewer than three rows can be compared"))
-    refuse((not np.ptp(spaces[0], 0).any(), "all rows of A are equal"))
+    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])
+    notes += [f"Rows of A that repeat another are left out: {len(drawn) - len(once):,}."] * (len(once) < len(drawn))
+    drawn, spaces = drawn[once], [x[once] for x in spaces]
+    refuse((len(drawn) < 3, "fewer than three different rows can be compared"))
     count = min(NEIGHBOURS, len(drawn) - 2)
     units = [divide_by_length(torch.from_numpy(x)).numpy() for x in spaces]
     nearest = [find_neighbours(unit, count) for unit in units]

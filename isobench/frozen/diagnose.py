@@ -38,9 +38,8 @@ DECIDED = 2  # a trimmed IsoScore above this many times IsoScore gets a remark
 MOST_AXES = 10  # a direction that is spread over more coordinates than these is no axis
 UNDEFINED = "It is not defined for these vectors: there are too few, or too few directions vary."
 NORMAL_DIMS = (192, 1536)  # most measures depend on d: its range is half and twice that of the encoders compared with
-# Labels a class: what full and weak whitening (shrinkage 0.9) changed, in points of accuracy. Means over the sets and
-# encodings of experiments/whitening_map, and weak whitening's lowest and highest of an encoding. The last row is all
-# labels of a set.
+# Labels a class: by how many points full and weak whitening (shrinkage 0.9) changed the mean accuracy in
+# experiments/whitening_map, and weak whitening's lowest and highest of an encoding. The last row is all labels.
 WHITENED = {
     4: (-7.2, -0.6, -5.7, 2.2),
     8: (-9.5, -0.8, -5.5, 1.7),

@@ -52,8 +52,7 @@ class FrozenEncoder:
     """
 
     def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
-        # Its loader looks whether the highest exists.
-        highest = max((layer for layer in layers if isinstance(layer, int)), default=None)
+        highest = max((layer for layer in layers if isinstance(layer, int)), default=None)  # its loader looks for it
         encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers
         configure_process(cfg)

@@ -24,8 +24,7 @@ COSINES = "What a cosine means: those of unrelated pairs, and the % of related o
 SEARCH = "Search: each method is fitted on the documents. Times 100, but for p; the change is of nDCG@10."
 HUBS = "Hubs: how unevenly documents are among the 10 nearest of another, and how many never are."
 CEILING = 0.995  # of a score: above it nothing can gain
-# Which values of a measure are the first thing to know, the most urgent first.
-STRIKING: dict[str, Callable[[float, Any], bool]] = {
+STRIKING: dict[str, Callable[[float, Any], bool]] = {  # when a measure is the first thing to know, most urgent first
     "duplicates": lambda value, diagnosis: value > 0.1 * diagnosis.rows,
     "EV1": lambda value, _: value > 0.25,
     "average cosine": lambda value, _: value > 0.5,

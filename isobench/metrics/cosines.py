@@ -13,6 +13,7 @@ TAILS = (0.01, 0.001)  # shares of the pairs that lie above a level
 ROWS = 1_000  # whose pairs are all compared
 RESAMPLES = 200  # of the rows
 RELATED = 0.8  # of the scores' range: pairs above are related ones, as those above 4 of 5 in STS Benchmark
+FEW_ROWS = 200
 TAIL = 0.05  # of the pairs, that a resample's levels are sought in
 
 
@@ -55,7 +56,10 @@ def measure_level(
     if not wanted.any() or not np.isfinite(cosines).all():
         return None
     found, (i, j), weights = cosines[wanted], np.nonzero(wanted), wanted.astype(float)
-    top = np.argsort(-found)[: max(2, round(TAIL * len(found)))]
+    share = (
+        TAIL if min(cosines.shape) >= FEW_ROWS else 1
+    )  # a resample of few rows may have all its top pairs elsewhere
+    top = np.argsort(-found)[: max(2, round(share * len(found)))]
     found_top, i, j = found[top], i[top], j[top]
     rng = np.random.default_rng(0)
 
