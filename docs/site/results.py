@@ -33,7 +33,7 @@ from isobench.papers.description import PROGRAM, read_paper
 from isobench.papers.folders import find_config, find_papers
 from isobench.papers.published import load_tables
 from isobench.report.build import build_report
-from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
+from isobench.report.claims import ELSEWHERE, FAILS, HOLDS, NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.text import format_markdown
 from isobench.runs.bundled import RECORDS_FILE, read_records
 from isobench.runs.folder import ABOUT_FILE
@@ -93,11 +93,11 @@ experiment:
 Bundles of several experiments may share a folder. Two of the same experiment would be judged together.
 """
 OUTSIDE = "outside the papers' settings"
-DECIDED = ("holds", "does not hold", "seen here", "not seen here")
+DECIDED = (HOLDS, FAILS, ELSEWHERE[HOLDS], ELSEWHERE[FAILS])
 FOUND = {  # experiment -> what its page says with its numbers, where no verdict or claim says it
     "causes": "Coupled Adam and SGD lower the vocabulary's average cosine by 0.138 each, Muon by 0.045.",
     "causes_finetuned": "Whether models with a more isotropic vocabulary are more accurate can't be told.",
-    "decoder_tokens": "Without first tokens, EV1 changes by a tenth in 25 of 31 layers; trimmed IsoScore in none.",
+    "decoder_tokens": "Without first tokens EV1 changes by a tenth or more in 25 of 31 layers.",
     "isotropy_norm": "Whitening costs for its directions, with both encoders, and not for the norm alone.",
     "causes_models": "The runs of five pretrained models that causes_finetuned compares.",
     "mteb": "148 of 164 published scores are hit to within 0.0001.",

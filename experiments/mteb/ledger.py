@@ -45,8 +45,9 @@ def compute(subjects: list["Subject"], controls: bool = True, tasks: list[str] |
     from isobench.common.progress import track_progress
 
     check_no_calibration(subjects)
+    known = read_published()
     for subject in subjects:
-        check_recipe(subject.cfg.encoder, needs_published=tasks is None)
+        check_recipe(subject.cfg.encoder, list_distinct(known, "encoder") if tasks is None else None)
     data = subjects[0].cfg.data
     found = find_tasks(tasks)
     present = [task for task in found if not task.is_absent(data)]
@@ -55,7 +56,7 @@ def compute(subjects: list["Subject"], controls: bool = True, tasks: list[str] |
     rows: list[TidyRow] = []
     for subject in subjects:
         cfg = subject.cfg
-        published = [row for task in present for row in list_published(task, cfg.encoder.name)]
+        published = [row for task in present for row in list_published(known, task, cfg.encoder.name)]
         cells = [(task, split) for task in present for split in task.splits]
         for task, split in track_progress(cells, f"ledger, {subject.encoder}"):
             cell = dict(zip(CELL, (cfg.encoder.name, task.name, task.subset, split), strict=True))
@@ -79,24 +80,23 @@ def check_metrics(task: Task, scores: Iterable[str]) -> None:
     refuse((unknown, f"{task.name}: there is no score {unknown[:1]}; there are: {', '.join(scores)}"))
 
 
-def check_recipe(encoder: "Encoder", needs_published: bool) -> None:
-    """Raise UserError unless vectors are means of the last layer, and the encoder has published scores."""
+def check_recipe(encoder: "Encoder", known: Sequence[str] | None) -> None:
+    """Raise UserError unless vectors are means of the last layer, and the encoder is ``known``; None: any may be."""
     if encoder.pooling != "mean" or encoder.layer is not None:
         raise UserError("the published scores are of means over tokens: leave out encoder.pooling and layer")
-    known = list_distinct(read_published(), "encoder")
-    if needs_published and encoder.name not in known:
+    if known is not None and encoder.name not in known:
         raise UserError(f"encoder={encoder.name} has no published score; {', '.join(known)} have")
 
 
-def list_published(task: Task, encoder: str) -> list[TidyRow]:
-    """List the published scores of a task and an encoder: those of published.csv, and those that its file has."""
+def list_published(known: Sequence[TidyRow], task: Task, encoder: str) -> list[TidyRow]:
+    """List the published scores of a task and an encoder: the ``known`` ones, and those that its file has."""
     names = {"encoder": encoder, "task": task.name, "subset": task.subset}
     own = [
         {**names, "split": split, "metric": metric, "published": score, "revision": "", "mteb": ""}
         for split, scores in task.published.get(encoder, {}).items()
         for metric, score in scores.items()
     ]
-    return [*select_rows(read_published(), names), *own]
+    return [*select_rows(known, names), *own]
 
 
 def read_published() -> list[TidyRow]:

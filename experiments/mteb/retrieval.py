@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobench.common.errors import refuse
-from isobench.metrics.retrieval import find_top
+from isobench.metrics.retrieval import find_top, rank_ids
 from isobench_papers.mteb.tasks import Task, read_search
 
 if TYPE_CHECKING:
@@ -34,18 +34,12 @@ def search(task: Task, data: "Data", split: str, embed: Embed) -> dict[str, floa
     name, ids = f"{task.name}-{task.subset}", list(documents)
     corpus = embed(f"{name}-documents", list(documents.values()))
     vectors = embed(f"{name}-queries", list(asked.values()))
-    order = np.empty(len(ids), np.int64)
-    order[sorted(range(len(ids)), key=lambda place: ids[place].encode())] = np.arange(len(ids))
-    found = find_top(vectors, corpus, order, min(DEPTH + 1, len(ids)))
-    scores = [
-        score_ranking(
-            [ids[place] for place in row if place >= 0 and not (task.ignore_identical_ids and ids[place] == query)][
-                :DEPTH
-            ],
-            grades[query],
-        )
-        for query, row in zip(asked, found, strict=True)
-    ]
+    found = find_top(vectors, corpus, rank_ids(ids), min(DEPTH + 1, len(ids)))
+    scores = []
+    for query, row in zip(asked, found, strict=True):
+        left_out = query if task.ignore_identical_ids else None
+        answer = [ids[place] for place in row if place >= 0 and ids[place] != left_out]
+        scores.append(score_ranking(answer[:DEPTH], grades[query]))
     return {name: float(np.mean([score[name] for score in scores])) for name in scores[0]}
 
 

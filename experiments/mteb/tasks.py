@@ -9,7 +9,7 @@ from pydantic import Field
 from isobench.common.errors import refuse
 from isobench.data import hub
 from isobench.data.scored_pairs import ScoredPairs, make_scored_pairs
-from isobench.data.tables import read_columns, read_field
+from isobench.data.tables import read_fields
 from isobench.papers.folders import StrictEntries, read_checked_yaml
 from isobench_papers.probe.sets import LabelledTexts, check_splits, make_labelled_texts
 
@@ -60,8 +60,7 @@ class Task(StrictEntries):
         """Read columns of a split's file, by their names here."""
         names = [self.columns.get(name, name) for name in columns]
         if (folder := self.find_folder(data)) is not None:
-            table = read_columns(folder / f"{split}.parquet", names)
-            return [read_field(table, name) for name in names]
+            return read_fields(folder / f"{split}.parquet", names)
         source = {"name": None, "revision": None, **(self.hub or {})}
         advice = "name a folder with its files (folder: in the task's file)"
         rows = hub.load_hub_dataset(source["path"], source["name"], source["revision"], split, self.name, advice)
@@ -77,12 +76,8 @@ def find_tasks(names: Sequence[str] | None) -> list[Task]:
     for name in names:
         own = [read_task(Path(name).expanduser())] if name.endswith((".yaml", ".yml")) else []
         tasks = own or [task for task in shipped if task.name == name]
-        refuse(
-            (
-                not tasks,
-                f"analysis.tasks: there is no task {name}; name a YAML file, or one of MTEB's: {list_names(shipped)}",
-            )
-        )
+        known = list_names(shipped)
+        refuse((not tasks, f"analysis.tasks: there is no task {name}; name a YAML file, or one of MTEB's: {known}"))
         found += tasks
     return found
 
@@ -145,17 +140,13 @@ def read_search(
         (titles,) = task.read(data, "corpus", ("title",))
         texts = [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]
     queries = {str(key): text for key, text in zip(*task.read(data, "queries", TEXTS), strict=True)}
-    judged = [
-        (str(query), str(document), int(grade))
-        for part in task.splits[split]
-        for query, document, grade in zip(*task.read(data, part, JUDGEMENTS), strict=True)
-    ]
-    graded = [float(grade) for part in task.splits[split] for grade in task.read(data, part, JUDGEMENTS)[2]]
+    judged = [row for part in task.splits[split] for row in zip(*task.read(data, part, JUDGEMENTS), strict=True)]
     refuse(
         (len(set(ids)) < len(ids), f"{task.name}: two documents have the same id"),
-        (any(grade % 1 for grade in graded), f"{task.name}: a grade is no whole number"),
+        (any(float(grade) % 1 for _, _, grade in judged), f"{task.name}: a grade is no whole number"),
     )
-    return dict(zip(ids, texts, strict=True)), queries, judged
+    judgements = [(str(query), str(document), int(grade)) for query, document, grade in judged]
+    return dict(zip(ids, texts, strict=True)), queries, judgements
 
 
 def hold_out(texts: LabelledTexts, share: float) -> tuple[LabelledTexts, LabelledTexts]:

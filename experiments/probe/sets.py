@@ -10,7 +10,7 @@ from isobench.common.errors import UserError
 from isobench.common.terminal import name_some, print_note
 from isobench.data.labels import check_classes, format_labels
 from isobench.data.sources import check_texts
-from isobench.data.tables import read_columns, read_field
+from isobench.data.tables import read_fields
 
 if TYPE_CHECKING:  # late: a command line is read without it
     import numpy as np
@@ -58,8 +58,7 @@ def make_labelled_texts(texts: list[Any], labels: list[Any], where: str) -> Labe
 
 def _read_split(folder: Path, split: str) -> LabelledTexts:
     file = folder / f"{split}.parquet"
-    table = read_columns(file, ("text", "label"))
-    return make_labelled_texts(read_field(table, "text"), read_field(table, "label"), str(file))
+    return make_labelled_texts(*read_fields(file, ("text", "label")), str(file))
 
 
 def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:

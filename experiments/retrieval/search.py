@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,7 +13,7 @@ from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, make_panel_grid
 from isobench.config.bounds import NOT_EMPTY, one_of
-from isobench.data.tables import read_columns, read_field
+from isobench.data.tables import read_fields
 from isobench.data.weights import format_encoder_name
 from isobench.statistics.seeds import ALPHA, holm
 
@@ -87,12 +87,13 @@ def read_set(root: str | None, name: str, pairs: int) -> SearchSet:
     if root is None or not needed.is_dir():
         raise UserError(f"set data.root=FOLDER: the set {name} is read from FOLDER/{needed.relative_to(folder)}")
     if name == "dbpedia":
-        ids, titles, texts = read_table(needed / "corpus.parquet", "id", "title", "text")
+        ids, titles, texts = read_fields(needed / "corpus.parquet", ("id", "title", "text"))
         documents = {key: f"{title} {text}".strip() for key, title, text in zip(ids, titles, texts, strict=True)}
-        queries = dict(zip(*read_table(needed / "queries.parquet", "id", "text"), strict=True))
-        judgements = list(zip(*read_table(needed / "qrels.parquet", "query", "document", "relevance"), strict=True))
-        return SearchSet(documents, queries, judgements)
-    return make_question_search(*read_table(needed / "validation.parquet", "question1", "question2", "label"), pairs)
+        queries = dict(zip(*read_fields(needed / "queries.parquet", ("id", "text")), strict=True))
+        judged = read_fields(needed / "qrels.parquet", ("query", "document", "relevance"))
+        return SearchSet(documents, queries, list(zip(*judged, strict=True)))
+    columns = read_fields(needed / "validation.parquet", ("question1", "question2", "label"))
+    return make_question_search(*columns, pairs)
 
 
 def make_question_search(first: Sequence[str], second: Sequence[str], labels: Sequence[int], pairs: int) -> SearchSet:
@@ -107,12 +108,6 @@ def make_question_search(first: Sequence[str], second: Sequence[str], labels: Se
         {key: text for text, key in queries.items()},
         [(query, document, grade) for (query, document), grade in judged.items()],
     )
-
-
-def read_table(file: Path, *names: str) -> list[list[Any]]:
-    """Read columns of a Parquet file."""
-    table = read_columns(file, names)
-    return [read_field(table, name) for name in names]
 
 
 def embed(encoder: "FrozenEncoder", name: str, texts: dict[str, str]) -> np.ndarray:

@@ -13,7 +13,7 @@ from isobench.common.errors import UserError, suggest_nearest
 from isobench.common.packages import find_packaged_file
 from isobench.config.schema import Data
 from isobench.data.scored_pairs import ScoredPairs, make_scored_pairs
-from isobench.data.tables import read_columns, read_field
+from isobench.data.tables import read_fields
 
 PAPER_SETS = ("men", "rw", "simlex999", "ws353_sim", "ws353_rel")  # in the order of the paper's Table 3
 GENSIM_REQUIREMENT = "gensim==4.4.0"
@@ -71,8 +71,7 @@ def read_parquet_set(folder: Path, name: str) -> ScoredPairs:
     if not file.is_file():
         hint = suggest_nearest(name, (other.stem for other in folder.glob("*.parquet")))
         raise UserError(f"data.root: {file} does not exist; the paper's sets are {', '.join(PAPER_SETS)} ({hint})")
-    table = read_columns(file, PARQUET_COLUMNS)
-    pairs = make_scored_pairs((read_field(table, key) for key in PARQUET_COLUMNS), "word", str(file))
+    pairs = make_scored_pairs(read_fields(file, PARQUET_COLUMNS), "word", str(file))
     if name == "men":
         pairs.first, pairs.second = (
             [PART_OF_SPEECH.sub("", word) for word in words] for words in (pairs.first, pairs.second)

@@ -38,6 +38,7 @@ from isobench.common.files import (
 from isobench.common.terminal import name_some
 from isobench.config.schema import Config
 from isobench.runs.bundled import (
+    PREDICTIONS_FILES,
     RECORDS_FILE,
     format_predictions,
     format_records,
@@ -64,8 +65,11 @@ NOTHING_IMPORTED = "nothing of this bundle is imported"
 
 # What an export writes before the manifest, in a folder of its own.
 MEMBER = re.compile(
-    rf"plan\.json|records\.parquet|predictions(_\d+)?\.parquet|{ANALYSIS_FOLDER}/(about\.json|\w+\.parquet)"
-)
+    "|".join(
+        [re.escape(PLAN_FILE), re.escape(RECORDS_FILE), PREDICTIONS_FILES.pattern,
+         rf"{ANALYSIS_FOLDER}/({re.escape(ABOUT_FILE)}|\w+\.parquet)"]
+    )
+)  # fmt: skip
 
 
 def export_bundle(
@@ -110,15 +114,16 @@ def _list_replaced(target: Path, experiment: str | None) -> list[str]:
     refuse_bundle(target.parent)
     if not target.is_dir() or not any(target.iterdir()):
         return []
-    if all(map(MEMBER.fullmatch, list_files(target))):  # an export that was killed before its manifest
-        return sorted(list_files(target))
+    found = list_files(target)
+    if all(map(MEMBER.fullmatch, found)):  # an export that was killed before its manifest
+        return sorted(found)
     manifest = read_manifest(target)
     if manifest.experiment != experiment:
         raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
-    others = {path for path in list_files(target) - manifest.files.keys() if not MEMBER.fullmatch(path)}
-    if others := others - {MANIFEST_FILE}:
+    stale = found - {MANIFEST_FILE}
+    if others := {path for path in stale - manifest.files.keys() if not MEMBER.fullmatch(path)}:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
-    return [path for path in list_files(target) if path != MANIFEST_FILE]
+    return sorted(stale)
 
 
 def _make_files(

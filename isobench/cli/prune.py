@@ -66,15 +66,16 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     planned = {run_folder_name(identity.key) for plan in plans for _, identity in plan.runs}
     if troubles:
         raise UserError(f"nothing is removed, because a plan can't be read: {troubles[0]}")
-    here = {folder.name for folder in list_run_folders(output_dir)}
-    if here and not planned & here:  # missing or others' plans say nothing of what is still needed
+    folders = list_run_folders(output_dir)
+    # Missing plans, and those of other folders, say nothing of what is still needed.
+    if folders and planned.isdisjoint(folder.name for folder in folders):
         raise UserError(
             f"nothing is removed: {output_dir} has no plan that names one of its runs; repeat the commands that you "
             "still need"
         )
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
-    for folder in list_run_folders(output_dir):
+    for folder in folders:
         if folder.name in kept or read_live_heartbeat(folder):
             continue
         try:

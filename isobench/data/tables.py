@@ -307,6 +307,12 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
         return _decode_bytes(pyarrow.parquet.read_table(path, columns=list(top_columns)))
 
 
+def read_fields(path: Path, names: Sequence[str]) -> list[list[Any]]:
+    """Read the values of columns of a Parquet file, or of a struct's fields for dotted names."""
+    table = read_columns(path, names)
+    return [read_field(table, name) for name in names]
+
+
 def read_field(table: Any, name: str) -> list[Any]:
     """Return the values of a table's column, or of a struct's field for a dotted name."""
     import pyarrow.compute

@@ -17,13 +17,13 @@ from isobench.frozen.effects import FEWEST_ROWS, REFITS, draw_refits, fit_method
 from isobench.frozen.matrix import describe_missing, read_rows, split_rows
 from isobench.frozen.posthoc import Transform
 from isobench.metrics.cosines import Level, draw_rows, measure_level, measure_true
-from isobench.metrics.retrieval import CUT, find_top, measure_hubs, score_answers
+from isobench.metrics.retrieval import CUT, find_top, measure_hubs, rank_ids, score_answers
+from isobench.statistics.changes import compare_means
 from isobench.statistics.seeds import holm
 
 DEPTH = 100  # documents of an answer
 HUB_ROWS = 4_000  # documents that are drawn for hubness
 REFIT_ROWS = 5_000  # documents that a refitted method is searched in, those that are relevant among them
-RESAMPLES = 10_000  # of the queries
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,10 @@ def measure_retrieval(
             scores = search.score(transform, unit)
         plain = scores if not found else plain
         change = scores[:, 0] - plain[:, 0]
-        resampled, is_tested = np.array([np.nan]), bool(found) and len(change) >= FEWEST_ROWS
-        if is_tested:
+        low = high = p = np.nan
+        if found and len(change) >= FEWEST_ROWS:
             refitted = [smaller.score(fit[name], _make_unit(part, fit[name]), CUT)[:, 0].mean() for fit in refits]
-            n = len(change)
-            drawn = [rng.multinomial(n, [1 / n] * n, 100) @ change / n for _ in range(RESAMPLES // 100)]
-            resampled = np.concatenate(drawn) + np.std(refitted, ddof=1) * rng.standard_t(REFITS - 1, RESAMPLES)
-        low, high = np.quantile(resampled, (0.025, 0.975))
-        tail = min((resampled <= 0).sum(), (resampled >= 0).sum()) + 1
-        p = min(1.0, 2 * tail / (RESAMPLES + 1)) if is_tested else np.nan
+            low, high, p = compare_means(change, refitted, rng)
         left = divide_by_length(transform(search.queries))
         level = measure_level(name, left[asked], torch.from_numpy(unit[seen]).double(), related)
         level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
@@ -125,18 +120,21 @@ def make_search(
     where: str = "relevance",
 ) -> tuple[Search, list[str]]:  # fmt: skip
     """Check judgements against the ids of queries [Q, d] and documents; leave out queries that can't be judged."""
-    pairs, triples = ({tuple(map(str, row[:count])) for row in judgements} for count in (2, 3))
+    triples = list(dict.fromkeys((str(query), str(document), str(grade)) for query, document, grade in judgements))
     places, known = {name: row for row, name in enumerate(ids)}, {name: row for row, name in enumerate(query_ids)}
-    wrong = next((str(document) for _, document, _ in judgements if str(document) not in places), None)
+    wrong = next((document for _, document, _ in triples if document not in places), None)
     refuse(
         (wrong is not None, f"{where}: {wrong} is no document of the corpus"),
-        (len(pairs) < len(triples), f"{where}: a query and document are judged twice, with different grades"),
+        (
+            len({pair[:2] for pair in triples}) < len(triples),
+            f"{where}: a query and document are judged twice, with different grades",
+        ),
         (len(places) < len(ids), "two documents have the same id"),
         (len(known) < len(query_ids), "two queries have the same id"),
     )
-    grade = next((str(g) for _, _, g in judgements if not INDEX.fullmatch(str(g).removeprefix("-"))), None)
+    grade = next((grade for _, _, grade in triples if not INDEX.fullmatch(grade.removeprefix("-"))), None)
     refuse((grade is not None, f"{where}: {grade} is no whole number"))
-    graded = {(known[str(q)], places[str(d)]): int(float(g)) for q, d, g in judgements if str(q) in known}
+    graded = {(known[q], places[d]): int(float(g)) for q, d, g in triples if q in known}
     vectors = read_rows(queries, slice(None))
     usable = np.isfinite(vectors).all(1)
     notes = [f"Queries: {describe_missing(~usable)}"] if not usable.all() else []
@@ -144,11 +142,9 @@ def make_search(
     refuse((not (usable & asked).any(), f"{where}: no query has a relevant document"))
     if lacking := int((~asked).sum()):
         notes.append(f"Queries left out, because no document is relevant to them: {lacking:,}.")
-    if strange := len({str(q) for q, _, _ in judgements} - known.keys()):
+    if strange := len({query for query, _, _ in triples} - known.keys()):
         notes.append(f"Queries of the relevance that were not asked: {strange:,}.")
     number = np.cumsum(usable & asked) - 1
     judged = [(number[q], d, g) for (q, d), g in graded.items() if g > 0 and usable[q]]
-    order = np.empty(len(ids), np.int64)
-    order[sorted(range(len(ids)), key=lambda row: ids[row].encode())] = np.arange(len(ids))
     kept = torch.from_numpy(vectors[usable & asked]).double()
-    return Search(kept, np.array(judged, np.int64), order), notes
+    return Search(kept, np.array(judged, np.int64), rank_ids(ids)), notes

@@ -52,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table of a report: our lines first, then those that the paper repeats from others, and notes below it."""
+    """Hold one table of a report: our lines, then those that the paper repeats from others, and notes."""
 
     title: str
     columns: list[str]
@@ -117,7 +117,7 @@ class Report:
 
     @cached_property
     def verdict(self) -> str:
-        """What the comparisons with plain fine-tuning show, in one or two sentences."""
+        """Say what the comparisons with plain fine-tuning show, in one or two sentences."""
         ended = int(self.runs["status"].isin(["finished", "failed"]).sum())
         return write_verdict(self.cells, self.methods, ended, len(self.runs))
 

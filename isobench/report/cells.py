@@ -41,7 +41,7 @@ AVERAGE = "Avg"  # title of the column of each row's average
 
 @dataclass(frozen=True)
 class Column:
-    """One printed column: a task's metric on a dev split, an isotropy of the reported epoch, or an epoch's time."""
+    """Describe one printed column: a task's metric on a dev split, an isotropy, or the time of an epoch."""
 
     title: str
     task: str

@@ -83,7 +83,7 @@ class Claim:
 
     @property
     def named(self) -> dict[str, Sequence[str]]:
-        """What the claim is about: column -> the names that it must have; without columns that may have any."""
+        """Return the names that rows of the claim must have, by column; a column that may have any is left out."""
         named = {"method": self.methods, "task": self.tasks, "encoder": self.encoders}
         return {column: names for column, names in named.items() if names}
 

@@ -8,6 +8,7 @@ import numpy as np
 from isobench.statistics.paired_bootstrap import resample_metric
 
 RESAMPLES, CHUNK = 1_000, 100  # of scored pairs, and how many are handled at a time
+QUERY_RESAMPLES = 10_000  # of queries, whose means are tested too
 Z = 1.959964  # the normal distribution's 97.5% quantile
 
 
@@ -48,3 +49,19 @@ def compare_correlations(
     resampled = np.concatenate([change(drawn) for drawn in chunks]) + spread / Z * rng.normal(size=RESAMPLES)
     low, high = np.nanquantile(resampled, (0.025, 0.975)) if np.isfinite(resampled).any() else (math.nan, math.nan)
     return float(change(np.ones((1, count)))[0]), float(low), float(high)
+
+
+def compare_means(
+    changes: np.ndarray, refitted: Sequence[float], rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Return the 95% interval of a mean change, from changes [Q] of each query, and its two-sided p.
+
+    Queries are drawn anew with replacement; the scores of refits add Student's t of their spread to each resample.
+    """
+    count = len(changes)
+    chunks = [rng.multinomial(count, [1 / count] * count, CHUNK) for _ in range(QUERY_RESAMPLES // CHUNK)]
+    means = np.concatenate([drawn @ changes / count for drawn in chunks])
+    means += np.std(refitted, ddof=1) * rng.standard_t(len(refitted) - 1, QUERY_RESAMPLES)
+    low, high = np.quantile(means, (0.025, 0.975))
+    tail = min((means <= 0).sum(), (means >= 0).sum()) + 1
+    return float(low), float(high), min(1.0, 2 * float(tail) / (QUERY_RESAMPLES + 1))

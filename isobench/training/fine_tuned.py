@@ -126,10 +126,10 @@ class FineTuningModule(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         self._raise_if_non_finite()
         if self.history and self.history[-1].epoch == self.current_epoch + 1:
-            self.on_validation_end()  # Lightning ends an epoch for its callbacks first
+            self._add_late_measures()  # Lightning ends an epoch for its callbacks first
 
     def on_train_end(self) -> None:
-        self.on_validation_end()
+        self._add_late_measures()
 
     def on_validation_epoch_start(self) -> None:
         self.texts: dict[int, dict[int, str]] = {}
@@ -176,7 +176,10 @@ class FineTuningModule(pl.LightningModule):
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 
     def on_validation_end(self) -> None:
-        """Add to the epoch what callbacks measured after it was scored."""
+        self._add_late_measures()
+
+    def _add_late_measures(self) -> None:
+        """Add to the newest epoch what callbacks measured after it was scored."""
         if self.observed and self.history:
             before = self.history[-1]
             self.history[-1] = self._add_observed(before.model_dump(exclude_unset=True))

@@ -338,7 +338,7 @@ def test_intervals_hold_what_refits_differ_in():
 
 
 def test_a_method_that_hangs_on_its_rows_has_a_wide_interval():
-    """Of two directions with equal variances all-but-the-top takes one by chance; one of them has the classes."""
+    """Let all-but-the-top choose by chance between two directions of equal variance, one of which has the classes."""
     rng = np.random.default_rng(0)
     widths = []
     for second in (5.0, 1.0):

@@ -1,4 +1,4 @@
-"""What a cosine means: levels by their definition, over all pairs, and a bootstrap that resamples rows."""
+"""Compute the levels of cosines by their definition, over all pairs, and a bootstrap that resamples rows."""
 
 import numpy as np
 import pytest
