@@ -81,7 +81,7 @@ def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
 
 def require_regular_file(path: Path) -> None:
     """Raise UserError, before a library opens it, if a path is a pipe, a device, a socket or a broken link."""
-    is_other = os.path.lexists(path) and not (path.is_file() or path.is_dir())
+    is_other = not path.is_file() and os.path.lexists(path) and not path.is_dir()
     refuse((is_other, f"{path} is not a regular file but a pipe, a device or a broken link"))
 
 
@@ -109,7 +109,7 @@ def sha256_file(path: Path) -> str:
     """
     require_regular_file(path)
     info = path.stat()
-    return _sha256(str(path.resolve()), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    return _sha256(str(path), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -120,7 +120,11 @@ def _sha256(path: str, *version: int) -> str:
 
 def sha256_json(value: Any) -> str:
     """Compute the hex sha256 of a JSON value, independent of the order of keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(format_sorted_json(value).encode()).hexdigest()
+
+
+def format_sorted_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def shorten_digest(digest: str) -> str:

@@ -167,7 +167,8 @@ def build_report(
     ``with_pairs`` compares methods over shared seeds and dev examples too, which reads the runs' predictions.
     ``notes`` are what the page also says, such as why an analysis was not carried out.
     """
-    runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
+    are_of_it = all(run.cfg.experiment == experiment for run in runs)
+    runs = [run if are_of_it else replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
     varying = find_varying_settings(runs)
     warnings = [warning for run in runs if run.record for warning in run.record.warnings]
     run_table = build_runs(runs, varying)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def is_bundle(folder: str | Path) -> bool:
-    return (Path(folder) / BUNDLE_FILE).is_file()
+    return Path(folder, BUNDLE_FILE).is_file()
 
 
 def read_member(bundle: Path, name: str) -> bytes:

@@ -172,8 +172,8 @@ class RunFolder:
         if text is None:
             return None
         record = parse_record(text, self.result_file)
-        is_other = record.key != self.key
-        refuse((is_other, f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}"))
+        if record.key != self.key:
+            raise UserError(f"{self.result_file} is not this run's record; {name_remedy(self.result_file)}")
         return record
 
     def read_final_record(self, retry_failed: bool, since: float) -> RunRecord | None:

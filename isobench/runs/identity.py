@@ -13,10 +13,9 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
-from functools import partial
 from typing import Any
 
-from isobench.common.files import sha256_json
+from isobench.common.files import format_sorted_json
 from isobench.config.removed import restore_removed
 from isobench.config.schema import Config, map_chain
 from isobench.data import sources, weights
@@ -60,7 +59,7 @@ class Identifier:
     def identify(self, cfg: Config) -> Identity:
         data = self._call_once(sources.fingerprint_data, cfg.task, cfg.data)
         encoder = self._call_once(weights.fingerprint_encoder, cfg.encoder)
-        key = compute_key(cfg, data, encoder, partial(self._call_once, select_decisive))
+        key = compute_key(cfg, data, encoder, self._call_once)
         return Identity(key, data, encoder)
 
     def _call_once(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -72,16 +71,23 @@ class Identifier:
 
 
 def compute_key(
-    cfg: Config, data: dict[str, str], encoder: dict[str, str], select: Callable[[str, Any], Any] | None = None
+    cfg: Config, data: dict[str, str], encoder: dict[str, str], call: Callable[..., str] = lambda f, *given: f(*given)
 ) -> str:
     """Compute a run's key from its config and from fingerprints that are known already; reads no file.
 
-    ``select``: `select_decisive`, or a function that remembers what it gives.
+    It is the sha256 of JSON with sorted names. ``call`` calls a function, or gives what an equal call gave before.
     """
-    decisive = {name: (select or select_decisive)(name, getattr(cfg, name)) for name in KEY_SECTIONS}
-    trainer = {**decisive["trainer"], "dropout": choose_dropout(cfg)}
-    origin = {"seeds": resolve_seeds(cfg), "protocol": PROTOCOL, "data": data, "weights": encoder}
-    return sha256_json({**decisive, "trainer": trainer, **origin})
+    texts = {name: call(_format_decisive, name, getattr(cfg, name)) for name in KEY_SECTIONS}
+    texts["trainer"] = call(_format_decisive, "trainer", cfg.trainer, choose_dropout(cfg))
+    texts |= {"data": call(format_sorted_json, data), "weights": call(format_sorted_json, encoder)}
+    texts |= {"seeds": format_sorted_json(resolve_seeds(cfg)), "protocol": format_sorted_json(PROTOCOL)}
+    entries = ", ".join(f'"{name}": {texts[name]}' for name in sorted(texts))
+    return hashlib.sha256(f"{{{entries}}}".encode()).hexdigest()
+
+
+def _format_decisive(name: str, section: Any, dropout: str | None = None) -> str:
+    decisive = select_decisive(name, section)
+    return format_sorted_json(decisive if dropout is None else {**decisive, "dropout": dropout})
 
 
 def select_decisive(name: str, section: Any) -> Any:

@@ -257,7 +257,7 @@ class Beat(Where):
     attempt: int = Field(description="processes that worked on the run, this one included")
 
 
-CHECKSUM_START = ',\n "checksum": "'  # how the last entry of a record's text begins
+CHECKSUM_START = b',\n "checksum": "'  # how the last entry of a record's text begins
 
 
 def read_record_text(file: Path) -> bytes | None:
@@ -305,17 +305,24 @@ def name_remedy(file: Path, remove: str = "it") -> str:
 
 
 def _require_checksum(text: bytes) -> None:
-    content, start, _ = text.rpartition(CHECKSUM_START.encode())
-    if not start:
+    start = text.rfind(CHECKSUM_START)
+    if start < 0:
         raise ValueError("it has no checksum")
-    if add_checksum(content + b"\n}") != text:
+    if _format_checksum(memoryview(text)[:start]) != text[start:]:
         raise ValueError("it was changed after it was written")
 
 
 def add_checksum(text: bytes) -> bytes:
     """Return a record's text, JSON with an indent of one space, with its sha256 as last entry ``checksum``."""
-    digest = hashlib.sha256(text).hexdigest()
-    return text.removesuffix(b"\n}") + f'{CHECKSUM_START}{digest}"\n}}\n'.encode()
+    content = text.removesuffix(b"\n}")
+    return content + _format_checksum(content)
+
+
+def _format_checksum(content: bytes | memoryview) -> bytes:
+    """Return the end of a record's text whose other entries are ``content``: their sha256 with the brace closed."""
+    digest = hashlib.sha256(content)
+    digest.update(b"\n}")
+    return CHECKSUM_START + f'{digest.hexdigest()}"\n}}\n'.encode()
 
 
 def format_record(content: dict[str, Any]) -> bytes:
@@ -361,7 +368,7 @@ def _check_scores(epoch: Epoch, primary: str, splits: list[str]) -> None:
         metrics = epoch.metrics(split)
         if primary not in metrics or not isinstance(metrics.get("constant_predictor"), bool):
             raise ValueError(f"epoch {epoch.epoch} lacks its metrics on {split}")
-        if not all(isinstance(value, bool | int | float | None) for value in metrics.values()):
+        if not all(value is None or isinstance(value, (int, float)) for value in metrics.values()):
             raise ValueError(f"a metric of epoch {epoch.epoch} on {split} is not a number")
         scores[split] = float(metrics[primary] or 0)
     deciding = HELD_OUT if HELD_OUT in splits else splits[0]
