@@ -20,6 +20,7 @@ from isobench.cli.command import CommandParser, read_output_dir, run_guarded, sp
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import explain_output_errors, write_text
+from isobench.common.progress import print_above_bars, track_progress
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
 from isobench.config.schema import Config
@@ -206,7 +207,9 @@ def judge_claims(arguments: list[str], output_dir: str, paper: str | None) -> li
     def find_rows(experiment: str, name: str) -> Any:
         return read_claimed_rows(report_folder(output_dir, experiment), name)
 
-    return [_describe_claim(claim, *judge_claim(claim, find_report, find_rows)) for claim in load_claims(paper)]
+    with print_above_bars():
+        claims = track_progress(load_claims(paper), "judging claims")
+        return [_describe_claim(claim, *judge_claim(claim, find_report, find_rows)) for claim in claims]
 
 
 def _describe_claim(claim: "Claim", outcome: "Outcome", scale: str = "") -> dict[str, Any]:
