@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +37,6 @@ from isobench.common.files import (
 from isobench.common.terminal import name_some
 from isobench.config.schema import Config
 from isobench.runs.bundled import (
-    PREDICTIONS_FILES,
     RECORDS_FILE,
     format_predictions,
     format_records,
@@ -63,14 +61,6 @@ from isobench.runs.state import read_live_heartbeat
 
 NOTHING_IMPORTED = "nothing of this bundle is imported"
 
-# What an export writes before the manifest, in a folder of its own.
-MEMBER = re.compile(
-    "|".join(
-        [re.escape(PLAN_FILE), re.escape(RECORDS_FILE), PREDICTIONS_FILES.pattern,
-         rf"{ANALYSIS_FOLDER}/({re.escape(ABOUT_FILE)}|\w+\.parquet)"]
-    )
-)  # fmt: skip
-
 
 def export_bundle(
     target: Path,
@@ -93,7 +83,7 @@ def export_bundle(
         licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
-    stale = _list_replaced(target, plan.experiment)
+    earlier = _list_earlier_files(target, plan.experiment)
     files, manifest = _make_files(plan, ended, analysis, anonymous, licence)
     with explain_output_errors(target):
         target.mkdir(parents=True, exist_ok=True)
@@ -101,29 +91,26 @@ def export_bundle(
             for path, content in files.items():
                 with write_whole(new / path) as file:
                     file.write_bytes(content)
-            for path in stale:
-                (target / path).unlink(missing_ok=True)
-            for path in files:  # the manifest last
+            # Whenever this is killed, what is there is listed by a manifest, so that the export can be repeated.
+            for path in earlier - files.keys():
+                (target / path).unlink()
+            for path in reversed(files):  # the manifest first
                 (target / path).parent.mkdir(exist_ok=True)
                 (new / path).replace(target / path)
     return manifest
 
 
-def _list_replaced(target: Path, experiment: str | None) -> list[str]:
+def _list_earlier_files(target: Path, experiment: str | None) -> set[str]:
     """List the files of an earlier bundle; UserError unless the folder has this experiment's, or nothing."""
     refuse_bundle(target.parent)
     if not target.is_dir() or not any(target.iterdir()):
-        return []
-    found = list_files(target)
-    if all(map(MEMBER.fullmatch, found)):  # an export that was killed before its manifest
-        return sorted(found)
-    manifest = read_manifest(target)
+        return set()
+    manifest, found = read_manifest(target), list_files(target)
     if manifest.experiment != experiment:
         raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
-    stale = found - {MANIFEST_FILE}
-    if others := {path for path in stale - manifest.files.keys() if not MEMBER.fullmatch(path)}:
+    if others := found - {MANIFEST_FILE, *manifest.files}:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
-    return sorted(stale)
+    return found
 
 
 def _make_files(

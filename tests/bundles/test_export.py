@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -12,6 +13,7 @@ from tampering import edit_record
 
 from isobench import load_runs
 from isobench.bundles import transfer
+from isobench.bundles.manifest import find_changes, read_manifest
 from isobench.cli import report
 from isobench.runs.bundled import simplify
 from isobench.runs.plan import parse_plan
@@ -86,12 +88,31 @@ def test_an_interrupted_export_leaves_the_earlier_bundle(alice, run_export, bund
     assert not list(tmp_path.glob(".*"))
 
 
-def test_an_export_that_was_killed_before_its_manifest_is_repeated(alice, run_export, bundle):
-    before = read_content(bundle)
-    (bundle / "bundle.json").unlink()
-    (bundle / "plan.json").unlink()
-    assert run_export(alice, bundle)[0] == 0
-    assert read_content(bundle) == before
+def test_an_export_that_is_killed_at_any_file_leaves_what_verify_refuses_and_is_repeated(
+    alice, run_export, bundle, monkeypatch, tmp_path
+):
+    expected = read_content(bundle)
+    removed = pick_run(alice)
+    removed.rename(tmp_path / "kept")
+    check_done(run_export(alice, bundle))
+    (tmp_path / "kept").rename(removed)
+    replace = Path.replace
+    for count in range(len(expected)):
+        moved = []
+
+        def die(path, target, moved=moved, count=count):
+            if bundle in Path(target).parents and len(moved) == count:
+                raise KeyboardInterrupt
+            moved += [target] * (bundle in Path(target).parents)
+            return replace(path, target)
+
+        monkeypatch.setattr(Path, "replace", die)
+        assert run_export(alice, bundle)[0] == 130
+        monkeypatch.setattr(Path, "replace", replace)
+        is_new = read_content(bundle) == expected  # the plan, which comes last, has not changed
+        assert count == 0 or is_new or any(find_changes(bundle, read_manifest(bundle)))
+    check_done(run_export(alice, bundle))
+    assert read_content(bundle) == expected
 
 
 def test_a_folder_with_anything_else_is_refused(alice, run_export, bundle, command, tmp_path):
