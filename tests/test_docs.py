@@ -3,10 +3,15 @@
 import importlib
 import re
 import runpy
+import statistics
+from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import ROOT
+from scipy.stats import ttest_ind
+
+from isobench.papers.published import PublishedTable
 
 PATTERNS = ("*.md", "docs/**/*.md", "experiments/**/*.md", "examples/**/*.md", "benchmarks/*.md")
 PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
@@ -53,6 +58,24 @@ def test_the_code_of_the_notebook_page_runs(monkeypatch):
 
     shown = execute_page((ROOT / "docs" / "how-to" / "notebook.md").read_text(), ROOT)
     assert (shown.count("<table"), shown.count("data:image/svg+xml;base64,")) == (5, 1)
+
+
+def test_a_difference_from_print_has_welchs_interval_and_prints_rounding(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "site"))
+    from beside_print import _format_difference
+
+    theirs, values = [58.0, 60.0, 60.0, 61.0, 63.5], [61.0, 64.0, 63.0]
+    printed = [statistics.fmean(theirs), statistics.stdev(theirs)]  # 60.5 and 2
+    table = PublishedTable.model_construct(
+        what="each cell of 5 seeds", form=["mean", "sd"], columns={}, methods={"none": "plain"},
+        cells={"bert": {"plain": {"RTE": printed}}},
+    )  # fmt: skip
+    cell = SimpleNamespace(
+        published_of="bert", method="none", column="RTE", task="rte", kind="score", values=values, n=3,
+        mean=statistics.fmean(values), sd=statistics.stdev(values),
+    )  # fmt: skip
+    low, high = ttest_ind(values, theirs, equal_var=False).confidence_interval()
+    assert _format_difference(table, cell) == f"+2.17 \\[{low - 0.05:+.2f}, {high + 0.05:+.2f}\\]"
 
 
 @pytest.mark.slow

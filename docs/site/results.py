@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow.parquet
 import yaml
+from beside_print import write_beside_print
 from rich.table import Table
 from rich.text import Text
 
@@ -32,7 +33,7 @@ from isobench.data.weights import format_encoder_name
 from isobench.papers.description import PROGRAM, read_paper
 from isobench.papers.folders import find_config, find_papers
 from isobench.papers.published import load_tables
-from isobench.report.build import build_report
+from isobench.report.build import Report, build_report
 from isobench.report.claims import ELSEWHERE, FAILS, HOLDS, NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.text import format_markdown
 from isobench.runs.bundled import RECORDS_FILE, read_records
@@ -193,10 +194,10 @@ class Bundle:
             machines[", ".join(dict.fromkeys(found["gpus"])) or f"{found['cpu']}, {found['cores']} cores"] = None
         return escape(f"Commit: {', '.join(commits)}. Machine: {'; '.join(machines)}.")
 
-    def format_report(self) -> str:
-        """Return the report of its runs as Markdown."""
+    def build_report(self) -> Report:
+        """Build the report of its runs."""
         rows = add_states([Run.of(cfg, identity.key, identity) for cfg, identity in self.plan.runs])
-        return format_markdown(build_report(rows[0].cfg.experiment, rows))
+        return build_report(rows[0].cfg.experiment, rows)
 
 
 def main() -> None:
@@ -361,11 +362,14 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         outcome = f"Claims, {OUTSIDE}: {count_outcomes(outside)}." if outside else escape(" ".join(shown.notes[1:2]))
         folded += [] if claims else map(escape, shown.notes)
     else:
-        report = bundle.format_report()
-        verdict, *scale = read_bold_lines(report)
+        report = bundle.build_report()
+        text = format_markdown(report)
+        verdict, *scale = read_bold_lines(text)
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict).strip("*")
         folded += [*scale, verdict.strip("*")]
-        tables = [read_first_table(report)]
+        tables = [read_first_table(text)]
+        if bundle.scale != "embedded":
+            tables.append(write_beside_print(report))
     differences = dict.fromkeys(escape(claim["scale"]) for claim in inside if claim["scale"])
     visible = [*(f"Not the paper's setting: {text}." for text in differences), list_claims(inside), *tables]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):

@@ -1,0 +1,73 @@
+"""Write print, ours and their difference, for every cell that both have: part of the pages of results."""
+
+import math
+import re
+import statistics
+
+import pandas as pd
+from scipy.stats import t
+
+from isobench.papers.published import PublishedTable
+from isobench.report.build import Report
+from isobench.report.cells import find_content
+from isobench.report.tables import label_method
+
+# Cells that print and another encoder's runs share: paper, table, methods, and why.
+COMPARABLE = [
+    (
+        "isotropy_calibration", "table4", ("none", "cosine", "flow"),
+        "a head starts alike whatever the encoder, and moves little (laptop.md)",
+    )
+]  # fmt: skip
+
+
+def write_beside_print(report: Report) -> str:
+    """Return a table with a row for each cell that the paper and these runs have; empty if there is none."""
+    cells = report.cells[
+        (report.cells["n"] > 0) & report.cells["published"].notna() & (report.cells["kind"] != "time")
+    ]
+    if cells.empty:
+        return ""
+    lines, notes = ["| cell | print | ours | difference | |", "|---|---|---|---|---|"], set()
+    for cell in cells.itertuples():
+        shared = [
+            why
+            for paper, table, methods, why in COMPARABLE
+            if (paper, table) == (report.experiment.paper, cell.table) and cell.method in methods
+        ]
+        notes.update(shared)
+        name = f"{cell.column}, {label_method(cell.method)}"
+        is_comparable = shared or cell.verdict != "not comparable"
+        name, why = (f"**{name}**", "**comparable**") if is_comparable else (name, "another encoder")
+        if not is_comparable and cell.published_of == cell.encoder:
+            why = cell.why
+        difference = _format_difference(find_content(report.experiment, cell.table), cell)
+        lines.append(f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} | {why} |")
+    note = "Differences, ours less print, with Welch's 95% interval over the seeds of both."
+    return "\n".join([*lines, "", " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])])
+
+
+def _format_difference(content: PublishedTable, cell: pd.Series) -> str:
+    """Write the difference of means, or of medians where print has no mean, and its interval if spreads are known."""
+    printed = content.cells[cell.published_of][content.methods[cell.method]]
+    column = next(name for name in printed if cell.column in (name, f"{name} ({cell.task})"))
+    numbers = dict(zip(content.form, printed[column], strict=True))
+    center = numbers.get("mean", numbers.get("median"))
+    ours = cell.mean if "mean" in numbers else statistics.median(cell.values)
+    if center is None or math.isnan(center) or math.isnan(ours):
+        return "-"
+    difference = ours - float(center)
+    form = "+.2f" if cell.kind == "score" else "+.3f" if abs(difference) >= 5e-4 else "+.0e"
+    text = f"{difference:{form}}"
+    (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
+    spread = numbers.get("sd")
+    if spread is None or cell.n < 2:
+        return text
+    # A printed number may be off by half a unit of its last digit, which is most of the spread where it prints 0.
+    unit = 10.0 ** -len(str(center).partition(".")[2])
+    shares = cell.sd**2 / cell.n, float(spread) ** 2 / seeds
+    if not (error := math.sqrt(sum(shares))):
+        return text
+    freedom = error**4 / sum(share**2 / (n - 1) for share, n in zip(shares, (cell.n, seeds), strict=True) if share)
+    half = t.ppf(0.975, freedom) * error + unit / 2
+    return f"{text} \\[{difference - half:{form}}, {difference + half:{form}}\\]"
