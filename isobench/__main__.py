@@ -100,7 +100,7 @@ def run_hydra() -> None:
         return
     word = arguments[0] if arguments else ""
     hint = suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "isobench --help shows both"
-    refuse((re.fullmatch(r"(\w[\w-]*)?", word), f"name a command or settings, not {word!r}: {hint}"))
+    refuse((re.fullmatch(r"(\w[\w-]*)?", word), f"name a command or settings{word and f', not {word!r}'}: {hint}"))
     check_typed_settings(arguments)
     overrides = rewrite_overrides(list(map(Override.parse, arguments)))
     if not any(flag in arguments for flag in SHOWING_FLAGS):

@@ -66,7 +66,12 @@ def _print_papers() -> None:
 
 def _write_new_paper(folder: Path) -> None:
     """Write the example paper into a new folder, whose name is the paper's."""
-    refuse((folder.exists() or folder.is_symlink(), f"{folder} is there already: name a new folder"))
+    name = folder.absolute().name
+    refuse(
+        (folder.exists() or folder.is_symlink(), f"{folder} is there already: name a new folder"),
+        (name in find_papers(), f"there is a paper {name} already (isobench papers): give the folder another name"),
+        (not name.isidentifier(), f"{name} can't be a paper's name: take letters, digits and _, a letter first"),
+    )
     with explain_output_errors(folder), write_whole(folder) as copy:
         shutil.copytree(Path(examples_dir()) / "paper", copy, ignore=shutil.ignore_patterns("__pycache__"))
         for file in [*copy.rglob("*.yaml"), *copy.rglob("*.md")]:

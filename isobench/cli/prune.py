@@ -34,7 +34,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     """List the runs that no plan has; remove them if ``yes``, or if the user confirms it."""
     output_dir = read_output_dir(settings, "isobench prune")
     marker = marker_file(output_dir)
-    refuse((not marker.is_file(), f"{output_dir} is no output folder of isobench, without {marker.name}"))
+    refuse((not marker.is_file(), f"nothing was run in {output_dir}, or it is no output folder: no {marker.name}"))
     with collect_garbage_rarely():
         orphans, unreadable = find_orphans(output_dir)
     for folder, name in orphans:

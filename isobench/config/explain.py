@@ -46,7 +46,12 @@ def explain_error(error: BaseException) -> str:
             return f"{', '.join(str(file) for file in files if one.object in file.read_bytes())} {one}".lstrip()
     text = "\n".join(map(str, reversed(causes)))
     if isinstance(error, OverrideParseException):
-        return f"{error.override}: {extract_first_line(error)}"
+        written = str(error.override)
+        is_cut = any(
+            written.count(first) > written.count(last) for first, last in ("{}", "[]")
+        )  # mostly by the shell
+        advice = "a bracket is not closed: put a setting with blanks into quotes"
+        return f"{written}: {advice if is_cut else extract_first_line(error)}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import require_regular_file, sha256_file
 from isobench.config.schema import Data, Task
 from isobench.data import hub
@@ -106,13 +106,15 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     Without ``task.folder`` the folder is ``glue/<task>``. Of a corpus a single ``<split>_PART.parquet`` is accepted
     too.
     """
-    folder = Path(str(data.root)).expanduser() / (task.folder or f"glue/{task.subset or task.name}")
+    root = Path(str(data.root)).expanduser()
+    folder = root / (task.folder or f"glue/{task.subset or task.name}")
     path = folder / f"{split}.parquet"
     require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if kind_of(task).is_corpus else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]
     if not path.is_file():
+        refuse((not root.is_dir(), f"data.root={root} is no folder: name one that holds {path.relative_to(root)}"))
         has = ", ".join(sorted(file.name for file in folder.glob("[!.]*"))) or "nothing"
         raise UserError(f"data.root: {path} does not exist; its folder has {has} (task.train_split=NAME chooses)")
     return path

@@ -163,7 +163,8 @@ def fit_methods(
     notes = [
         f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. PCA whitening keeps {kept}, "
         f"and its IsoScore and EV1 are of these alone. Soft ZCA adds {factors} times the mean variance: "
-        f"calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}."
+        f"calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}. "
+        "isobench fit keeps a method."
     ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:

@@ -212,20 +212,23 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
         return "No run has ended yet."
     compared = [row for row in methods.itertuples() if row.method != BASE_METHOD and row.compared]
     tested = [row for row in compared if not math.isnan(row.p)]
+    untested = _name_untested(methods, [row for row in compared if math.isnan(row.p)])
     if any(row.is_shown for row in tested):
         sentence = _name_effects(methods, tested)
     elif tested:
         sentence = _deny_effects(methods, tested)
     elif compared:
-        sentence = _name_untested(methods, compared)
-    elif (methods["method"] != BASE_METHOD).any():
-        sentence = f"No method has a score that can be compared with one of {BASELINE}."
-    else:
+        sentence = ""
+    elif (methods["method"] == BASE_METHOD).all():
         sentence = "Only plain training was run: there is no method to test."
+    elif (methods["method"] != BASE_METHOD).all():
+        sentence = f"There is no run of {BASELINE} to compare with: add calibration={BASE_METHOD}."
+    else:
+        sentence = f"No method has a score that can be compared with one of {BASELINE}."
     collapses = _name_collapses(cells, methods)
     advice = "" if compared or not collapses else TRAIN_LONGER
     so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
-    return " ".join(filter(None, [so_far, sentence, collapses, advice]))
+    return " ".join(filter(None, [so_far, sentence, untested, collapses, advice]))
 
 
 def _describe_p(row: Any, count: int) -> str:
@@ -272,15 +275,15 @@ def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
 
 
 def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
-    """Give the differences of which no test is possible: of single seeds, or the same in every seed."""
+    """Give the differences of which no test is possible: of single seeds, or the same in every seed; "" for none."""
     why = "the difference does not vary over seeds, so no test is possible"
     if all(row.is_single for row in compared):
         why = f"a single seed allows no test, {ENOUGH_SEEDS} do"
     names = []
     for row in compared:
-        side = "below" if row.difference < 0 else "above"
+        side = {"0.00": "from"}.get(format_points(row.difference), "below" if row.difference < 0 else "above")
         names.append(f"{name_method(methods, row)} is {abs(row.difference):.2f} points {side} {BASE_LABEL}")
-    return f"{name_some(names, limit=MAX_NAMED)}, which may be chance: {why}."
+    return f"{name_some(names, limit=MAX_NAMED)}, which may be chance: {why}." if names else ""
 
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:

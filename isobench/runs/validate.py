@@ -58,6 +58,10 @@ def _validate_task(cfg: Config) -> None:
     named = len(set(task.read_splits)) == len(task.read_splits) and HELD_OUT not in task.read_splits
     refuse(
         (not named, f"task.train_split, dev_splits and test_split must be different, and none {HELD_OUT}"),
+        (
+            not (task.primary or cfg.data.files),
+            f"task={task.name} needs files of yours: 'data.files={{train: FILE, validation: FILE}}'",
+        ),
         (task.primary not in task.metrics, f"task.primary={task.primary} must be one of task.metrics"),
         (not task.embedded and not cfg.data.root and task.hub and not task.revision, PINNED.format("task")),
     )

@@ -67,7 +67,8 @@ def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forec
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
     without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:
-        line += f" (unknown for {format_count(without_forecast, 'run')}: none of the same shape has finished)"
+        unknown = f"unknown for {format_count(without_forecast, 'run')}"
+        line += f" ({unknown}: none of the same shape has finished, carry out one first)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
             line += f"; the paper's whole grid takes roughly {hours:g} GPU-hours (docs/how-to/memory.md)"
     return line

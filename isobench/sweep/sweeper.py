@@ -250,7 +250,7 @@ def _print_left_out(runs: list[Run]) -> None:
         for override in run.overrides:
             having.setdefault(override.key, {})[method] = None
     for name, methods in lacking.items():
-        print_note(f"{name} is set for {', '.join(having[name])}; methods without this setting: {', '.join(methods)}")
+        print_note(f"{name} is set for {', '.join(having[name])}; calibration={','.join(methods)} has no use for it")
 
 
 def _build_report(runs: list[Run], with_pairs: bool) -> "Report | None":

@@ -123,7 +123,10 @@ def read_plan(
         is_trusted: whether all classes that the plan names may be run.
     """
     is_away = output_dir is None and file.absolute().parent != plans_folder(file.absolute().parents[1])
-    refuse((is_away, f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER"))
+    refuse(
+        (not file.is_file(), f"{file} is no file: name a plan, OUTPUT_DIR/plans/NAME.json"),
+        (is_away, f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER"),
+    )
     with doing(f"reading the plan {file}"):
         plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir or str(file.parent.parent))
     for cfg, _ in plan.runs if is_trusted else ():

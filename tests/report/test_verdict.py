@@ -39,6 +39,7 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
     assert found["is_shown"][["better", "worse", "same", "moved"]].tolist() == [True, True, False, False]
     assert found["difference"].round(1)[["better", "worse", "same"]].gt(0).tolist() == [True, False, False]
     assert math.isnan(found.loc["moved", "p"])
+    assert "moved is 9.00 points above plain" in verdict(arms)
     test = compare((HIGH, LOW))
     assert verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}).startswith(
         f"isobn gains {test.value:.2f} points over plain (95% interval {test.low:.2f} to {test.high:.2f}, p < 0.001"

@@ -61,10 +61,10 @@ def _warn_of_few_rows(
     smallest = math.inf if is_distributed() else last or size  # of several processes each has a part of a batch
     warnings = []
     for name, method in methods.items():
-        found = [("moving averages", effective_rows.get(name, math.inf), method.least_average)]
-        found.insert(0, ("a batch", smallest, method.least_batch))
+        found = [("its moving averages stand on", effective_rows.get(name, math.inf), method.least_average)]
+        found.insert(0, ("a batch of its training has", smallest, method.least_batch))
         warnings += [
-            f"{name} needs {needed} rows, and {what} of its training stands on {rows:g}: raise "
+            f"{name} needs {needed} rows, and {what} {rows:g}: raise "
             "optimization.batch_size, or set optimization.drop_last=true"
             for what, rows, needed in found
             if rows < needed
