@@ -122,9 +122,9 @@ def _make_pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _apply_inverse_hessian(
     gradient: Tensor, history: list[tuple[Tensor, Tensor, Tensor]], diagonal: Tensor
 ) -> Tensor:
-    """Multiply the gradient by L-BFGS's inverse Hessian: the two-loop recursion, in every problem.
+    """Multiply the gradient, [D, r + 1, M, K], by L-BFGS's inverse Hessian: the two-loop recursion, in every problem.
 
-    ``history`` has what `_make_pair` returns, oldest first.
+    ``history`` has what `_make_pair` returns, oldest first; ``diagonal`` stands for the inverse Hessian before it.
     """
     q, factors = gradient, []
     for step, change, inverse in reversed(history):
