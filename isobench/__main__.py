@@ -111,14 +111,18 @@ def run_hydra() -> None:
 
 
 def _complete(call_hydra: Callable[[], object]) -> None:
-    """Print what can complete the line in COMP_LINE, and no error: the user is still typing."""
+    """Print what can complete the line in COMP_LINE, and no error: the user is still typing.
+
+    The first word may be a command, which is completed here. The settings behind it are completed by Hydra, which
+    reads the same variable, and to which the command must not be shown.
+    """
     commands = (*COMMANDS, *LISTS)
     line = os.environ.get("COMP_LINE", "")
     program, *words = line.split() or ["isobench"]
     typed = "" if line.endswith(" ") or not words else words[-1]
     if len(words) - bool(typed) <= 0:
         print(*(command for command in commands if command.startswith(typed)))
-    elif words[0] in commands:  # which Hydra does not know
+    elif words[0] in commands:
         os.environ["COMP_LINE"] = " ".join([program, *words[1:]]) + " " * (not typed)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception, SystemExit):
         call_hydra()

@@ -42,7 +42,7 @@ class Chain(nn.Module):
         self.pooler_position = sum(link.placement == "before_pooler" for link in ordered)
         self.out_dim: int = ordered[-1].calibration.out_dim
         for calibration in self:
-            calibration.warns = False
+            calibration.warns = False  # a run evaluates before its first step, when no statistics are expected
 
     def __iter__(self) -> Iterator[Calibration]:
         return iter(self.calibrations)  # type: ignore[arg-type]

@@ -104,6 +104,7 @@ class Whitening(Calibration):
         values, vectors = eigh(sigma)
         values, vectors = values.flip(0) + self.epsilon, vectors.flip(1)
         noise = mean_variance * self.dim * torch.finfo(torch.float32).eps
+        # A smaller variance is rounding error, and its direction is dropped.
         scale = torch.where(values > noise, values.clamp_min(noise).rsqrt(), 0.0)
         transform = vectors * scale  # [d, d]
         if self.form == "zca":

@@ -35,19 +35,20 @@ def _apply(options: Namespace, arguments: Sequence[str]) -> None:
     vectors, _, encoder = read_vectors(options, path, settings)
     cure.check(vectors.shape[1], encoder)
     missing: list[int] = []
-    none = cure.transform(read_rows(vectors, slice(0, 0)))
-    kind, shape, done, name = none.dtype, (len(vectors), none.shape[1]), 0, format_method_name(cure.calibration)
+    no_rows = cure.transform(read_rows(vectors, slice(0, 0)))  # has the result's type and width
+    shape, done = (len(vectors), no_rows.shape[1]), 0
     with (
         explain_output_errors(options.to, "--to"),
         write_whole(options.to) as temporary,
         temporary.open("wb") as file,
     ):
-        header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+        # Written batch by batch: np.save would need the whole result in memory.
+        header = {"descr": np.lib.format.dtype_to_descr(no_rows.dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for batch in cure.apply(vectors):
             missing += (done + np.flatnonzero(np.isnan(batch[:, 0]))).tolist()
             done += len(batch)
             file.write(np.ascontiguousarray(batch).data)
-    print(f"Written: {options.to}, {done:,} x {shape[1]} by {name}.")
+    print(f"Written: {options.to}, {done:,} x {shape[1]} by {format_method_name(cure.calibration)}.")
     if missing:
         print(f"{format_count(len(missing), 'row')} with NaN or infinity stay NaN, first row {missing[0]} (from 0).")

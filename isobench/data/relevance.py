@@ -7,6 +7,7 @@ from isobench.common.errors import refuse
 from isobench.data.tables import FORMATS, read_own_file, read_text
 
 IDS = ("_id", "id", "docid", "doc_id", "qid", "query_id", "query-id")
+# The headings of query, document and grade.
 NAMES = ({"query-id", "query_id", "query", "qid"}, {"corpus-id", "corpus_id", "doc_id", "docid", "document"},
          {"score", "relevance", "rel", "label"})  # fmt: skip
 
@@ -33,7 +34,7 @@ def read_relevance(path: Path, encoding: str | None = None) -> list[tuple[str, s
         wrong = next((row for row in rows if len(row) not in (3, 4) or len(row) != len(rows[0])), None)
         refuse((wrong is not None, f"{path}: three or four columns are needed, not {wrong}"))
         names = ["query", "document", "score"] if len(rows[0]) == 3 else ["query", "", "document", "score"]
-        if {name.strip().lower() for name in rows[0]} & NAMES[2]:
+        if {name.strip().lower() for name in rows[0]} & NAMES[2]:  # the first line is a heading
             names = list(rows.pop(0))
     query, document, grade = (
         next((i for i, name in enumerate(names) if name.strip().lower() in known), -1) for known in NAMES

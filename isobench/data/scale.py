@@ -7,6 +7,7 @@ a corrected published.yaml counts for runs that have ended too.
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from isobench.common.terminal import format_count
 from isobench.config.schema import Config
@@ -61,22 +62,13 @@ def find_encoder_differences(cfg: Config) -> list[str]:
 
 def find_task_differences(cfg: Config) -> list[str]:
     """Return how a run's data differ from the paper's."""
-    notes, task, tables = [], cfg.task, _list_tables(cfg)
-    source = sources.find_data_source(task, cfg.data)
-    kind = kind_of(task)
+    notes, task, kind = [], cfg.task, kind_of(cfg.task)
     folder = find_papers().get(cfg.experiment.paper or "")
     of_paper = read_paper(folder).tasks.get(task.name) if folder else None
     described = of_paper
     if described is None and (kind.is_corpus or task.reduced):
         described = find_task(task.name)
-    is_replaced = source == "files" and task.hub is not None  # the user's files in the place of the paper's data
-    is_papers = source not in ("embedded", "files") and (not kind.is_corpus or described is not None)
-    if tables:
-        columns = [column for table in tables for column in table.columns.values()]
-        is_papers = any(task.name in (column.task, *column.variants) for column in columns)
-    elif folder and (folder / "task" / f"{task.name}.yaml").is_file():  # what no table of numbers names
-        is_papers = True
-    if is_replaced or not (is_papers or of_paper is not None):
+    if not _is_of_paper(cfg, folder, of_paper is not None, described is not None):
         notes.append(f"task {task.name} is not in the paper")
     if task.reduced != (described or {}).get("reduced"):
         notes.append(f"training set reduced to {task.reduced or 'nothing'}")
@@ -92,13 +84,33 @@ def find_task_differences(cfg: Config) -> list[str]:
     return [*notes, *kind.list_differences(task, of_paper or {})]
 
 
+def _is_of_paper(cfg: Config, folder: Path | None, paper_describes: bool, any_describes: bool) -> bool:
+    """Tell whether a run's examples may be those of its paper's task, by the first source that knows the task.
+
+    The sources: the paper's paper.yaml, the tables that the experiment names, the paper's YAMLs, and the hub.
+    """
+    task, source, tables = cfg.task, sources.find_data_source(cfg.task, cfg.data), _list_tables(cfg)
+    if source == "files" and task.hub is not None:  # the user's files in the place of the paper's data
+        return False
+    if paper_describes:
+        return True
+    if tables:
+        columns = [column for table in tables for column in table.columns.values()]
+        return any(task.name in (column.task, *column.variants) for column in columns)
+    if folder and (folder / "task" / f"{task.name}.yaml").is_file():
+        return True
+    return source not in ("embedded", "files") and (any_describes or not kind_of(task).is_corpus)
+
+
 def find_grid_differences(cfg: Config) -> list[str]:
     """Return which tasks and configurations of the grid at the paper's scale ``scale=laptop`` leaves out."""
+    if cfg.scale != LAPTOP:
+        return []
     notes: list[str] = []
     if tasks := _list_left_out(cfg, "task"):
         notes.append(f"tasks left out: {', '.join(tasks)}")
     ours, theirs = (_count_configurations(cfg, scale) for scale in (LAPTOP, "paper"))
-    if ours and ours < theirs:
+    if 0 < ours < theirs:
         notes.append(f"{ours} of the grid's {theirs} configurations")
     return notes
 
@@ -113,13 +125,13 @@ def _list_left_out(cfg: Config, setting: str) -> list[str]:
 
 
 def _count_configurations(cfg: Config, scale: str) -> int:
-    """Count the configurations in which a scale's grid tries the run's method on a task; 0 at other scales."""
+    """Count the configurations in which a scale's grid tries the run's method on a task; 0 if it doesn't."""
     counts = [
         math.prod(
             len(values) for key, values in sub_grid.items() if key.startswith(("optimization.", "calibration."))
         )
         for sub_grid in cfg.experiment.grid.get(scale, [])
-        if cfg.scale == LAPTOP and cfg.calibration["name"] in sub_grid.get("calibration", [])
+        if cfg.calibration["name"] in sub_grid.get("calibration", [])
     ]
     return max(counts, default=0)
 

@@ -90,7 +90,7 @@ class FrozenEncoder:
                 f"encoder={self.cfg.encoder.name}: its default prompt {self.own.prompt!r} begins each text"
             )
         sentences = [self.own.prompt + sentence for sentence in sentences]
-        places: dict[str, int] = {}
+        places: dict[str, int] = {}  # different sentence -> its row in the cached arrays
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]
         keys = {layer: self._make_key(list(places), layer) for layer in self.layers}
         start = f"{name}-{self.cfg.encoder.name}"
@@ -98,18 +98,20 @@ class FrozenEncoder:
             layer: name_cached_file(self.cfg.data.cache, "sentence_vectors", start, key)
             for layer, key in keys.items()
         }
-        arrays = {layer: load_cached_arrays(file) for layer, file in files.items()}
-        if missing := [layer for layer, found in arrays.items() if found is None]:
+        cached = {layer: load_cached_arrays(file) for layer, file in files.items()}
+        arrays = {layer: found for layer, found in cached.items() if found is not None}
+        if missing := [layer for layer in files if layer not in arrays]:
             computed = self._compute(name, list(places), missing)
             for layer, found in computed.items():
                 save_cached_arrays(found, files[layer])
             arrays |= computed
         vectors = {
-            layer: SentenceVectors(torch.from_numpy(found["vectors"][index]), int(found["cut"][0]), keys[layer])
-            for layer, found in arrays.items()
-            if found is not None
+            layer: SentenceVectors(
+                torch.from_numpy(arrays[layer]["vectors"][index]), int(arrays[layer]["cut"][0]), key
+            )
+            for layer, key in keys.items()
         }
-        zero = max(int((~layer.vectors.any(1)).sum()) for layer in vectors.values())
+        zero = max(int((~own.vectors.any(1)).sum()) for own in vectors.values())
         if zero and self.cfg.encoder.word_vectors:
             print_note(f"{name}: no known word in {format_count(zero, 'text')}: zero vectors")
         return vectors

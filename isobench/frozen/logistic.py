@@ -53,12 +53,13 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
     share = (weights / totals[:, None])[..., None]  # [D, n, M, 1]
     curvature = (1 / count) * (1 - 1 / count) * (inputs * inputs).mean(1)[..., None]  # [D, r + 1, 1]
     penalised = x.new_ones(rank + 1, 1)
-    penalised[-1] = 0
+    penalised[-1] = 0  # the intercepts are free
 
     def multiply(coefficients: Tensor) -> Tensor:
         return (inputs @ coefficients.flatten(2)).view(sets, n, problems, count)
 
-    def evaluate(coefficients: Tensor, logits: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:  # [D, M] each
+    # The objective, [D, M], and the logarithms of the softmax's denominators, [D, n, M, 1].
+    def evaluate(coefficients: Tensor, logits: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
         spread = logits.logsumexp(3, keepdim=True)
         loss = (share * (spread - logits.gather(3, target))).sum((1, 3))
         return loss + 0.5 * (penalty[..., None] * coefficients.square()).sum((1, 3)), spread
@@ -80,7 +81,7 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
             limit = TOLERANCE * _norm(gradient)
         history: list[tuple[Tensor, Tensor, Tensor]] = []
         for _ in range(MOST_STEPS):
-            active = _norm(gradient) > limit  # [D, M]
+            active = _norm(gradient) > limit  # [D, M]; the other problems rest: their step is 0
             if not active.any():
                 break
             direction = -_apply_inverse_hessian(gradient, history, diagonal)
@@ -121,9 +122,9 @@ def _make_pair(step: Tensor, change: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _apply_inverse_hessian(
     gradient: Tensor, history: list[tuple[Tensor, Tensor, Tensor]], diagonal: Tensor
 ) -> Tensor:
-    """Multiply the gradient by L-BFGS's inverse Hessian: the two-loop recursion, in every problem.
+    """Multiply the gradient, [D, r + 1, M, K], by L-BFGS's inverse Hessian: the two-loop recursion, in every problem.
 
-    ``history`` has what `_make_pair` returns, oldest first.
+    ``history`` has what `_make_pair` returns, oldest first; ``diagonal`` stands for the inverse Hessian before it.
     """
     q, factors = gradient, []
     for step, change, inverse in reversed(history):

@@ -147,7 +147,7 @@ def read_table(
     to x383, if most do. Else they are all but labels, and but whole numbers beside fractions: counts, years, ids.
     Where all numbers are whole, only those that differ in each row are left out. pandas' index is never one.
     """
-    from pyarrow import compute, types
+    from pyarrow import types
 
     lists = {
         field.name: str(field.type)
@@ -155,27 +155,13 @@ def read_table(
         if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
     }
     if key is not None or lists:
-        name = _choose(lists, key, where)
-        lengths = compute.list_value_length(table[name]).to_numpy()
-        refuse(
-            ((lengths != lengths[:1]).any(), f"{where}, column {name}: its lists differ in length")
-        )  # NaN: no list
-        values = compute.list_flatten(table[name]).to_numpy()
-        return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
-    kinds = (types.is_floating, types.is_integer, types.is_decimal)
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])  # names, or a range that is no column
-    numeric = [
-        field.name
-        for field in table.schema
-        if any(is_kind(field.type) for is_kind in kinds)
-        and field.name not in (*leave_out, *index)
-        and not field.name.startswith("__index_level_")
-    ]
+        return _read_list_column(table, _choose(lists, key, where), where)
+    numeric = _list_numeric_columns(table, leave_out)
     family = _find_family(numeric)
     chosen = family or [name for name in numeric if name.lower() not in LABEL_NAMES]
     columns = [table[name].cast("float64") if types.is_decimal(table[name].type) else table[name] for name in chosen]
     vectors = np.stack([column.to_numpy() for column in columns], 1)
-    if not family:
+    if not family:  # without counts and ids, unless nothing else is left
         has_fractions = bool((np.isfinite(vectors) & (vectors != np.round(vectors))).any())
         kept = ~find_whole_numbers(vectors, each_once=not has_fractions)
         if kept.any():
@@ -186,6 +172,29 @@ def read_table(
     )
     note = f"The coordinates are the {len(chosen)} numeric columns {ends}{'; left out: ' * bool(others)}{others}."
     return vectors, [note]
+
+
+def _read_list_column(table: Any, name: str, where: str) -> tuple[np.ndarray, list[str]]:
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(table[name]).to_numpy()  # NaN: no list
+    refuse(((lengths != lengths[:1]).any(), f"{where}, column {name}: its lists differ in length"))
+    values = compute.list_flatten(table[name]).to_numpy()
+    return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
+
+
+def _list_numeric_columns(table: Any, leave_out: Sequence[str]) -> list[str]:
+    from pyarrow import types
+
+    kinds = (types.is_floating, types.is_integer, types.is_decimal)
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])  # names, or a range that is no column
+    return [
+        field.name
+        for field in table.schema
+        if any(is_kind(field.type) for is_kind in kinds)
+        and field.name not in (*leave_out, *index)
+        and not field.name.startswith("__index_level_")
+    ]
 
 
 def _find_family(names: Sequence[str]) -> list[str]:

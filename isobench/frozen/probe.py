@@ -46,41 +46,46 @@ def predict_draws(
     Returns:
         The predicted classes, [D, N], and C, [D].
     """
+    masks = np.stack([mask_folds(own, seed) for own, seed in zip(labels, seeds, strict=True)])  # [D, n, M]
+    at_once = max(1, LARGEST // (masks[0].size * classes))
+    parts = [slice(start, start + at_once) for start in range(0, len(train), at_once)]
+    outcomes = [_predict_part(train[part], labels[part], masks[part], test, classes) for part in parts]
+    predictions, chosen = zip(*outcomes, strict=True)
+    return np.concatenate(predictions), np.concatenate(chosen)
+
+
+def _predict_part(
+    train: np.ndarray, labels: np.ndarray, masks: np.ndarray, test: np.ndarray, classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Do what `predict_draws` does for as many draws as fit into memory; ``masks`` are those of `mask_folds`."""
     import torch
 
     from isobench.frozen.logistic import find_basis, fit_path
 
-    masks = np.stack([mask_folds(own, seed) for own, seed in zip(labels, seeds, strict=True)])  # [D, n, M]
+    x, y, weights = (torch.from_numpy(np.ascontiguousarray(a)) for a in (train, labels, masks))
+    x = x.double()
+    mean = x.mean(1, keepdim=True)
+    x = x - mean
+    scale = x.square().sum(2).mean(1).sqrt()[:, None, None]  # the root of the variances' sum
+    x = x / torch.where(scale > 0, scale, 1.0)
+    basis = find_basis(x)  # [D, d, r]
+    right, models = [], []  # for each strength: how many held-out examples are right, [D]; the model of all examples
+    folds = weights.shape[2] - 1
+    strengths = STRENGTHS if folds else (1.0,)
     dtype = getattr(torch, PRECISION)
-    at_once = max(1, LARGEST // (masks[0].size * classes))
-    outcomes = []
-    for start in range(0, len(train), at_once):
-        part = slice(start, start + at_once)
-        x, y, weights = (torch.from_numpy(np.ascontiguousarray(a[part])) for a in (train, labels, masks))
-        x = x.double()
-        mean = x.mean(1, keepdim=True)
-        x = x - mean
-        scale = x.square().sum(2).mean(1).sqrt()[:, None, None]
-        x = x / torch.where(scale > 0, scale, 1.0)
-        basis = find_basis(x)
-        right, models = [], []
-        folds = weights.shape[2] - 1
-        strengths = STRENGTHS if folds else (1.0,)
-        projected, weights = (x @ basis).to(dtype), weights.to(dtype)
-        for w, logits in fit_path(projected, y, weights, strengths, classes):
-            correct = logits[:, :, :folds].argmax(3) == y[:, :, None]
-            right.append((correct & (weights[:, :, :folds] == 0)).sum((1, 2)))
-            models.append(w[:, :, -1])
-        best = torch.stack(right).max(0).values
-        chosen = (torch.stack(right) == best).double().argmax(0)  # the first one
-        w = torch.stack(models)[chosen, torch.arange(len(x))].double()  # [D, r + 1, K]
-        slopes = (basis / torch.where(scale > 0, scale, 1.0)) @ w[:, :-1]
-        intercepts = w[:, -1:] - mean @ slopes
-        given = torch.from_numpy(np.asarray(test, np.float64))
-        predicted = torch.stack([(given @ a + b).argmax(1) for a, b in zip(slopes, intercepts, strict=True)])
-        outcomes.append((predicted.numpy(), np.array(strengths)[chosen.numpy()]))
-    predictions, strengths_chosen = zip(*outcomes, strict=True)
-    return np.concatenate(predictions), np.concatenate(strengths_chosen)
+    projected, weights = (x @ basis).to(dtype), weights.to(dtype)
+    for w, logits in fit_path(projected, y, weights, strengths, classes):
+        correct = logits[:, :, :folds].argmax(3) == y[:, :, None]
+        right.append((correct & (weights[:, :, :folds] == 0)).sum((1, 2)))
+        models.append(w[:, :, -1])
+    best = torch.stack(right).max(0).values
+    chosen = (torch.stack(right) == best).double().argmax(0)  # the first one
+    w = torch.stack(models)[chosen, torch.arange(len(x))].double()  # [D, r + 1, K]
+    slopes = (basis / torch.where(scale > 0, scale, 1.0)) @ w[:, :-1]  # [D, d, K], for vectors as they were given
+    intercepts = w[:, -1:] - mean @ slopes
+    given = torch.from_numpy(np.asarray(test, np.float64))
+    predicted = torch.stack([(given @ a + b).argmax(1) for a, b in zip(slopes, intercepts, strict=True)])
+    return predicted.numpy(), np.array(strengths)[chosen.numpy()]
 
 
 def mask_folds(labels: np.ndarray, seed: int) -> np.ndarray:

@@ -48,6 +48,7 @@ def threshold_accuracies(h: Array, labels: Array) -> Tensor:
 
 
 def _sort_and_score(columns: Tensor, classes: Tensor) -> Tensor:
+    """Compute `threshold_accuracies` of a few coordinates, [N, m], by classes from 0, [N]: [m] float64."""
     values, order = columns.sort(dim=0)
     sorted_classes = classes[order]  # [N, m]
     below = torch.zeros_like(order)  # at n: how many of the first n + 1 values have their most frequent class

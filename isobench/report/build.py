@@ -197,6 +197,7 @@ def build_report(
 
 
 def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
+    """Arrange cells as tables: one for each table and part, titled as published.yaml describes it."""
     views, tests = [], format_count(len(list_comparisons(cells)), "comparison")
     for (name, part), of_view in cells.groupby(["table", "part"], sort=False):
         content = find_content(experiment, name)

@@ -193,6 +193,7 @@ def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
         if not math.isnan(cell.get("p", math.nan)):
             key = (cell["group"], cell["method"], cell["column"], tuple(cell["values"]))
             tests.setdefault(key, []).append(cell)
+    # The best of several configurations is tested as often as there are of them.
     p_values = [copies[0]["p"] * copies[0].get("trials", 1) for copies in tests.values()]
     for copies, p in zip(tests.values(), holm(p_values), strict=True):
         for cell in copies:

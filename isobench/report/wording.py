@@ -134,6 +134,7 @@ def describe_generation(runs: Sequence[Run]) -> list[str]:
 
 
 def _list_generation(record: RunRecord) -> Iterator[str]:
+    """Yield a sentence on a run's search and metrics, and one on its truncated examples, if it has them."""
     data, generation = record.data, record.generation
     settings = {"Search": generation.search, "Metrics": generation.signatures} if generation else {}
     texts = {title: ", ".join(f"{name} {value}" for name, value in own.items()) for title, own in settings.items()}

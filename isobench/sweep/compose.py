@@ -157,22 +157,26 @@ class Composer:
         return Composed(to_config(composed), has_reference, dict(composed.hydra.runtime.choices))
 
     def _parse_value(self, typed: Override) -> tuple[list[str], Any] | None:
-        """Path and typed value of an override that only sets a value; None for every other override."""
+        """Return path and typed value of an override that sets one value; None for one that Hydra has to compose."""
         override = self.parse_override(typed)
         path = override.key_or_group.split(".")
-        if override.type != OverrideType.CHANGE or override.package or override.is_sweep_override():
+        is_in_schema = path[0] in TYPED_SECTIONS
+        if (
+            override.type != OverrideType.CHANGE
+            or override.package
+            or override.is_sweep_override()
+            or "${" in str(typed)
+            or not (is_in_schema or path[0] == "calibration")
+            or self.list_group_options(override.key_or_group)
+        ):
             return None
-        if "${" in str(typed):
-            return None
-        if path[0] not in (*TYPED_SECTIONS, "calibration") or self.list_group_options(override.key_or_group):
-            return None
-        if path[0] in TYPED_SECTIONS and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
+        if is_in_schema and path[1:] and OmegaConf.select(self.schema, ".".join(path[:-1])) is None:
             return None  # of a part that may be absent, such as encoder.scratch
         value: Any = override.value()
         if isinstance(value, dict):
             return None
-        if path[0] in TYPED_SECTIONS:
-            try:
+        if is_in_schema:
+            try:  # what the schema makes of it, as Hydra would; what it refuses, Hydra refuses in better words
                 OmegaConf.update(self.schema, override.key_or_group, value)
                 value = OmegaConf.select(self.schema, override.key_or_group)
             except OmegaConfBaseException:

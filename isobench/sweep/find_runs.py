@@ -93,6 +93,7 @@ def read_selection(arguments: Sequence[str]) -> Selection:
 def take_own_experiment(runs: Sequence[Run], arguments: Sequence[str]) -> list[Run]:
     """Return the runs with experiment and analysis as the command line's configs have them, not as they were stored.
 
+    If they lack the experiment, the runs keep the stored one, but not its analysis.
     A report imports the function that ``analysis`` names, and somebody else may have written what is stored.
     """
     names = [text for text in arguments if text.startswith(EXPERIMENT)]

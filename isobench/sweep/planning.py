@@ -97,7 +97,8 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     arguments = list(arguments)  # which are read more than once
     check_typed_settings(arguments)
     is_typed = any(Override.parse(text).name == "encoder.pooling" for text in arguments)
-    added = [*([] if is_typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]  # as for an analysis
+    # Settings that only training reads are refused, as for an analysis that trains nothing.
+    added = [*([] if is_typed else ["encoder.pooling=mean"]), "+analysis.trains=false"]
     with compose_sweep([*arguments, *added]) as composed:
         runs = list(compose_runs(*composed))
     cfg = runs[0][0]
@@ -106,7 +107,7 @@ def compose_methods(arguments: Sequence[str]) -> tuple[Config, dict[str, dict[st
     methods: dict[str, dict[str, Any]] = {}
     names = [format_method_name(other.calibration) for other, _, _ in runs]
     for name, (other, overrides, _) in zip(names, runs, strict=True):
-        if names.count(name) > 1:
+        if names.count(name) > 1:  # tried with several settings, which tell one from another
             settings = [f"{'.'.join(one.path[1:])}={one.value}" for one in overrides if one.is_of_method]
             name = " ".join([name, *settings])
         if name != "none":

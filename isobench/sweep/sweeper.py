@@ -185,6 +185,7 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         check_export_folder(cfg)
     if is_dry:
         ask_hub_early(configs)  # the hub answers while torch is imported
+    # Runs that agree in these are checked once; repr, because a section with lists can't be hashed.
     for cfg in {repr((cfg.encoder, cfg.task.max_length, cfg.head.name)): cfg for cfg in configs}.values():
         trained_on = None if cfg.analysis and not needs_training(cfg.analysis) else cfg.task.max_length
         for note in describe_own_settings(cfg.encoder, trained_on, pools=cfg.head.name == "isobn"):
@@ -241,7 +242,8 @@ def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run
 
 
 def _print_left_out(runs: list[Run]) -> None:
-    having: dict[str, dict[str, None]] = {}
+    """Say which of the sweep's settings some methods don't have, and so run without."""
+    having: dict[str, dict[str, None]] = {}  # setting -> methods
     lacking: dict[str, dict[str, None]] = {}
     for run in runs:
         method = format_method_name(run.cfg.calibration)

@@ -75,6 +75,7 @@ class IsotropyMonitor(Callback):
 
     @torch.no_grad()
     def on_validation_epoch_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Measure the vectors that this validation collected, and the matrices; log, chart and store the measures."""
         if trainer.sanity_checking:
             return
         vectors = {name: gather_batches(batches) for name, batches in self._batches.items()}
@@ -84,7 +85,7 @@ class IsotropyMonitor(Callback):
         measures, curves, logged = self._measure(module, vectors, classes)
         for name, curve in curves.items():
             self.curves.setdefault(name, []).append(curve)
-        if isinstance(observed := getattr(module, "observed", None), dict):
+        if isinstance(observed := getattr(module, "observed", None), dict):  # then they enter the record
             observed["isotropy"], observed["explained_variance"] = measures, curves
         module.log_dict({f"isotropy/{name}": measures[name] for name in logged})
         charts = {f"isotropy/{name}/ev_curve": self.curves[name] for name in curves if f"{name}/ev1" in logged}

@@ -55,14 +55,14 @@ class Classification(Kind):
         super().check(cfg)
 
     def fingerprint(self, task: Task) -> dict[str, str]:
-        """Identify the packaged reviews by their sha256."""
+        """Identify the packaged film reviews by their sha256; UserError if they lack what the task reads."""
         bounds = movie_reviews.SPLIT_BOUNDS
         unknown = [split for split in task.read_splits if split not in bounds]
         refuse(
             (unknown, f"task={task.name} has no split {', '.join(unknown)}: it has {', '.join(bounds)}"),
             (list(task.text) != ["sentence"], f"task={task.name} has one column of text: set task.text=[sentence]"),
         )
-        movie_reviews.find_csv(f"task={task.name}")
+        movie_reviews.find_csv(f"task={task.name}")  # raises UserError without the package
         return {"embedded": movie_reviews.SHA256}
 
     def read(self, task: Task, data: Data, split: str, limit: int | None = None) -> Examples:

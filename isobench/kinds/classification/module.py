@@ -35,8 +35,11 @@ class Classifier(FineTuningModule):
         self.pooler, self.dropout, self.head = parts.pooler, parts.dropout, parts.classifier
 
     def encode(self, batch: dict[str, Any]) -> Tensor:
-        """Compute a batch's sentence vectors before the pooler, [B, d], in the batch's order."""
-        return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]  # (B, d)
+        """Compute a batch's sentence vectors before the pooler, [B, d], in the order of its examples.
+
+        The encoder reads the batch in chunks of like length (`isobench.data.batches.tokens.Collator`).
+        """
+        return torch.cat([self.encoder(**chunk) for chunk in batch["chunks"]])[batch["restore"]]
 
     def encode_with_tokens(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """Compute what ``encode`` does, and the states of all tokens but padding in all layers, [M, d]."""
