@@ -28,6 +28,7 @@ from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_plan, make_plan, plan_runs
+from isobench.sweep.sweeper import print_changed_sources
 from isobench.training.execute import check_export_folder, train_if_needed
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
@@ -61,6 +62,7 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         record = train_if_needed(first, time.time())
     if record is None:
         raise UserError(f"another process is carrying out this run: {first.folder.path}")
+    print_changed_sources([replace(first, record=record)])
     return record
 
 

@@ -136,10 +136,11 @@ class Centering(Calibration):
         self.momentum = require_number("momentum", momentum, above=0, at_most=1)
         if kind != "all_but_the_top" and (D is not None or not centered_projection):
             raise ValueError(f"D and centered_projection have no effect with kind={kind}: leave them out")
-        self.least_batch = 2 if kind == "all_but_the_top" else 1  # one row has no variance
         count = math.ceil(dim / 100) if D is None else D
         _check_direction_count(count, dim)
         width, count = (dim, count) if kind == "all_but_the_top" else (0, 0)
+        self.least_batch = 2 if width else 1  # one row has no variance
+        self.least_average = max(self.least_average, count + 1)  # fewer rows have no variance in some direction
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("covariance", torch.zeros(width, width))
         self.register_buffer("top", torch.zeros(width, count))

@@ -11,22 +11,27 @@ Example: isobench export --to bundle +experiment=glue_isobn
 import argparse
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from isobench.analyses.rows import needs_training, read_about
 from isobench.analyses.runner import list_analysis_inputs
-from isobench.bundles.manifest import Manifest
+from isobench.bundles.manifest import PLAN_FILE, Manifest
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
-from isobench.common.environment import collect_garbage_rarely, format_paper_flags, read_papers
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import UserError
 from isobench.common.files import replace_non_finite
+from isobench.common.packages import conf_dir, experiments_dir
 from isobench.common.terminal import format_count, name_some
-from isobench.config.schema import split_chain
-from isobench.papers.folders import find_papers
+from isobench.config.schema import Config
+from isobench.papers.folders import read_config_file
+from isobench.runs.bundled import read_member
 from isobench.runs.folder import PREDICTIONS_FILE, report_folder
-from isobench.runs.plan import Plan, read_plans
+from isobench.runs.identity import to_plain
+from isobench.runs.plan import Plan, parse_plan, read_plans
 from isobench.runs.run import Run, check_predictions
 from isobench.sweep.find_runs import are_general, drop_selection, find_runs, take_own_experiment
 from isobench.sweep.planning import convert_to_overrides
@@ -67,27 +72,32 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     manifest = export_bundle(target, plan, ended, _find_analysis(runs, trains), anonymous, licence)
     _print_summary(target, manifest, len(planned) if trains else 0)
     if anonymous:
-        print(f"It keeps these names, by which results are known: {', '.join(_list_names(runs))}")
+        kept = _list_names(parse_plan(read_member(target, PLAN_FILE)))
+        print(f"Its settings keep these texts of yours: {', '.join(kept) or 'none'}")
     else:
         print("Its records name this machine and its folders; --anonymous leaves them out")
 
 
-def _list_names(runs: list[Run]) -> list[str]:
-    """List the names of the user's that stay in an anonymous bundle: of settings, columns, papers and classes."""
-    own_papers = {name for name, folder in find_papers().items() if str(folder) in read_papers()}
-    names: dict[str | None, None] = {}
-    for cfg in (run.cfg for run in runs):
-        methods = split_chain(cfg.calibration)
-        columns = [*cfg.task.text, cfg.task.label] if cfg.data.files else []
-        names |= dict.fromkeys([cfg.experiment.name, cfg.task.name, cfg.encoder.name, *columns, *cfg.monitors])
-        names |= dict.fromkeys(str(method.get("name")) for method in methods)
-        if cfg.experiment.paper in own_papers:
-            names[cfg.experiment.paper] = None
-        for target in (str(one.get("_target_")) for one in (*methods, *cfg.monitors.values(), cfg.analysis or {})):
-            package, *modules = target.split(".")
-            if package not in ("isobench", "None") and (package != "isobench_papers" or modules[0] in own_papers):
-                names[target] = None
-    return [name for name in names if name]
+def _list_names(plan: Plan) -> list[str]:
+    """List the texts in a bundle's settings that are in no config which isobench brings, each once."""
+    folders = [Path(conf_dir()), *Path(experiments_dir()).iterdir()]
+    files = [file for folder in folders for file in folder.glob("*/*.yaml")]
+    known = {file.stem for file in files}
+    known |= set(_iterate_texts([asdict(Config()), *(read_config_file(file) for file in files)]))
+    sections = {id(section): section for cfg, _ in plan.runs for section in vars(cfg).values()}  # which runs share
+    kept = _iterate_texts([to_plain(section) for section in sections.values()])
+    return list(dict.fromkeys(text for text in kept if text and text not in known))
+
+
+def _iterate_texts(value: Any) -> Iterator[str]:
+    """Yield every text in nested lists and mappings, the mappings' names too."""
+    if isinstance(value, Mapping):
+        yield from _iterate_texts([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _iterate_texts(item)
+    elif isinstance(value, str):
+        yield value
 
 
 def _select_ended(runs: list[Run]) -> list[Run]:

@@ -75,7 +75,7 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
         if value is None or override.key.startswith(("-", "~")):
             continue
         first = typed.setdefault(name, value)
-        keys = re.findall(r"[{,]\s*(\w+)\s*:", value) if value.strip()[:1] == "{" else []
+        keys = re.findall(r"(?<!\$)[{,]\s*(\w+)\s*:", value) if value.strip()[:1] == "{" else []
         refers = name == "output_dir" and re.search(r"\$\{(?!oc\.env:)", value)  # in a sweep it is not each run's
         refuse(
             (not name, f"{override} has no name before the ="),

@@ -76,6 +76,8 @@ class FrozenEncoder:
         refuse(
             (untrained, f"encoder={self.cfg.encoder.name} has no pretrained vectors: {'; '.join(loaded.warnings)}")
         )
+        for warning in loaded.warnings:
+            print_note_once(f"encoder={self.cfg.encoder.name}: {warning}")
         loaded.encoder.eval()
         return loaded
 

@@ -141,7 +141,7 @@ class GridSweeper(Sweeper):
         if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
-        _print_changed_sources(runs)
+        print_changed_sources(runs)
         _print_elsewhere(runs)
         print_missing_exports(runs)
         if runs[0].cfg.analysis:
@@ -156,7 +156,7 @@ class GridSweeper(Sweeper):
             raise SystemExit(code)
 
 
-def _print_changed_sources(runs: list[Run]) -> None:
+def print_changed_sources(runs: list[Run]) -> None:
     """Say which classes of the user's own have changed since runs with them ended: a run's key has versions alone."""
     recorded = [(run.cfg.calibration, run.record.sources) for run in runs if run.record and run.record.sources]
     if recorded:

@@ -1,7 +1,7 @@
 """The base class of the trained modules: total loss, non-finite checks, record of epochs, optimiser and schedule."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,7 +191,7 @@ class FineTuningModule(pl.LightningModule):
         if taken := sorted(self.observed.keys() & entries):
             raise UserError(f"a monitor's measures can't be called {', '.join(taken)}: the epoch has these entries")
         observed, self.observed = self.observed, {}
-        return Epoch.model_validate({**entries, **observed})
+        return Epoch.model_validate({**entries, **_to_plain_numbers(observed)})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["lanes"] = self.dropout_numbers.get_state() if self.dropout_numbers else None
@@ -269,3 +269,12 @@ def scale_learning_rate(o: Optimization, total_steps: int, step: int) -> float:
     end = END_LR / o.lr if o.schedule == "polynomial" else 0.0
     left = max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))
     return end + (1.0 - end) * left
+
+
+def _to_plain_numbers(value: Any) -> Any:
+    """Copy what monitors measured with Python's numbers and lists in the place of tensors and NumPy's."""
+    if isinstance(value, Mapping):
+        return {name: _to_plain_numbers(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain_numbers(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value

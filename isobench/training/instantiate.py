@@ -123,6 +123,15 @@ def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
     return hashes
 
 
+_AS_LOADED: dict[tuple[str, Any], str] = {}  # a class and its name -> sha256 of its source when it was first used
+
+
+def hash_loaded_sources(calibration: dict[str, Any]) -> dict[str, str]:
+    """Hash sources as `hash_sources` does, but as this process has them, whatever became of their files since."""
+    now = hash_sources(calibration)
+    return {name: _AS_LOADED.setdefault((name, _locate(name)), digest) for name, digest in now.items()}
+
+
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:
     """Raise UserError if a method asks for what this kind of task does not give."""
     for method in methods:

@@ -47,7 +47,7 @@ from isobench.training.callbacks import (
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
-from isobench.training.instantiate import hash_sources
+from isobench.training.instantiate import hash_loaded_sources
 from isobench.training.monitor import build_monitors
 from isobench.training.preparation import EpochSamples
 
@@ -95,7 +95,7 @@ def _build_and_fit(
     built: RunParts | None = None
     failure: Failure | None = None
     saving = 0.0
-    sources = hash_sources(cfg.calibration)  # before they may be edited
+    sources = hash_loaded_sources(cfg.calibration)  # before they may be edited
     try:
         configure_process(cfg)
         built = build_run_parts(cfg, identity)

@@ -20,6 +20,7 @@ from isobench.bundles.privacy import (
     require_no_secret,
 )
 from isobench.bundles.transfer import export_bundle
+from isobench.cli.export import _list_names
 from isobench.common.errors import UserError
 from isobench.config.schema import config_from_plain
 from isobench.runs.identity import compute_key
@@ -122,6 +123,18 @@ def test_no_byte_of_an_anonymous_bundle_names_a_user_a_machine_or_a_folder(made_
         assert record["best"]["drift"] == {"l2": 0.5, "texts": []}
         cfg = config_from_plain(record["config"])
         assert compute_key(cfg, record["data"]["fingerprint"], record["encoder"]["fingerprint"]) == record["key"]
+
+
+def test_the_command_lists_every_text_of_the_users_that_an_anonymous_bundle_keeps(made_up, tmp_path):
+    (row, *_) = read_runs(str(made_up))
+    task = replace(row.cfg.task, labels=["my_class", "other"])
+    method = {**row.cfg.calibration, "note": "written by me"}
+    data = replace(row.cfg.data, files={"train": "my.csv"})
+    encoder = replace(row.cfg.encoder, path="my_encoder")
+    cfg = replace(row.cfg, task=task, calibration=method, data=data, encoder=encoder)
+    ours, yours = (Plan(None, [], [(own, row.identity)]) for own in (row.cfg, cfg))
+    found = set(_list_names(yours)) - set(_list_names(ours))
+    assert found == {"my_class", "other", "note", "written by me", "my.csv", "my_encoder"}
 
 
 def test_what_went_wrong_in_a_failed_run_is_left_out_but_for_its_name(made_up):

@@ -47,6 +47,15 @@ def test_token_states_are_the_models(tmp_path, architecture, layer):
         torch.testing.assert_close(sort_rows(found), sort_rows(expected[kept]), atol=1e-5, rtol=1e-4)
 
 
+def test_weights_that_its_config_has_no_place_for_are_said(tmp_path, capsys):
+    save_tiny(tmp_path, "bert")
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
+    cfg = make_config("encoder=local", f"encoder.path={tmp_path}", "encoder.pooling=mean")
+    assert len(list(FrozenEncoder(cfg, [None]).iterate_tokens(TEXTS, None))) > 0
+    assert "encoder.layer.1." in capsys.readouterr().err
+
+
 def test_averages_of_layers_go_by_their_names():
     states = [torch.full((1, 2, 3), float(2**i)) for i in range(5)]  # the embeddings', then four layers'
     output = SimpleNamespace(hidden_states=states, last_hidden_state=states[-1])

@@ -19,7 +19,7 @@ from waiting import wait_for_end
 
 from isobench.runs.folder import RunFolder
 from isobench.training.checkpoint import CheckpointFiles
-from isobench.training.instantiate import hash_sources
+from isobench.training.instantiate import hash_loaded_sources, hash_sources
 
 CLASSIFICATION = "isobench.kinds.classification.module"
 
@@ -299,12 +299,16 @@ def test_a_run_with_one_batch_an_epoch_obeys_a_signal_and_starts_anew(cli, long,
     assert len(list(outputs.glob("runs/*/result.json"))) == 1
 
 
-def test_a_method_that_is_edited_while_it_trains_loses_no_run(tmp_path, monkeypatch):
+def test_a_method_that_is_edited_while_it_trains_loses_no_run_and_is_recorded_as_it_was_loaded(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "my_edited_method.py"
-    file.write_text("from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    pass\n")
+    source = "from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    {}\n"
+    file.write_text(source.format("pass"))
     config = {"name": "mine", "_target_": "my_edited_method.Mine"}
-    assert list(hash_sources(config)) == ["my_edited_method.Mine"]
+    before = hash_loaded_sources(config)
+    assert list(before) == ["my_edited_method.Mine"]
+    file.write_text(source.format("other = 1"))
+    assert before == hash_loaded_sources(config) != hash_sources(config)
     file.write_text("class Mine(\n")
     assert hash_sources(config) == {}
     assert hash_sources({"name": "gone", "_target_": "my_method_that_is_gone.Mine"}) == {}

@@ -86,11 +86,14 @@ def test_embeddings_with_classes_have_the_measures_by_class():
 
 
 LATE = """
+import numpy as np
+import torch
 from pytorch_lightning import Callback
 
 class Late(Callback):
     def on_validation_end(self, trainer, module):
-        module.observed["late"] = {"epoch": float(trainer.current_epoch + 1)}
+        epoch = trainer.current_epoch + 1
+        module.observed["late"] = {"epoch": torch.tensor(float(epoch)), "half": np.float32(epoch / 2)}
 
     def on_train_epoch_end(self, trainer, module):
         module.observed["later"] = {"epoch": float(trainer.current_epoch + 1)}
@@ -112,6 +115,7 @@ def test_a_monitor_may_measure_late_and_replaces_no_score(cli, small, outputs, t
     assert cli(*own, "monitors.late={_target_: late_monitor.Late}")[0] == 0
     epochs = isobench.load_epochs(outputs).query("epoch > 0")
     assert epochs["late/epoch"].tolist() == epochs["later/epoch"].tolist() == epochs["epoch"].tolist() == [1, 2]
+    assert epochs["late/half"].tolist() == [0.5, 1]
     runs = isobench.load_runs(outputs)
     assert (runs["late/epoch"].tolist(), runs["later/epoch"].tolist()) == ([2], [2])
     assert runs["last/steps"].tolist() == epochs["step"].tolist()[1:]
