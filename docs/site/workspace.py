@@ -1,4 +1,4 @@
-"""Draw what the workspace of ``isobench dashboard`` shows, from runs that ship: there is no W&B server here to picture.
+"""Draw what the workspace of ``isobench dashboard`` shows, from runs that ship and not from a W&B server.
 
     python docs/site/workspace.py
 
