@@ -126,10 +126,11 @@ class Checkpointer(Callback):
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._restored: dict[str, Any] | None = None
         self._gradients: dict[str, torch.Tensor] = {}
-        self._batches, self._told = 0, False
+        self._batches = 0  # of this epoch that are trained on
+        self._told = False  # the user, why a signal does not stop the evaluation
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        self.watch.start()
+        self.watch.start()  # again: Lightning has put its own handler there
         if self._restored is not None:
             self.sampler.skip(self._restored["batches"] * self.batch_size)
             _set_random_states(self._restored["random"])
@@ -153,9 +154,8 @@ class Checkpointer(Callback):
         self.watch.raise_if_signalled()
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        if self._batches % trainer.accumulate_grad_batches:
-            accumulated = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-            checkpoint["gradients"] = accumulated
+        if self._batches % trainer.accumulate_grad_batches:  # between two steps
+            checkpoint["gradients"] = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         self._gradients = checkpoint.get("gradients", {})
@@ -175,9 +175,9 @@ class Checkpointer(Callback):
 
     def _is_save_due(self, step: int) -> bool:
         steps, minutes = self.settings.steps, self.settings.minutes
-        return (steps is not None and step - self._last_save_step >= steps) or (
-            minutes is not None and time.monotonic() - self._last_save_time >= 60 * minutes
-        )
+        if steps is not None and step - self._last_save_step >= steps:
+            return True
+        return minutes is not None and time.monotonic() - self._last_save_time >= 60 * minutes
 
     def _save(self, trainer: Any) -> None:
         started = time.monotonic()

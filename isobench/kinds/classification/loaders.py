@@ -43,9 +43,9 @@ class Loaders:
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
+        self.in_train = self._count_in_train(train, dict(zip(task.evaluated, dev, strict=True)))
         if task.test_split is not None:
             dev.append(self._load_or_tokenise(task.test_split, None)[0])
-        self.in_train = self._count_in_train(train, dict(zip(task.evaluated, dev, strict=False)))
         self.batch_size = cfg.optimization.batch_size
         self.train_tokens = train
         check_drop_last(cfg, len(train))
