@@ -26,21 +26,21 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     """
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
-    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
+    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)  # cosines, and whose
     lost = np.full(count, -np.inf, np.float32)  # the highest cosine of a document that was not kept
     for start in range(0, len(corpus), step):
-        scores = queries @ corpus[start : start + step].T
+        scores = queries @ corpus[start : start + step].T  # [Q, n]
         wanted = scores > best.min(1)[:, None]
-        if start:  # few are
+        if start:  # few are: each query's are moved to the left
             at, column = np.nonzero(wanted)
-            place = np.arange(len(at)) - np.searchsorted(at, at)
+            place = np.arange(len(at)) - np.searchsorted(at, at)  # 0, 1, ... for each query
             more = np.full((count, place.max(initial=-1) + 1), -np.inf, np.float32)
             new = np.full(more.shape, -1)
             more[at, place], new[at, place] = scores[at, column], start + column
         else:
             more, new = np.where(wanted, scores, -np.inf), np.where(wanted, np.arange(scores.shape[1]), -1)
         best, rows = np.concatenate([best, more], 1), np.concatenate([rows, new], 1)
-        np.putmask(scores, wanted, -np.inf)
+        np.putmask(scores, wanted, -np.inf)  # what is left was not wanted
         parted = np.argpartition(best, -kept, axis=1)
         rest, top = parted[:, :-kept], parted[:, -kept:]
         dropped = np.take_along_axis(best, rest, 1).max(1, initial=-np.inf)
@@ -68,15 +68,14 @@ def score_answers(found: np.ndarray, relevant: np.ndarray, documents: int) -> np
         relevant: query, row of a document and its grade above 0, [R, 3], each pair once.
         documents: how many there are.
     """
-    relevant = relevant[np.lexsort((-relevant[:, 2], relevant[:, 0]))]
-    query, document, grade = relevant.T
-    codes = query * documents + document
+    query, document, grade = relevant[np.lexsort((-relevant[:, 2], relevant[:, 0]))].T  # each query's best first
+    codes = query * documents + document  # one number for each pair
     sort = np.argsort(codes)
     asked = np.arange(len(found))[:, None] * documents + found
     place = np.searchsorted(codes[sort], asked).clip(max=len(codes) - 1)
-    gains = np.where((codes[sort][place] == asked) & (found >= 0), grade[sort][place], 0)
+    gains = np.where((codes[sort][place] == asked) & (found >= 0), grade[sort][place], 0)  # [Q, K]
     counts = np.bincount(query, minlength=len(found))
-    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    rank = np.arange(len(query)) - np.searchsorted(query, query)  # in the best possible answer
     ideal = np.bincount(query, np.where(rank < CUT, grade / np.log2(rank + 2), 0), len(found))
     top = gains[:, :CUT]
     gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(1)
