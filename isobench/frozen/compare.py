@@ -66,13 +66,15 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     refuse((len(a) != len(b), f"A has {len(a):,} rows and B has {len(b):,}: both must be of the same texts"))
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(len(a), min(len(a), ROWS), replace=False))
-    spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]
+    spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]  # [n, d] and [n, e]
     kept = np.asarray(np.isfinite(np.concatenate(spaces, 1)).all(1))
     notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
-    notes += [f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed})."] if len(drawn) < len(a) else []
+    if len(drawn) < len(a):
+        notes.append(f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed}).")
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]
-    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])
-    notes += [f"Rows of A that repeat another are left out: {len(drawn) - len(once):,}."] * (len(once) < len(drawn))
+    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])  # the first of equal rows
+    if repeated := len(drawn) - len(once):
+        notes.append(f"Rows of A that repeat another are left out: {repeated:,}.")
     drawn, spaces = drawn[once], [x[once] for x in spaces]
     refuse((len(drawn) < 3, "fewer than three different rows can be compared"))
     count = min(NEIGHBOURS, len(drawn) - 2)
@@ -80,15 +82,14 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     nearest = [find_neighbours(unit, count) for unit in units]
     shared = np.array([len(np.intersect1d(*pair)) / count for pair in zip(*nearest, strict=True)])
     anchors = rng.choice(len(drawn), min(len(drawn), ANCHORS), replace=False)
-    cosines = [unit @ unit[anchors].T for unit in units]
+    cosines = [unit @ unit[anchors].T for unit in units]  # [n, anchors] each
     itself = np.arange(len(drawn))[:, None] == anchors
     for part in cosines:
         part[itself] = 1  # exactly: first in both
     agreement = correlate_ranks(*cosines)
-    (low_a, middle_a, high_a), (low, middle, high) = (
-        np.quantile(part[~itself], (0.05, 0.5, 0.95)).tolist() for part in cosines
-    )
-    found, cka = float(shared.mean()), linear_cka(*spaces)
+    quantiles_a, quantiles_b = (np.quantile(part[~itself], (0.05, 0.5, 0.95)).tolist() for part in cosines)
+    low_a, low = quantiles_a[0], quantiles_b[0]
+    found = float(shared.mean())
     said = f"{found:.0%} of the {count} nearest rows are the same"
     if found < FEW and low > HIGH and low > low_a:
         verdict = f"B has collapsed: 95% of random pairs have a cosine above {low:.2f} (A: {low_a:.2f}), and {said}."
@@ -96,11 +97,10 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
         verdict = f"A and B disagree: {said}."
     else:
         verdict = f"A and B agree {'nearly everywhere' if found >= NEARLY_ALL else 'in part'}: {said}."
-    order = np.argsort(np.nan_to_num(agreement, nan=-2), kind="stable")[:MOVED]
+    order = np.argsort(np.nan_to_num(agreement, nan=-2), kind="stable")[:MOVED]  # undefined ones come first
     moved = [(int(drawn[row]), float(agreement[row]), float(shared[row])) for row in order]
     defined = agreement[np.isfinite(agreement)]
     return Comparison(
-        verdict, len(drawn), cka, (found, count / (len(drawn) - 1)),
-        float(defined.mean()) if len(defined) else np.nan, ([low_a, middle_a, high_a], [low, middle, high]),
-        moved, notes,
+        verdict, len(drawn), linear_cka(*spaces), (found, count / (len(drawn) - 1)),
+        float(defined.mean()) if len(defined) else np.nan, (quantiles_a, quantiles_b), moved, notes,
     )  # fmt: skip

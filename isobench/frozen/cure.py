@@ -183,7 +183,10 @@ def fit_cure(
 
 
 def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out."""
+    """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out.
+
+    Rows that lie in memory or a file as they are hashed are hashed from there, many batches at once.
+    """
     is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
     with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
         hashed: deque[Future[None]] = deque()
@@ -192,7 +195,7 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
             if sha256 and not (is_plain and number % GROUP):
                 group = slice(part.start, part.start + GROUP * (part.stop - part.start))
                 hashed.append(pool.submit(sha256.update, np.asarray(vectors[group]) if is_plain else batch))
-            if len(hashed) > 2:
+            if len(hashed) > 2:  # what waits holds its rows in memory
                 hashed.popleft().result()
             if np.isfinite(np.ones(len(batch), batch.dtype) @ batch).all():  # so is each number
                 yield batch
@@ -245,7 +248,7 @@ def _fit_part(
                 part(batch)
         elif type(part) in BY_MOMENTS:
             count, mean, covariance = moments or _take_moments((h.numpy() for h in read()), part.dim, True)
-            part(imitate(mean, covariance))
+            part(imitate(mean, covariance))  # a batch with these moments
             if isinstance(part, methods.BatchNorm):
                 part.variance.copy_(covariance.diagonal() * (count / (count - 1)))
         elif not type(part).__module__.startswith(PACKAGE):  # a method of the user's own
@@ -290,6 +293,6 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     def is_right(origin: Tensor) -> bool:
         return bool((found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * found.abs().max())
 
-    if not is_right(mean):
+    if not is_right(mean):  # the method does not map the mean to 0: solve (mean - m) A = middle for m
         mean = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
     return (mean, matrix) if is_right(mean) else None

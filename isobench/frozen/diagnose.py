@@ -101,31 +101,25 @@ def diagnose(
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
     text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    classes, ends, score = None, None, None
+    measured, classes, judged, score = sample, None, None, None  # what methods are measured on, and by what
     if pairs is not None:
         kept = ~scan.missing[pairs[0]].any(1)
         if not kept.all():
             noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
         refuse((kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0, "pairs: fewer than three, or of one score, are left"))
         used, places = np.unique(pairs[0][kept], return_inverse=True)
-        ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
-        scores, score = pairs[1], "spearman"
-        left, right = ends[pairs[0][find_related(scores)]].unbind(1)
-        found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
+        measured, score = torch.from_numpy(read_rows(vectors, used)).double(), "spearman"
+        ends, scores = judged = places.reshape(-1, 2), pairs[1][kept]
+        left, right = measured[ends[find_related(scores)]].unbind(1)
+        found += _describe_pairs(alignment(left, right), len(left), score_pairs(measured, *judged), len(scores))
     if isinstance(labels, np.ndarray):
-        classes, score = labels[drawn], "accuracy"
+        measured, classes, judged, score = sample, labels[drawn], None, "accuracy"
         accuracy, said = score_probe(sample, classes, seed)
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-    effects, levels, said = measure_effects(
-        ends if score == "spearman" and ends is not None else sample,
-        classes,
-        pairs if score == "spearman" else None,
-        methods or {},
-        None if counts is None or score else counts[drawn],
-        seed,
-    )
+    counted = None if counts is None or score else counts[drawn]
+    effects, levels, said = measure_effects(measured, classes, judged, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:
         like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
@@ -289,20 +283,19 @@ def _describe_norms(norms: Tensor) -> list[Measured]:
 def _describe_classes(score: float, accuracy: float, classes: np.ndarray) -> list[Measured]:
     count, largest = len(np.unique(classes)), np.bincount(classes).max() / len(classes)
     said = "overlap" if score < 0.1 else "form clusters" if score < 0.5 else "are far apart"
+    text = (
+        f"A logistic regression is right for {_percent(accuracy)} of rows that it was not trained on; always "
+        f"naming the most frequent class is right for {_percent(largest)}."
+    )
     return [
         ("silhouette", score, f"The {count} classes {said}, by squared distances: 1 is far apart, 0 mixed."),
-        (
-            "probe accuracy",
-            accuracy,
-            f"A logistic regression is right for {_percent(accuracy)} of rows that it was not trained on; always "
-            f"naming the most frequent class is right for {_percent(largest)}.",
-        ),
+        ("probe accuracy", accuracy, text),
     ]
 
 
 def _advise_on_whitening(labels: float) -> str:
     """Say what whitening changed where a classifier had as many labels a class, or a few less and a few more."""
-    below, above = ([n for n in WHITENED if n <= labels], [n for n in WHITENED if n >= labels])
+    below, above = [n for n in WHITENED if n <= labels], [n for n in WHITENED if n >= labels]
     known = [
         f"with {number:,} a class by {full:+} and {weak:+} ({lowest:+} to {highest:+} by encoder)"
         for number in dict.fromkeys([*below[-1:], *above[:1]])

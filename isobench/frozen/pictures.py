@@ -37,7 +37,7 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
                 rows = [(*level.quantiles, *level.one_percent, *level.one_per_mille) for level in known]
             else:
                 rows = getattr(diagnosis, source)
-            values = np.array(rows, float)
+            values = np.array(rows, float)  # [n], or [n, numbers of each method]
             if np.isfinite(values).any():
                 height = 0.6 + METHOD_HEIGHT * len(values) if values.ndim > 1 else 0
                 figure, axes = make_panels(1, 1, max(HEIGHT, height))

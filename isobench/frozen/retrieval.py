@@ -61,21 +61,19 @@ def measure_retrieval(
     """
     widths = f"the queries have {search.queries.shape[1]} coordinates, and the documents {corpus.shape[1]}"
     refuse((search.queries.shape[1] != corpus.shape[1], widths))
-    refuse(
-        (not np.isfinite(read_rows(corpus, search.relevant[:, 1])).all(), "a relevant document has NaN or infinity")
-    )
+    query, document, _ = search.relevant.T
+    refuse((not np.isfinite(read_rows(corpus, document)).all(), "a relevant document has NaN or infinity"))
     rng = np.random.default_rng(seed)
     transforms, _ = fit_methods(sample, own, None, seed, like)
     refits = draw_refits(sample, own, seed)
     others = rng.permutation(len(corpus))
     hubs = np.sort(others[:HUB_ROWS])
-    few = np.union1d(search.relevant[:, 1], others[: max(0, REFIT_ROWS - len(np.unique(search.relevant[:, 1])))])
+    few = np.union1d(document, others[: max(0, REFIT_ROWS - len(np.unique(document)))])  # what refits search in
     smaller, part = search.restrict(few), torch.from_numpy(read_rows(corpus, few)).double()
     found, levels = list[Retrieval](), list[Level]()
-    query, document, _ = search.relevant.T
     asked, seen = draw_rows(len(search.queries), seed), draw_rows(len(corpus), seed)
     seen = seen[np.isfinite(read_rows(corpus, seen)).all(1)]
-    related = np.isin(asked[:, None] * len(corpus) + seen, query * len(corpus) + document)
+    related = np.isin(asked[:, None] * len(corpus) + seen, query * len(corpus) + document)  # [asked, seen]
     plain = np.array([])
     for name, transform in track_progress(list(transforms.items()), "searches"):
         if name == "unit length":  # has the same cosines
@@ -89,9 +87,9 @@ def measure_retrieval(
         if found and len(change) >= FEWEST_ROWS:
             refitted = [smaller.score(fit[name], _make_unit(part, fit[name]), CUT)[:, 0].mean() for fit in refits]
             low, high, p = compare_means(change, refitted, rng)
-        left = divide_by_length(transform(search.queries))
-        level = measure_level(name, left[asked], torch.from_numpy(unit[seen]).double(), related)
-        level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
+        queries = divide_by_length(transform(search.queries))
+        level = measure_level(name, queries[asked], torch.from_numpy(unit[seen]).double(), related)
+        level = measure_true(level, np.einsum("nd,nd->n", queries.numpy()[query], unit[document]))
         levels += [level] if level else []
         skew, share = measure_hubs(unit[hubs][np.isfinite(unit[hubs]).all(1)])
         numbers = [*scores.mean(0), change.mean(), low, high, p, skew, share]
@@ -99,7 +97,7 @@ def measure_retrieval(
     corrected = holm([row.p for row in found])
     note = (
         f"The search is exact, by cosine: {len(search.queries):,} queries, {len(corpus):,} documents. Methods are "
-        f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
+        "fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents. In a "
         "study soft ZCA raised nDCG@10 of questions by 25 and 18 points for encoders not trained for similarity, and "
         "by none for those that were (experiments/retrieval/README.md)."
