@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,22 +157,22 @@ def fit_cure(
         f"Rows are {(covariance.trace() + mean @ mean).sqrt():.3g} long (root mean square): give it such rows."
     )
     generator = np.random.default_rng(seed)
+
+    def read(before: list[Calibration]) -> Iterator[Tensor]:
+        return (_run(before, torch.tensor(batch, dtype=torch.float64)) for batch in _read_finite(vectors))
+
+    def draw(before: list[Calibration]) -> Tensor:
+        drawn = np.sort(generator.choice(np.flatnonzero(~missing), STEP_ROWS))
+        return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
+
     with torch.random.fork_rng([]), doing(f"fitting {name}"):
         torch.manual_seed(seed)
         chain = instantiate_chain(take_batch_whole(calibration), width).double().eval()
         for position, part in enumerate(chain):
-            before = list(chain)[:position]
+            before = list(chain)[:position]  # methods, which have been fitted
             _refuse_components(part, rows)
-
-            def read(before: list[Calibration] = before) -> Iterator[Tensor]:
-                for batch in _read_finite(vectors):
-                    yield _run(before, torch.tensor(batch, dtype=torch.float64))
-
-            def draw(before: list[Calibration] = before) -> Tensor:
-                drawn = np.sort(generator.choice(np.flatnonzero(missing == 0), STEP_ROWS))
-                return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
-
-            _fit_part(part, read, draw, None if before else (rows, mean, covariance))
+            moments = None if before else (rows, mean, covariance)
+            _fit_part(part, partial(read, before), partial(draw, before), moments)
         affine = _find_affine(chain, mean, variances.mean().sqrt().item() or 1.0)
     kept = map_chain(lambda method: {key: value for key, value in method.items() if key != "momentum"}, calibration)
     cure = Cure(kept, width, rows, sha256.hexdigest(), encoder or {})

@@ -84,18 +84,7 @@ def diagnose(
     drawn = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE), replace=False))
     drawn = drawn[~scan.missing[drawn]]
     sample = torch.from_numpy(read_rows(vectors, drawn)).double()
-    noted = [*notes, *scan.list_notes()]
-    numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
-    if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
-        named = name_some(list(map(str, numbering)))
-        noted.append(f"Coordinates that number the rows, as ids do (from 0): {named}.")
-    if scan.rows > SAMPLE:
-        noted.append(
-            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
-            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
-        )
-    elif len(sample) > UNIFORMITY_ROWS:
-        noted.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
+    noted = [*notes, *scan.list_notes(), *_describe_sample(sample, scan, seed)]
     shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
@@ -261,6 +250,22 @@ class Scan:
              + (": cosines leave them out." if zero else ".")),
         ]
         # fmt: on
+
+
+def _describe_sample(sample: Tensor, scan: Scan, seed: int) -> list[str]:
+    """Say which coordinates of the sampled rows number them, and what is measured of a sample alone."""
+    said = []
+    numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
+    if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
+        said.append(f"Coordinates that number the rows, as ids do (from 0): {name_some(list(map(str, numbering)))}.")
+    if scan.rows > SAMPLE:
+        said.append(
+            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
+            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
+        )
+    elif len(sample) > UNIFORMITY_ROWS:
+        said.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
+    return said
 
 
 def _describe_trimmed(trimmed: float, whole: float) -> Measured:

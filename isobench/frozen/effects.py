@@ -66,19 +66,7 @@ def measure_effects(
     if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
         return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
-    notes: list[str] = []
-    tested = np.array([], np.int64)  # pairs
-    if pairs is not None:
-        order = rng.permutation(len(pairs[1]))
-        tested = order[: len(order) // 2]
-        measured = np.unique(pairs[0][tested])
-        fitted = np.setdiff1d(np.arange(len(vectors)), measured)
-        if len(fitted) < len(vectors) / 4:
-            fitted = np.unique(pairs[0][order[len(order) // 2 :]])
-            notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
-    else:
-        folds = assign_folds(np.zeros(len(vectors), int) if classes is None else classes, 2, rng)
-        fitted, measured = np.flatnonzero(folds == 0), np.flatnonzero(folds == 1)
+    fitted, measured, tested, notes = _divide(len(vectors), classes, pairs, rng)
     half = vectors[fitted]
     transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
     refits = draw_refits(half, own, seed) if classes is not None or pairs is not None else []
@@ -89,11 +77,6 @@ def measure_effects(
             f"The probe of methods is trained on {len(trained):,} rows and scored on {len(measured):,} others; its "
             "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows, "
             f"widened by what {REFITS} refits of the method differ in."
-        )
-    if pairs is not None:
-        notes.append(
-            f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
-            f"resamples, percentiles) and over {REFITS} refits of the method."
         )
 
     # Whether the probe is right for each measured row, 0 or 1, or the cosine of each tested pair.
@@ -139,6 +122,26 @@ def measure_effects(
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
         effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
     return effects, levels, [*notes, *said]
+
+
+def _divide(
+    count: int, classes: np.ndarray | None, pairs: tuple[np.ndarray, np.ndarray] | None, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Choose the rows that methods are fitted on, those they are measured on, and their pairs; return notes too."""
+    if pairs is None:
+        folds = assign_folds(np.zeros(count, int) if classes is None else classes, 2, rng)
+        return np.flatnonzero(folds == 0), np.flatnonzero(folds == 1), np.array([], np.int64), []
+    tested, others = np.split(rng.permutation(len(pairs[1])), [len(pairs[1]) // 2])
+    measured, notes = np.unique(pairs[0][tested]), list[str]()
+    fitted = np.setdiff1d(np.arange(count), measured)
+    if len(fitted) < count / 4:
+        fitted = np.unique(pairs[0][others])
+        notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
+    notes.append(
+        f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
+        f"resamples, percentiles) and over {REFITS} refits of the method."
+    )
+    return fitted, measured, tested, notes
 
 
 def fit_methods(

@@ -46,14 +46,26 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
         dropped = np.take_along_axis(best, rest, 1).max(1, initial=-np.inf)
         lost = np.fmax(np.fmax(lost, dropped), np.fmax.reduce(scores, 1))
         best, rows = np.take_along_axis(best, top, 1), np.take_along_axis(rows, top, 1)
-    for part in range(0, count, 64):  # equal rows get equal cosines, which a product of blocks does not promise
+    return _rank_exactly(queries, corpus, order, depth, rows, lost)
+
+
+def _rank_exactly(
+    queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: int, rows: np.ndarray, lost: np.ndarray
+) -> np.ndarray:
+    """Rank each query's candidates by cosines in float64: rows [Q, K], -1 for none -> rows [Q, depth].
+
+    ``lost`` [Q]: the highest cosine of a document that is no candidate. If it may be high enough, all are ranked.
+    """
+    best = np.empty(rows.shape, np.float32)
+    # Equal rows get equal cosines, which a product of blocks does not promise.
+    for part in range(0, len(queries), 64):
         near = corpus[rows[part : part + 64]].astype(np.float64)
         best[part : part + 64] = np.einsum("qd,qkd->qk", queries[part : part + 64].astype(np.float64), near)
     best[rows < 0] = -np.inf
     ranked = np.lexsort((-order[rows], -best), axis=1)[:, :depth]
     found = np.take_along_axis(rows, ranked, 1)
     last = np.take_along_axis(best, ranked, 1)[:, -1]
-    for query in np.flatnonzero(np.isfinite(lost) & (lost >= last - EQUAL)):  # more have the last one's cosine
+    for query in np.flatnonzero(np.isfinite(lost) & (lost >= last - EQUAL)):
         cosines = np.nan_to_num(np.einsum("nd,d->n", corpus, queries[query], dtype=np.float64), nan=-np.inf)
         all_ranked = np.lexsort((-order, -cosines.astype(np.float32)))[:depth]
         found[query] = np.where(np.isfinite(cosines[all_ranked]), all_ranked, -1)

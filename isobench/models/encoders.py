@@ -114,16 +114,8 @@ def _assemble_encoder(
     names = {name for name, parameter in whole.named_parameters() if id(parameter) in of_encoder}
     missing_of_encoder = [name for name in missing if name in names and not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, whole, model)
-    is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
     takes_first = pooling in ("pooler", "cls")
-    sees_one = takes_first and not config.is_encoder_decoder and is_causal
-    advice = "use encoder.pooling=last or mean"
-    layers = int(config.num_hidden_layers)
-    has_none = isinstance(cfg.layer, int) and cfg.layer > layers
-    refuse(
-        (has_none, f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}"),
-        (sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"),
-    )
+    _check_pooling(cfg, config, takes_first)
     pooler: nn.Module = nn.Identity()
     if pooling == "pooler":
         pooler = Pooler(dim)
@@ -145,6 +137,19 @@ def _assemble_encoder(
         _read_dropout(config),
         seed if missing_of_encoder else None,
         notes,
+    )
+
+
+def _check_pooling(cfg: Encoder, config: Any, takes_first: bool) -> None:
+    """Raise UserError if the model lacks ``encoder.layer``, or the token that is taken has read no other."""
+    is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
+    sees_one = takes_first and not config.is_encoder_decoder and is_causal
+    advice = "use encoder.pooling=last or mean"
+    layers = int(config.num_hidden_layers)
+    has_none = isinstance(cfg.layer, int) and cfg.layer > layers
+    refuse(
+        (has_none, f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}"),
+        (sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"),
     )
 
 
