@@ -42,7 +42,7 @@ class FineTuningModule(pl.LightningModule):
 
     bad_step: Tensor
     references: list[list[str]]
-    long_evaluation = False  # checkpoints are saved within an evaluation too
+    long_evaluation = False  # evaluations take long: save just before each, and let a signal stop them
 
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
         super().__init__()

@@ -94,7 +94,6 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
-    saving = 0.0
     sources = hash_sources(cfg.calibration)  # before they may be edited
     try:
         configure_process(cfg)
@@ -102,15 +101,7 @@ def _build_and_fit(
         loaders = built.loaders
         stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
         evaluations = EvaluationSchedule(cfg.evaluation.every, cfg.optimization.epochs)
-        checkpointer = Checkpointer(
-            cfg.checkpoint,
-            checkpoints,
-            loaders.sampler,
-            loaders.batch_size,
-            watch,
-            evaluations,
-            built.module.long_evaluation,
-        )
+        checkpointer = Checkpointer(cfg.checkpoint, checkpoints, loaders, watch, evaluations)
         progress = ProgressReporter(heartbeat, format_run_name(cfg))
         try:
             watch.start()
@@ -119,7 +110,6 @@ def _build_and_fit(
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()
-            saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):
             raise
@@ -145,7 +135,7 @@ def _build_and_fit(
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
         warnings=[*built.warnings, *built.module.warnings] if built else [],
-        cost=stopwatch.measure_cost(saving),
+        cost=stopwatch.measure_cost(checkpoints.save_seconds),
         attempts=heartbeat.beat.attempt,
         started=heartbeat.beat.started,
         ended=time.time(),
