@@ -14,6 +14,7 @@ from isobench.metrics.retrieval import NEIGHBOURS, find_neighbours
 from isobench.metrics.similarity import correlate_ranks, linear_cka
 
 ROWS, ANCHORS, MOVED = 4_000, 500, 10  # drawn at random, those whose order is compared, and those that are named
+SEED = 0
 HIGH = 0.9  # cosines, if 95% of the random pairs are above it
 FEW, NEARLY_ALL = 0.5, 0.9  # of the neighbours
 
@@ -61,11 +62,11 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
+def compare_spaces(a: Array, b: Array) -> Comparison:
     """Compare vectors [N, d] and [N, e] of the same texts, in the same order."""
     refuse((len(a) != len(b), f"A has {len(a):,} rows and B has {len(b):,}: both must be of the same texts"))
-    rng = np.random.default_rng(seed)
-    drawn, spaces, notes = _draw_rows(a, b, rng, seed)
+    rng = np.random.default_rng(SEED)
+    drawn, spaces, notes = _draw_rows(a, b, rng)
     refuse((len(drawn) < 3, "fewer than three different rows can be compared"))
     count = min(NEIGHBOURS, len(drawn) - 2)
     units = [divide_by_length(torch.from_numpy(x)).numpy() for x in spaces]
@@ -89,16 +90,14 @@ def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
     )  # fmt: skip
 
 
-def _draw_rows(
-    a: Array, b: Array, rng: np.random.Generator, seed: int
-) -> tuple[np.ndarray, list[np.ndarray], list[str]]:
+def _draw_rows(a: Array, b: Array, rng: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray], list[str]]:
     """Draw rows that are finite in both spaces, and once in A: their numbers [n], [n, d] and [n, e], and notes."""
     drawn = np.sort(rng.choice(len(a), min(len(a), ROWS), replace=False))
     spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]  # [n, d] and [n, e]
     kept = np.asarray(np.isfinite(np.concatenate(spaces, 1)).all(1))
     notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
     if len(drawn) < len(a):
-        notes.append(f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed}).")
+        notes.append(f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {SEED}).")
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]
     once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])  # the first of equal rows
     if repeated := len(drawn) - len(once):

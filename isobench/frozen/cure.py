@@ -39,7 +39,7 @@ BY_MOMENTS = (methods.Centering, methods.Whitening, methods.IsoBN, methods.Batch
 GROUP = 16  # batches that are hashed at once: between them two threads wait for each other
 PROBES = 48  # rows by which it is seen whether a fitted method is affine
 TOLERANCE = 1e-9  # of that, relative to the largest number
-STEPS, STEP_ROWS = 1_000, 256  # of training a flow
+STEPS, STEP_ROWS, SEED = 1_000, 256, 0  # of training a flow
 SHOWN = 8  # shares of the variance in the notes
 USE = """from safetensors.numpy import load_file
 cure = load_file({name})
@@ -133,12 +133,12 @@ def make_own_chain(calibration: dict[str, Any], width: int) -> Chain:
 
 
 def fit_cure(
-    calibration: dict[str, Any], vectors: Array, encoder: dict[str, str] | None = None, seed: int = 0
+    calibration: dict[str, Any], vectors: Array, encoder: dict[str, str] | None = None
 ) -> tuple[Cure, list[str]]:
     """Fit a method or a chain, by its settings, on vectors [N, d], and say what the user should know.
 
     Rows with NaN or infinity are left out. A method that takes its statistics from batches takes those of all rows.
-    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows that are drawn by ``seed``.
+    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows that are drawn by ``SEED``.
     """
     check_post_hoc(calibration, may_train=True)
     name, width = format_method_name(calibration), int(vectors.shape[1])
@@ -156,7 +156,7 @@ def fit_cure(
         f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.\n"
         f"Rows are {(covariance.trace() + mean @ mean).sqrt():.3g} long (root mean square): give it such rows."
     )
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
 
     def read(before: list[Calibration]) -> Iterator[Tensor]:
         return (_run(before, torch.tensor(batch, dtype=torch.float64)) for batch in _read_finite(vectors))
@@ -166,7 +166,7 @@ def fit_cure(
         return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
 
     with torch.random.fork_rng([]), doing(f"fitting {name}"):
-        torch.manual_seed(seed)
+        torch.manual_seed(SEED)
         chain = instantiate_chain(take_batch_whole(calibration), width).double().eval()
         for position, part in enumerate(chain):
             before = list(chain)[:position]  # methods, which have been fitted
@@ -267,8 +267,9 @@ def _fit_part(
 
 
 def _refuse_components(part: Calibration, rows: int) -> None:
-    is_pca = isinstance(part, methods.Whitening) and part.out_dim < part.dim
-    count = part.out_dim if is_pca else part.top.shape[1] if isinstance(part, methods.Centering) else 0
+    count = part.top.shape[1] if isinstance(part, methods.Centering) else 0
+    if isinstance(part, methods.Whitening) and part.out_dim < part.dim:
+        count = part.out_dim
     refuse(
         (count == part.dim, f"without {count} components nothing is left of {count} coordinates: ask for fewer"),
         (rows <= count, f"{rows} rows vary in fewer than {count} directions: ask for fewer components"),

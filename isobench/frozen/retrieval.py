@@ -119,20 +119,19 @@ def make_search(
 ) -> tuple[Search, list[str]]:  # fmt: skip
     """Check judgements against the ids of queries [Q, d] and documents; leave out queries that can't be judged."""
     triples = list(dict.fromkeys((str(query), str(document), str(grade)) for query, document, grade in judgements))
-    places, known = {name: row for row, name in enumerate(ids)}, {name: row for row, name in enumerate(query_ids)}
-    wrong = next((document for _, document, _ in triples if document not in places), None)
+    document_rows = {name: row for row, name in enumerate(ids)}
+    query_rows = {name: row for row, name in enumerate(query_ids)}
+    twice = f"{where}: a query and document are judged twice, with different grades"
+    wrong = next((document for _, document, _ in triples if document not in document_rows), None)
     refuse(
         (wrong is not None, f"{where}: {wrong} is no document of the corpus"),
-        (
-            len({pair[:2] for pair in triples}) < len(triples),
-            f"{where}: a query and document are judged twice, with different grades",
-        ),
-        (len(places) < len(ids), "two documents have the same id"),
-        (len(known) < len(query_ids), "two queries have the same id"),
+        (len({pair[:2] for pair in triples}) < len(triples), twice),
+        (len(document_rows) < len(ids), "two documents have the same id"),
+        (len(query_rows) < len(query_ids), "two queries have the same id"),
     )
     grade = next((grade for _, _, grade in triples if not INDEX.fullmatch(grade.removeprefix("-"))), None)
     refuse((grade is not None, f"{where}: {grade} is no whole number"))
-    graded = {(known[q], places[d]): int(float(g)) for q, d, g in triples if q in known}
+    graded = {(query_rows[q], document_rows[d]): int(float(g)) for q, d, g in triples if q in query_rows}
     vectors = read_rows(queries, slice(None))
     usable = np.isfinite(vectors).all(1)
     notes = [f"Queries: {describe_missing(~usable)}"] if not usable.all() else []
@@ -140,9 +139,9 @@ def make_search(
     refuse((not (usable & asked).any(), f"{where}: no query has a relevant document"))
     if lacking := int((~asked).sum()):
         notes.append(f"Queries left out, because no document is relevant to them: {lacking:,}.")
-    if strange := len({query for query, _, _ in triples} - known.keys()):
+    if strange := len({query for query, _, _ in triples} - query_rows.keys()):
         notes.append(f"Queries of the relevance that were not asked: {strange:,}.")
-    number = np.cumsum(usable & asked) - 1
+    number = np.cumsum(usable & asked) - 1  # of each query among those that are kept
     judged = [(number[q], d, g) for (q, d), g in graded.items() if g > 0 and usable[q]]
     kept = torch.from_numpy(vectors[usable & asked]).double()
     return Search(kept, np.array(judged, np.int64), rank_ids(ids)), notes
