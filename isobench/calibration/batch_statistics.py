@@ -41,7 +41,7 @@ def count_effective_rows(momentum: float, sizes: Iterable[int]) -> float:
     """
     sizes = list(sizes)
     shares = [momentum * (1 - momentum) ** age for age in range(len(sizes))]
-    shares[-1] = (1 - momentum) ** (len(sizes) - 1)
+    shares[-1] = (1 - momentum) ** (len(sizes) - 1)  # the oldest batch, with which the average started
     return 1 / sum(share**2 / size for share, size in zip(shares, sizes, strict=True))
 
 

@@ -81,13 +81,11 @@ class IsoBN(Calibration):
 
     def _update_statistics(self, h: Tensor) -> None:
         mean, centred = center_batch(h)
-        deviation = batch_mean(centred.square()).sqrt()
-        covariance = batch_covariance(centred)
         weight: float | Tensor = self.momentum
         if self.rescale != "released":
             weight = torch.where(self.batches == 0, 1.0, self.momentum)
-        self.deviation.lerp_(deviation, weight)
-        self.covariance.lerp_(covariance, weight)
+        self.deviation.lerp_(batch_mean(centred.square()).sqrt(), weight)
+        self.covariance.lerp_(batch_covariance(centred), weight)
         if self.subtract_mean:
             self.mean.lerp_(mean, weight)
         self.batches += 1

@@ -206,8 +206,8 @@ class SIGReg(Calibration):
             half = self.points // 2
             t = torch.linspace(0, self.t_max, half + 1, dtype=x.dtype, device=x.device)[1:]  # [T]
             normal = (-t.square() / 2).exp()
-            weights = normal * (2 * self.t_max / half)
-            weights = torch.cat([weights[:-1], weights[-1:] / 2])
+            weights = normal * (2 * self.t_max / half)  # of t and -t together
+            weights = torch.cat([weights[:-1], weights[-1:] / 2])  # the trapezoidal rule halves the last one
             angles = projections[:, :, None] * t  # [B, M, T]
             count = count_batch_rows(h)
             sums = sum_over_processes_with_grad(torch.stack([angles.cos().sum(0), angles.sin().sum(0)]))

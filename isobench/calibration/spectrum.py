@@ -54,10 +54,10 @@ class SpectrumControl(Calibration):
         self.c2 = require_number("c2", c2, at_least=0)
         if decay == "polynomial":
             self.gamma = require_number("gamma", -1 if gamma is None else gamma, at_most=0)
+            if c2 != 1:
+                raise ValueError(f"c2={c2} has no effect with decay=polynomial: leave it out")
         else:
             self.gamma = require_number("gamma", 1 if gamma is None else gamma, at_least=0)
-        if decay == "polynomial" and c2 != 1:
-            raise ValueError(f"c2={c2} has no effect with decay=polynomial: leave it out")
         self.reparametrize = None if reparametrize is None else require_number("reparametrize", reparametrize, 0)
         self.reparametrizes_head = self.reparametrize is not None
         self.factors: tuple[Any, ...] = ()  # holds the layer's U, sigma and V; a tuple, so that they stay the layer's

@@ -88,10 +88,9 @@ class Whitening(Calibration):
     @torch.no_grad()
     def _update_statistics(self, h: Tensor) -> None:
         mean, centred = center_batch(h)
-        covariance = batch_covariance(centred)
         weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.mean.lerp_(mean, weight)
-        self.covariance.lerp_(covariance, weight)
+        self.covariance.lerp_(batch_covariance(centred), weight)
         self.batches += 1
         self.transform.copy_(self._compute_transform())
 

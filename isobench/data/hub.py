@@ -73,10 +73,8 @@ def raise_if_cache_is_full(error: BaseException) -> None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and is_storage_error(cause, UNWRITABLE):  # the others may be the network's
-            reason = name_system_error(cause)
-            raise StorageError(
-                f"the hub's cache can't be written: {reason}; make room or set HF_HOME=FOLDER"
-            ) from error
+            full = f"the hub's cache can't be written: {name_system_error(cause)}; make room or set HF_HOME=FOLDER"
+            raise StorageError(full) from error
         cause = cause.__cause__ or cause.__context__
 
 

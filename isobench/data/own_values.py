@@ -74,9 +74,8 @@ def make_classes(labels: Any, rows: int, where: str = "labels") -> np.ndarray:
     names = format_labels(values.tolist(), where)
     check_classes(names, where, ", or number the classes from 0")
     different, classes = np.unique(values if values.dtype.kind in "iub" else names, return_inverse=True)
-    refuse(
-        (len(different) > rows / 2, f"{where}: {len(different):,} different labels of {rows:,} rows are no classes")
-    )
+    many = f"{where}: {len(different):,} different labels of {rows:,} rows are no classes"
+    refuse((len(different) > rows / 2, many))
     return classes.astype(np.int64)
 
 
@@ -108,5 +107,4 @@ def number_pairs(
     if wrong:
         raise UserError(f"{where}: {str(wrong[0])[:60]} is no text of X, and no row: rows are 0 to {rows - 1:,}")
     refuse((None in numbers, f"{where}: a score is no finite number"))
-    values = np.array(numbers, np.float64)
-    return np.array([int(float(end)) for end in ends]).reshape(2, -1).T, values
+    return np.array([int(float(end)) for end in ends]).reshape(2, -1).T, np.array(numbers, np.float64)

@@ -36,8 +36,7 @@ def read_relevance(path: Path, encoding: str | None = None) -> list[tuple[str, s
         names = ["query", "document", "score"] if len(rows[0]) == 3 else ["query", "", "document", "score"]
         if {name.strip().lower() for name in rows[0]} & NAMES[2]:  # the first line is a heading
             names = list(rows.pop(0))
-    query, document, grade = (
-        next((i for i, name in enumerate(names) if name.strip().lower() in known), -1) for known in NAMES
-    )
+    small = [name.strip().lower() for name in names]
+    query, document, grade = (next((i for i, name in enumerate(small) if name in known), -1) for known in NAMES)
     refuse((min(query, document, grade) < 0, f"{path} lacks a column: query-id, corpus-id and score are needed"))
     return [(str(row[query]).strip(), str(row[document]).strip(), str(row[grade]).strip()) for row in rows]

@@ -55,9 +55,8 @@ def find_encoder_differences(cfg: Config) -> list[str]:
     is_papers |= not named and is_from_hub and name == cfg.encoder.name
     if is_papers:
         return []
-    if theirs := _list_left_out(cfg, "encoder"):
-        return [f"encoder {name} in the place of {', '.join(theirs)}"]
-    return [f"encoder {name} is not the paper's"]
+    theirs = _list_left_out(cfg, "encoder")
+    return [f"encoder {name} in the place of {', '.join(theirs)}" if theirs else f"encoder {name} is not the paper's"]
 
 
 def find_task_differences(cfg: Config) -> list[str]:
@@ -126,13 +125,9 @@ def _list_left_out(cfg: Config, setting: str) -> list[str]:
 
 def _count_configurations(cfg: Config, scale: str) -> int:
     """Count the configurations in which a scale's grid tries the run's method on a task; 0 if it doesn't."""
-    counts = [
-        math.prod(
-            len(values) for key, values in sub_grid.items() if key.startswith(("optimization.", "calibration."))
-        )
-        for sub_grid in cfg.experiment.grid.get(scale, [])
-        if cfg.calibration["name"] in sub_grid.get("calibration", [])
-    ]
+    method, tuned = cfg.calibration["name"], ("optimization.", "calibration.")
+    grids = [grid for grid in cfg.experiment.grid.get(scale, []) if method in grid.get("calibration", [])]
+    counts = (math.prod(len(values) for key, values in grid.items() if key.startswith(tuned)) for grid in grids)
     return max(counts, default=0)
 
 

@@ -96,7 +96,7 @@ def choose_own_rows(task: Task, data: Data, split: str, rows: Sequence[Any]) -> 
     for name, share in shares.items():
         total += share
         for place in select_by_hash(len(places), round(total * len(places)), task.sample_seed):
-            owners.setdefault(place, name)
+            owners.setdefault(place, name)  # the rows of the shares before are among those that are selected
     return [index for index, row in enumerate(rows) if owners.get(places[row], task.train_split) == split]
 
 

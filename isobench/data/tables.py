@@ -177,27 +177,23 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
     the left. A field is refused if most of them do, for one column: values that other rows have twice, or numbers, in
     a column of numbers, in their place. A single column tells nothing: it may have no line breaks.
     """
-    places = [
-        (row, i) for i, column in enumerate(columns) for row, text in enumerate(column) if LINE_BREAK.search(text)
-    ]
+    texts = ((row, i, text) for i, column in enumerate(columns) for row, text in enumerate(column))
+    places = [(row, i) for row, i, text in texts if LINE_BREAK.search(text)]
     known = [_know_values(column) for column in columns] if places else []
     for row, place in places:
         whole = filter(str.strip, LINE_BREAK.split(columns[place][row]))
         lines = [[part.strip(' "\t') for part in line.split(separator)] for line in whole]
         for i, (values, are_numbers) in enumerate(known):
             ends = [parts for parts in (lines[1:] if i < place else lines[:-1]) if len(parts) > abs(i - place)]
+            # Where the column's value would stand in a row of its own: counted from the start, or from the end.
             own = slice(i, i + 1) if i < place else slice(i - len(names), i - len(names) + 1 or None)
-            held = [
-                parts
-                for parts in ends
-                if values & {*parts} or (are_numbers and any(map(NUMBER.fullmatch, parts[own])))
-            ]
+            held = [p for p in ends if values & {*p} or (are_numbers and any(map(NUMBER.fullmatch, p[own])))]
             if len(names) == 1 or 2 * len(held) > len(lines) - 1:
                 raise UserError(
                     f"{path}, row {row + 1}: {names[place]} opens with a quote and goes on over {len(lines)} lines "
                     "that may be rows: close it, or write the file as JSON Lines if it is one text"
                 )
-    return len(dict(places))
+    return len(dict(places))  # rows
 
 
 def _know_values(column: list[str]) -> tuple[set[str], bool]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from isobench.common.errors import UserError, doing
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import (
     cache_dir,
     explain_cache_errors,
@@ -88,10 +88,8 @@ def _require_exported_files(folder: Path, digests: dict[str, str], exported: dic
 
 def find_word_vectors(encoder: Encoder) -> Path:
     """Return the file with the vectors of an encoder of word vectors; UserError if it has none, or wants layers."""
-    if encoder.layer is not None or encoder.pooling != "mean":
-        raise UserError(
-            f"encoder={encoder.name}: word vectors have encoder.pooling=mean and encoder.layer=null alone"
-        )
+    needed = "word vectors have encoder.pooling=mean and encoder.layer=null alone"
+    refuse((encoder.layer is not None or encoder.pooling != "mean", f"encoder={encoder.name}: {needed}"))
     if encoder.path:
         return Path(encoder.path).expanduser()
     if encoder.embedded != "glove":
@@ -216,9 +214,8 @@ def format_encoder_name(encoder: Encoder) -> str:
     encoder for, and ``local``, which brings no weights, stand for whatever they are given.
     """
     shipped = _read_shipped_encoder(encoder.name)
-    if shipped is None or not (shipped.hub or shipped.embedded or shipped.scratch):
-        return encoder.name
-    if describe_weights(shipped) == describe_weights(encoder):
+    brings = shipped and (shipped.hub or shipped.embedded or shipped.scratch)
+    if not shipped or not brings or describe_weights(shipped) == describe_weights(encoder):
         return encoder.name
     is_folder = find_encoder_source(encoder) == "path"
     return f"{encoder.name} (weights of {Path(str(encoder.path)).name if is_folder else describe_weights(encoder)})"

@@ -14,6 +14,7 @@ from isobench.metrics.retrieval import NEIGHBOURS, find_neighbours
 from isobench.metrics.similarity import correlate_ranks, linear_cka
 
 ROWS, ANCHORS, MOVED = 4_000, 500, 10  # drawn at random, those whose order is compared, and those that are named
+SEED = 0
 HIGH = 0.9  # cosines, if 95% of the random pairs are above it
 FEW, NEARLY_ALL = 0.5, 0.9  # of the neighbours
 
@@ -61,46 +62,54 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare_spaces(a: Array, b: Array, seed: int = 0) -> Comparison:
+def compare_spaces(a: Array, b: Array) -> Comparison:
     """Compare vectors [N, d] and [N, e] of the same texts, in the same order."""
     refuse((len(a) != len(b), f"A has {len(a):,} rows and B has {len(b):,}: both must be of the same texts"))
-    rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.choice(len(a), min(len(a), ROWS), replace=False))
-    spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]
-    kept = np.asarray(np.isfinite(np.concatenate(spaces, 1)).all(1))
-    notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
-    notes += [f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {seed})."] if len(drawn) < len(a) else []
-    drawn, spaces = drawn[kept], [x[kept] for x in spaces]
-    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])
-    notes += [f"Rows of A that repeat another are left out: {len(drawn) - len(once):,}."] * (len(once) < len(drawn))
-    drawn, spaces = drawn[once], [x[once] for x in spaces]
+    rng = np.random.default_rng(SEED)
+    drawn, spaces, notes = _draw_rows(a, b, rng)
     refuse((len(drawn) < 3, "fewer than three different rows can be compared"))
     count = min(NEIGHBOURS, len(drawn) - 2)
     units = [divide_by_length(torch.from_numpy(x)).numpy() for x in spaces]
     nearest = [find_neighbours(unit, count) for unit in units]
     shared = np.array([len(np.intersect1d(*pair)) / count for pair in zip(*nearest, strict=True)])
     anchors = rng.choice(len(drawn), min(len(drawn), ANCHORS), replace=False)
-    cosines = [unit @ unit[anchors].T for unit in units]
+    cosines = [unit @ unit[anchors].T for unit in units]  # [n, anchors] each
     itself = np.arange(len(drawn))[:, None] == anchors
     for part in cosines:
         part[itself] = 1  # exactly: first in both
     agreement = correlate_ranks(*cosines)
-    (low_a, middle_a, high_a), (low, middle, high) = (
-        np.quantile(part[~itself], (0.05, 0.5, 0.95)).tolist() for part in cosines
-    )
-    found, cka = float(shared.mean()), linear_cka(*spaces)
-    said = f"{found:.0%} of the {count} nearest rows are the same"
-    if found < FEW and low > HIGH and low > low_a:
-        verdict = f"B has collapsed: 95% of random pairs have a cosine above {low:.2f} (A: {low_a:.2f}), and {said}."
-    elif found < FEW:
-        verdict = f"A and B disagree: {said}."
-    else:
-        verdict = f"A and B agree {'nearly everywhere' if found >= NEARLY_ALL else 'in part'}: {said}."
-    order = np.argsort(np.nan_to_num(agreement, nan=-2), kind="stable")[:MOVED]
+    quantiles_a, quantiles_b = (np.quantile(part[~itself], (0.05, 0.5, 0.95)).tolist() for part in cosines)
+    found = float(shared.mean())
+    verdict = _judge(found, count, quantiles_a[0], quantiles_b[0])
+    order = np.argsort(np.nan_to_num(agreement, nan=-2), kind="stable")[:MOVED]  # undefined ones come first
     moved = [(int(drawn[row]), float(agreement[row]), float(shared[row])) for row in order]
     defined = agreement[np.isfinite(agreement)]
     return Comparison(
-        verdict, len(drawn), cka, (found, count / (len(drawn) - 1)),
-        float(defined.mean()) if len(defined) else np.nan, ([low_a, middle_a, high_a], [low, middle, high]),
-        moved, notes,
+        verdict, len(drawn), linear_cka(*spaces), (found, count / (len(drawn) - 1)),
+        float(defined.mean()) if len(defined) else np.nan, (quantiles_a, quantiles_b), moved, notes,
     )  # fmt: skip
+
+
+def _draw_rows(a: Array, b: Array, rng: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray], list[str]]:
+    """Draw rows that are finite in both spaces, and once in A: their numbers [n], [n, d] and [n, e], and notes."""
+    drawn = np.sort(rng.choice(len(a), min(len(a), ROWS), replace=False))
+    spaces = [read_rows(vectors, drawn).astype(np.float64) for vectors in (a, b)]  # [n, d] and [n, e]
+    kept = np.asarray(np.isfinite(np.concatenate(spaces, 1)).all(1))
+    notes = [f"Of those drawn, {describe_missing(~kept)}"] if not kept.all() else []
+    if len(drawn) < len(a):
+        notes.append(f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {SEED}).")
+    drawn, spaces = drawn[kept], [x[kept] for x in spaces]
+    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])  # the first of equal rows
+    if repeated := len(drawn) - len(once):
+        notes.append(f"Rows of A that repeat another are left out: {repeated:,}.")
+    return drawn[once], [x[once] for x in spaces], notes
+
+
+def _judge(found: float, count: int, low_a: float, low: float) -> str:
+    """Say in words whether B is like A; ``low_a``, ``low``: 5% quantiles of the cosines in A, and in B."""
+    said = f"{found:.0%} of the {count} nearest rows are the same"
+    if found >= FEW:
+        return f"A and B agree {'nearly everywhere' if found >= NEARLY_ALL else 'in part'}: {said}."
+    if low > HIGH and low > low_a:
+        return f"B has collapsed: 95% of random pairs have a cosine above {low:.2f} (A: {low_a:.2f}), and {said}."
+    return f"A and B disagree: {said}."

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ BY_MOMENTS = (methods.Centering, methods.Whitening, methods.IsoBN, methods.Batch
 GROUP = 16  # batches that are hashed at once: between them two threads wait for each other
 PROBES = 48  # rows by which it is seen whether a fitted method is affine
 TOLERANCE = 1e-9  # of that, relative to the largest number
-STEPS, STEP_ROWS = 1_000, 256  # of training a flow
+STEPS, STEP_ROWS, SEED = 1_000, 256, 0  # of training a flow
 SHOWN = 8  # shares of the variance in the notes
 USE = """from safetensors.numpy import load_file
 cure = load_file({name})
@@ -132,12 +133,12 @@ def make_own_chain(calibration: dict[str, Any], width: int) -> Chain:
 
 
 def fit_cure(
-    calibration: dict[str, Any], vectors: Array, encoder: dict[str, str] | None = None, seed: int = 0
+    calibration: dict[str, Any], vectors: Array, encoder: dict[str, str] | None = None
 ) -> tuple[Cure, list[str]]:
     """Fit a method or a chain, by its settings, on vectors [N, d], and say what the user should know.
 
     Rows with NaN or infinity are left out. A method that takes its statistics from batches takes those of all rows.
-    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows that are drawn by ``seed``.
+    A flow is trained: Adam at the flow's own rate, 1,000 steps of 256 rows that are drawn by ``SEED``.
     """
     check_post_hoc(calibration, may_train=True)
     name, width = format_method_name(calibration), int(vectors.shape[1])
@@ -155,23 +156,23 @@ def fit_cure(
         f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.\n"
         f"Rows are {(covariance.trace() + mean @ mean).sqrt():.3g} long (root mean square): give it such rows."
     )
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
+
+    def read(before: list[Calibration]) -> Iterator[Tensor]:
+        return (_run(before, torch.tensor(batch, dtype=torch.float64)) for batch in _read_finite(vectors))
+
+    def draw(before: list[Calibration]) -> Tensor:
+        drawn = np.sort(generator.choice(np.flatnonzero(~missing), STEP_ROWS))
+        return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
+
     with torch.random.fork_rng([]), doing(f"fitting {name}"):
-        torch.manual_seed(seed)
+        torch.manual_seed(SEED)
         chain = instantiate_chain(take_batch_whole(calibration), width).double().eval()
         for position, part in enumerate(chain):
-            before = list(chain)[:position]
+            before = list(chain)[:position]  # methods, which have been fitted
             _refuse_components(part, rows)
-
-            def read(before: list[Calibration] = before) -> Iterator[Tensor]:
-                for batch in _read_finite(vectors):
-                    yield _run(before, torch.tensor(batch, dtype=torch.float64))
-
-            def draw(before: list[Calibration] = before) -> Tensor:
-                drawn = np.sort(generator.choice(np.flatnonzero(missing == 0), STEP_ROWS))
-                return _run(before, torch.from_numpy(read_rows(vectors, drawn)).double())
-
-            _fit_part(part, read, draw, None if before else (rows, mean, covariance))
+            moments = None if before else (rows, mean, covariance)
+            _fit_part(part, partial(read, before), partial(draw, before), moments)
         affine = _find_affine(chain, mean, variances.mean().sqrt().item() or 1.0)
     kept = map_chain(lambda method: {key: value for key, value in method.items() if key != "momentum"}, calibration)
     cure = Cure(kept, width, rows, sha256.hexdigest(), encoder or {})
@@ -183,7 +184,10 @@ def fit_cure(
 
 
 def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out."""
+    """Yield batches of rows without NaN and infinity; hash all, on another processor, and mark those left out.
+
+    Rows that lie in memory or a file as they are hashed are hashed from there, many batches at once.
+    """
     is_plain = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.flags.c_contiguous
     with ThreadPoolExecutor(1) as pool, np.errstate(over="ignore", invalid="ignore"):
         hashed: deque[Future[None]] = deque()
@@ -192,7 +196,7 @@ def _read_finite(vectors: Array, sha256: Any = None, missing: np.ndarray | None 
             if sha256 and not (is_plain and number % GROUP):
                 group = slice(part.start, part.start + GROUP * (part.stop - part.start))
                 hashed.append(pool.submit(sha256.update, np.asarray(vectors[group]) if is_plain else batch))
-            if len(hashed) > 2:
+            if len(hashed) > 2:  # what waits holds its rows in memory
                 hashed.popleft().result()
             if np.isfinite(np.ones(len(batch), batch.dtype) @ batch).all():  # so is each number
                 yield batch
@@ -245,7 +249,7 @@ def _fit_part(
                 part(batch)
         elif type(part) in BY_MOMENTS:
             count, mean, covariance = moments or _take_moments((h.numpy() for h in read()), part.dim, True)
-            part(imitate(mean, covariance))
+            part(imitate(mean, covariance))  # a batch with these moments
             if isinstance(part, methods.BatchNorm):
                 part.variance.copy_(covariance.diagonal() * (count / (count - 1)))
         elif not type(part).__module__.startswith(PACKAGE):  # a method of the user's own
@@ -263,8 +267,9 @@ def _fit_part(
 
 
 def _refuse_components(part: Calibration, rows: int) -> None:
-    is_pca = isinstance(part, methods.Whitening) and part.out_dim < part.dim
-    count = part.out_dim if is_pca else part.top.shape[1] if isinstance(part, methods.Centering) else 0
+    count = part.top.shape[1] if isinstance(part, methods.Centering) else 0
+    if isinstance(part, methods.Whitening) and part.out_dim < part.dim:
+        count = part.out_dim
     refuse(
         (count == part.dim, f"without {count} components nothing is left of {count} coordinates: ask for fewer"),
         (rows <= count, f"{rows} rows vary in fewer than {count} directions: ask for fewer components"),
@@ -290,6 +295,6 @@ def _find_affine(chain: Chain, mean: Tensor, spread: float) -> tuple[Tensor, Ten
     def is_right(origin: Tensor) -> bool:
         return bool((found - (probes - origin) @ matrix).abs().max() <= TOLERANCE * found.abs().max())
 
-    if not is_right(mean):
+    if not is_right(mean):  # the method does not map the mean to 0: solve (mean - m) A = middle for m
         mean = torch.linalg.pinv(matrix.T) @ (mean @ matrix - middle[0])
     return (mean, matrix) if is_right(mean) else None

@@ -84,48 +84,31 @@ def diagnose(
     drawn = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE), replace=False))
     drawn = drawn[~scan.missing[drawn]]
     sample = torch.from_numpy(read_rows(vectors, drawn)).double()
-    noted = [*notes, *scan.list_notes()]
-    numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
-    if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
-        named = name_some(list(map(str, numbering)))
-        noted.append(f"Coordinates that number the rows, as ids do (from 0): {named}.")
-    if scan.rows > SAMPLE:
-        noted.append(
-            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
-            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
-        )
-    elif len(sample) > UNIFORMITY_ROWS:
-        noted.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
+    noted = [*notes, *scan.list_notes(), *_describe_sample(sample, scan, seed)]
     shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
     text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    classes, ends, score = None, None, None
+    measured, classes, judged, score = sample, None, None, None  # what methods are measured on, and by what
     if pairs is not None:
         kept = ~scan.missing[pairs[0]].any(1)
         if not kept.all():
             noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
         refuse((kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0, "pairs: fewer than three, or of one score, are left"))
         used, places = np.unique(pairs[0][kept], return_inverse=True)
-        ends, pairs = torch.from_numpy(read_rows(vectors, used)).double(), (places.reshape(-1, 2), pairs[1][kept])
-        scores, score = pairs[1], "spearman"
-        left, right = ends[pairs[0][find_related(scores)]].unbind(1)
-        found += _describe_pairs(alignment(left, right), len(left), score_pairs(ends, *pairs), len(scores))
+        measured, score = torch.from_numpy(read_rows(vectors, used)).double(), "spearman"
+        ends, scores = judged = places.reshape(-1, 2), pairs[1][kept]
+        left, right = measured[ends[find_related(scores)]].unbind(1)
+        found += _describe_pairs(alignment(left, right), len(left), score_pairs(measured, *judged), len(scores))
     if isinstance(labels, np.ndarray):
-        classes, score = labels[drawn], "accuracy"
+        measured, classes, judged, score = sample, labels[drawn], None, "accuracy"
         accuracy, said = score_probe(sample, classes, seed)
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-    effects, levels, said = measure_effects(
-        ends if score == "spearman" and ends is not None else sample,
-        classes,
-        pairs if score == "spearman" else None,
-        methods or {},
-        None if counts is None or score else counts[drawn],
-        seed,
-    )
+    counted = None if counts is None or score else counts[drawn]
+    effects, levels, said = measure_effects(measured, classes, judged, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:
         like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
@@ -269,6 +252,22 @@ class Scan:
         # fmt: on
 
 
+def _describe_sample(sample: Tensor, scan: Scan, seed: int) -> list[str]:
+    """Say which coordinates of the sampled rows number them, and what is measured of a sample alone."""
+    said = []
+    numbering = np.flatnonzero(find_whole_numbers(sample.numpy(), each_once=True))
+    if 0 < 2 * len(numbering) <= scan.dim:  # in a matrix of whole numbers nearly all may differ
+        said.append(f"Coordinates that number the rows, as ids do (from 0): {name_some(list(map(str, numbering)))}.")
+    if scan.rows > SAMPLE:
+        said.append(
+            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
+            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
+        )
+    elif len(sample) > UNIFORMITY_ROWS:
+        said.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
+    return said
+
+
 def _describe_trimmed(trimmed: float, whole: float) -> Measured:
     """Describe IsoScore of the sampled rows without the 2% that are farthest from the median."""
     said = " A few far rows decide IsoScore." if trimmed > DECIDED * whole else ""
@@ -289,20 +288,19 @@ def _describe_norms(norms: Tensor) -> list[Measured]:
 def _describe_classes(score: float, accuracy: float, classes: np.ndarray) -> list[Measured]:
     count, largest = len(np.unique(classes)), np.bincount(classes).max() / len(classes)
     said = "overlap" if score < 0.1 else "form clusters" if score < 0.5 else "are far apart"
+    text = (
+        f"A logistic regression is right for {_percent(accuracy)} of rows that it was not trained on; always "
+        f"naming the most frequent class is right for {_percent(largest)}."
+    )
     return [
         ("silhouette", score, f"The {count} classes {said}, by squared distances: 1 is far apart, 0 mixed."),
-        (
-            "probe accuracy",
-            accuracy,
-            f"A logistic regression is right for {_percent(accuracy)} of rows that it was not trained on; always "
-            f"naming the most frequent class is right for {_percent(largest)}.",
-        ),
+        ("probe accuracy", accuracy, text),
     ]
 
 
 def _advise_on_whitening(labels: float) -> str:
     """Say what whitening changed where a classifier had as many labels a class, or a few less and a few more."""
-    below, above = ([n for n in WHITENED if n <= labels], [n for n in WHITENED if n >= labels])
+    below, above = [n for n in WHITENED if n <= labels], [n for n in WHITENED if n >= labels]
     known = [
         f"with {number:,} a class by {full:+} and {weak:+} ({lowest:+} to {highest:+} by encoder)"
         for number in dict.fromkeys([*below[-1:], *above[:1]])

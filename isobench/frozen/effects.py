@@ -66,19 +66,7 @@ def measure_effects(
     if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
         return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
-    notes: list[str] = []
-    tested = np.array([], np.int64)  # pairs
-    if pairs is not None:
-        order = rng.permutation(len(pairs[1]))
-        tested = order[: len(order) // 2]
-        measured = np.unique(pairs[0][tested])
-        fitted = np.setdiff1d(np.arange(len(vectors)), measured)
-        if len(fitted) < len(vectors) / 4:
-            fitted = np.unique(pairs[0][order[len(order) // 2 :]])
-            notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
-    else:
-        folds = assign_folds(np.zeros(len(vectors), int) if classes is None else classes, 2, rng)
-        fitted, measured = np.flatnonzero(folds == 0), np.flatnonzero(folds == 1)
+    fitted, measured, tested, notes = _divide(len(vectors), classes, pairs, rng)
     half = vectors[fitted]
     transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
     refits = draw_refits(half, own, seed) if classes is not None or pairs is not None else []
@@ -90,57 +78,70 @@ def measure_effects(
             "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows, "
             f"widened by what {REFITS} refits of the method differ in."
         )
-    if pairs is not None:
-        notes.append(
-            f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
-            f"resamples, percentiles) and over {REFITS} refits of the method."
-        )
+
+    # Whether the probe is right for each measured row, 0 or 1, or the cosine of each tested pair.
+    def measure(function: Transform, rows: np.ndarray = trained) -> np.ndarray:
+        if pairs is not None:
+            ends = function(vectors[measured])[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
+            return cosine(ends[:, 0], ends[:, 1]).numpy()
+        assert classes is not None
+        predicted = _predict(function(half[rows]), classes[fitted][rows], function(vectors[measured]))
+        return (predicted == classes[measured]).astype(float)
+
+    def summarise(outcome: np.ndarray) -> float:
+        return float(outcome.mean()) if pairs is None else _spearman(outcome, pairs[1][tested])
+
     effects: list[Effect] = []
     levels: list[Level] = []
-    outcome, plain = np.array([]), np.array([])  # right or wrong of each row, or the cosine of each pair
+    plain = np.array([])  # with no method
+    before = vectors[measured]
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
-            after = transform(vectors[measured])
-        if (
-            name != "none"
-            and after.shape[1] == vectors.shape[1]
-            and torch.allclose(after, vectors[measured], 1e-3, 0)
-        ):
+            after = transform(vectors[measured])  # a copy, which a method of the user's may change
+        if name != "none" and after.shape == before.shape and torch.allclose(after, before, 1e-3, 0):
             notes.append(f"{name} leaves these vectors as they are: its settings may be made for another scale.")
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
         score = change = low = high = math.nan
         level = measure_level(name, after[draw_rows(len(after), seed)])
-        if bool(after.isfinite().all()):
-            if classes is not None:
-
-                def predict(function: Transform, rows: np.ndarray) -> np.ndarray:
-                    train, test = function(half[rows]), function(vectors[measured])
-                    return _predict(train, classes[fitted][rows], test) == classes[measured]
-
-                outcome = predict(transform, trained).astype(float)
-                plain = outcome if not effects else plain
-                refitted = [predict(fit[name], trained[:REFIT_PROBE_ROWS]).mean() for fit in refits if effects]
-                score, (change, low, high) = outcome.mean(), compare_paired(outcome - plain, measure_spread(refitted))
-            elif pairs is not None:
-
-                def compute_cosines(function: Transform) -> np.ndarray:
-                    ends = function(vectors[measured])[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
-                    return cosine(ends[:, 0], ends[:, 1]).numpy()
-
-                outcome, scores = compute_cosines(transform), pairs[1][tested]
-                plain = outcome if not effects else plain
-                refitted = [_spearman(compute_cosines(fit[name]), scores) for fit in refits if effects]
-                score = _spearman(outcome, scores)
-                level = measure_true(level, outcome[find_related(pairs[1])[tested]])
-                change, low, high = compare_correlations(outcome, plain, scores, measure_spread(refitted), seed)
-        else:
+        if not after.isfinite().all():
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
+        elif classes is not None or pairs is not None:
+            outcome = measure(transform)
+            plain = outcome if not effects else plain
+            score = summarise(outcome)
+            refitted = [summarise(measure(fit[name], trained[:REFIT_PROBE_ROWS])) for fit in refits if effects]
+            spread = measure_spread(refitted)
+            if pairs is None:
+                change, low, high = compare_paired(outcome - plain, spread)
+            else:
+                level = measure_true(level, outcome[find_related(pairs[1])[tested]])
+                change, low, high = compare_correlations(outcome, plain, pairs[1][tested], spread, seed)
         levels += [level] if level else []
         if not effects:
             low = high = math.nan  # no method is not compared with itself
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
         effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
     return effects, levels, [*notes, *said]
+
+
+def _divide(
+    count: int, classes: np.ndarray | None, pairs: tuple[np.ndarray, np.ndarray] | None, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Choose the rows that methods are fitted on, those they are measured on, and their pairs; return notes too."""
+    if pairs is None:
+        folds = assign_folds(np.zeros(count, int) if classes is None else classes, 2, rng)
+        return np.flatnonzero(folds == 0), np.flatnonzero(folds == 1), np.array([], np.int64), []
+    tested, others = np.split(rng.permutation(len(pairs[1])), [len(pairs[1]) // 2])
+    measured, notes = np.unique(pairs[0][tested]), list[str]()
+    fitted = np.setdiff1d(np.arange(count), measured)
+    if len(fitted) < count / 4:
+        fitted = np.unique(pairs[0][others])
+        notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
+    notes.append(
+        f"Methods are measured on {len(tested):,} pairs; the interval is a bootstrap over them ({RESAMPLES:,} "
+        f"resamples, percentiles) and over {REFITS} refits of the method."
+    )
+    return fitted, measured, tested, notes
 
 
 def fit_methods(
@@ -190,9 +191,9 @@ def draw_refits(half: Tensor, own: Mapping[str, dict[str, Any]], seed: int) -> l
     for _ in range(REFITS):
         drawn = half[np.sort(rng.integers(count, size=count))]
         # Fewer rows of the same mean and covariance are the same to isobench's methods, which see no more of them.
-        like = (
-            drawn if count < 4 * dim else imitate(drawn.mean(0), torch.cov(drawn.T, correction=0).reshape(dim, dim))
-        )
+        like = drawn
+        if count >= 4 * dim:
+            like = imitate(drawn.mean(0), torch.cov(drawn.T, correction=0).reshape(dim, dim))
         refits.append(fit_methods(drawn, own, None, seed, like)[0])
     return refits
 

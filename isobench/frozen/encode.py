@@ -72,10 +72,8 @@ class FrozenEncoder:
         """The encoder, in evaluation mode."""
         seed = resolve_seeds(self.cfg)["init"]
         loaded = encoders.load_encoder(self.cfg.encoder, self.cfg.data.cache, seed, all_tokens=True)
-        untrained = loaded.init_seed is not None
-        refuse(
-            (untrained, f"encoder={self.cfg.encoder.name} has no pretrained vectors: {'; '.join(loaded.warnings)}")
-        )
+        lacks = f"encoder={self.cfg.encoder.name} has no pretrained vectors: {'; '.join(loaded.warnings)}"
+        refuse((loaded.init_seed is not None, lacks))
         for warning in loaded.warnings:
             print_note_once(f"encoder={self.cfg.encoder.name}: {warning}")
         loaded.encoder.eval()
@@ -96,22 +94,18 @@ class FrozenEncoder:
         index = [places.setdefault(sentence, len(places)) for sentence in sentences]
         keys = {layer: self._make_key(list(places), layer) for layer in self.layers}
         start = f"{name}-{self.cfg.encoder.name}"
-        files = {
-            layer: name_cached_file(self.cfg.data.cache, "sentence_vectors", start, key)
-            for layer, key in keys.items()
-        }
-        cached = {layer: load_cached_arrays(file) for layer, file in files.items()}
-        arrays = {layer: found for layer, found in cached.items() if found is not None}
+        cache = self.cfg.data.cache
+        files = {layer: name_cached_file(cache, "sentence_vectors", start, key) for layer, key in keys.items()}
+        arrays = {layer: found for layer, file in files.items() if (found := load_cached_arrays(file)) is not None}
         if missing := [layer for layer in files if layer not in arrays]:
             computed = self._compute(name, list(places), missing)
             for layer, found in computed.items():
                 save_cached_arrays(found, files[layer])
             arrays |= computed
         vectors = {
-            layer: SentenceVectors(
-                torch.from_numpy(arrays[layer]["vectors"][index]), int(arrays[layer]["cut"][0]), key
-            )
+            layer: SentenceVectors(torch.from_numpy(kept["vectors"][index]), int(kept["cut"][0]), key)
             for layer, key in keys.items()
+            for kept in [arrays[layer]]
         }
         zero = max(int((~own.vectors.any(1)).sum()) for own in vectors.values())
         if zero and self.cfg.encoder.word_vectors:

@@ -48,12 +48,13 @@ def check_vectors(vectors: Any, where: str) -> Array:
     if not isinstance(vectors, np.ndarray | torch.Tensor):
         vectors = np.asarray(vectors)
     kind = str(vectors.dtype).removeprefix("torch.")
-    is_dense = getattr(vectors, "layout", torch.strided) == torch.strided and not isinstance(
-        vectors, np.ma.MaskedArray
-    )
+    is_sparse = getattr(vectors, "layout", torch.strided) != torch.strided
     refuse(
         (not re.fullmatch(r"[<>]?(b?float|u?int|[fiu])\d+|bool", kind), f"{where} has values of type {kind}"),
-        (not is_dense, f"{where} is sparse or masked: write out all its numbers"),
+        (
+            is_sparse or isinstance(vectors, np.ma.MaskedArray),
+            f"{where} is sparse or masked: write out all its numbers",
+        ),
         (
             vectors.ndim != 2 or not vectors.shape[1],
             f"{where} has the shape {list(vectors.shape)}: vectors are one row a text, [N, d]",
@@ -133,9 +134,9 @@ def as_table(frame: Any) -> Any:
     """Return a data frame of any library as a ``pyarrow.Table``; None for an array or tensor."""
     import pyarrow
 
-    if isinstance(frame, pyarrow.Table) or not hasattr(frame, "columns"):
-        return frame if isinstance(frame, pyarrow.Table) else None
-    return pyarrow.table(frame)
+    if isinstance(frame, pyarrow.Table):
+        return frame
+    return pyarrow.table(frame) if hasattr(frame, "columns") else None
 
 
 def read_table(
@@ -167,9 +168,8 @@ def read_table(
         if kept.any():
             chosen, vectors = [name for name, is_kept in zip(chosen, kept, strict=True) if is_kept], vectors[:, kept]
     ends = f"{chosen[0]} to {chosen[-1]}" if family and len(family) > 1 else name_some(chosen, limit=40)
-    others = name_some(
-        sorted([name for name in table.column_names if name not in chosen], key=lambda name: name not in numeric)
-    )
+    left_out = [name for name in table.column_names if name not in chosen]
+    others = name_some(sorted(left_out, key=lambda name: name not in numeric))  # numeric ones first
     note = f"The coordinates are the {len(chosen)} numeric columns {ends}{'; left out: ' * bool(others)}{others}."
     return vectors, [note]
 

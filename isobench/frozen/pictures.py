@@ -1,7 +1,8 @@
 """Draw the pictures of a diagnosis with matplotlib, as SVG in the colours of the page around them."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,23 +28,24 @@ def draw_pictures(diagnosis: Any) -> dict[str, tuple[Markup, str]]:
     """Draw the pictures for which a diagnosis has numbers: title -> SVG, and a sentence on what it shows."""
     drawn = {}
     with use_figure_style():
-        for title, (source, draw, about) in PICTURES.items():
-            if source == "effects":
-                names = ("change", "low", "high") if diagnosis.score else ("isoscore",)
-                rows: Any = [[getattr(effect, name) for name in names] for effect in diagnosis.effects]
-            elif source == "levels":
-                kind = diagnosis.levels[0].pairs if diagnosis.levels else ""
-                known = [level for level in diagnosis.levels if level.pairs == kind]
-                rows = [(*level.quantiles, *level.one_percent, *level.one_per_mille) for level in known]
-            else:
-                rows = getattr(diagnosis, source)
-            values = np.array(rows, float)
+        for title, (read, draw, about) in PICTURES.items():
+            values = np.array(read(diagnosis), float)  # [n], or [n, numbers of each method]
             if np.isfinite(values).any():
                 height = 0.6 + METHOD_HEIGHT * len(values) if values.ndim > 1 else 0
                 figure, axes = make_panels(1, 1, max(HEIGHT, height))
                 draw(axes[0, 0], values, diagnosis)
                 drawn[title] = write_svg(figure, title), about
     return drawn
+
+
+def _read_effects(diagnosis: Any) -> list[list[float]]:
+    names = ("change", "low", "high") if diagnosis.score else ("isoscore",)
+    return [[getattr(effect, name) for name in names] for effect in diagnosis.effects]
+
+
+def _read_levels(diagnosis: Any) -> list[list[float]]:
+    known = [level for level in diagnosis.levels if level.pairs == diagnosis.levels[0].pairs]
+    return [[*level.quantiles, *level.one_percent, *level.one_per_mille] for level in known]
 
 
 def _draw_spectrum(axis: Axes, shares: np.ndarray, _: Any) -> None:
@@ -121,21 +123,24 @@ def _draw_effects(axis: Axes, values: np.ndarray, diagnosis: Any) -> None:
     _name_methods(axis, [effect.method for effect in diagnosis.effects])
 
 
-PICTURES = {  # title -> the field of the diagnosis, how it is drawn, and a sentence
-    "Spectrum": ("variances", _draw_spectrum, "A flat line at 1/d would be a perfectly isotropic space."),
-    "Explained variance": ("variances", _draw_explained_variance, "What the first components hold together."),
-    "Lengths": ("norms", _draw_norms, "Of a sample of the vectors."),
+PICTURES: dict[str, tuple[Callable[[Any], Any], Callable[[Axes, np.ndarray, Any], None], str]] = {
+    # Title -> what is read of the diagnosis, how it is drawn, and a sentence.
+    "Spectrum": (attrgetter("variances"), _draw_spectrum, "A flat line at 1/d would be a perfectly isotropic space."),
+    "Explained variance": (
+        attrgetter("variances"), _draw_explained_variance, "What the first components hold together.",
+    ),
+    "Lengths": (attrgetter("norms"), _draw_norms, "Of a sample of the vectors."),
     "Cosines": (
-        "levels", _draw_levels,
+        _read_levels, _draw_levels,
         "Lines: the middle 90% and 50% of unrelated pairs. Dots: the values above which 1% and 0.1% lie, with 95% "
         "intervals.",
     ),
     "Coordinates": (
-        "coordinates", _draw_coordinates,
+        attrgetter("coordinates"), _draw_coordinates,
         f"Above the dotted line: over {OUTLIER} times the mean variance; the {MOST_NAMED} largest are named.",
     ),
     "Effect of each method": (
-        "effects", _draw_effects,
+        _read_effects, _draw_effects,
         "Measured on the half that nothing was fitted on. With labels or pairs, a 95% interval of what is in colour "
         "excludes 0.",
     ),

@@ -24,7 +24,8 @@ def check_post_hoc(calibration: dict[str, Any], may_train: bool = False) -> None
     check_method_settings([calibration])
     classes: list[Any] = [hydra.utils.get_class(part["_target_"]) for part in split_chain(calibration)]
     is_trained = not may_train and any(kind.objective is not Calibration.objective for kind in classes)
-    changes = any(kind.forward is not Calibration.forward for kind in classes) or classes == [Calibration]
+    is_none = classes == [Calibration]  # which has this name, and may be asked for
+    changes = is_none or any(kind.forward is not Calibration.forward for kind in classes)
     refuse((is_trained or not changes, f"calibration={name} has to be trained, or changes no vector"))
 
 

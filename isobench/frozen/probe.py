@@ -92,10 +92,9 @@ def mask_folds(labels: np.ndarray, seed: int) -> np.ndarray:
     """Say which examples each problem of a draw is fitted on: [n, folds + 1], the last problem's are all."""
     counts = np.bincount(labels)
     folds = min(FOLDS, int(counts[counts > 0].min()))
-    columns = []
-    if folds > 1:
-        fitted = min(folds, -(-ENOUGH * folds // len(labels)))
-        for _, held_out in split_folds(labels, folds, seed)[:fitted]:
-            columns.append(np.ones(len(labels)))
-            columns[-1][held_out] = 0
-    return np.stack([*columns, np.ones(len(labels))], axis=1)
+    fitted = min(folds, -(-ENOUGH * folds // len(labels))) if folds > 1 else 0
+    masks = np.ones((len(labels), fitted + 1))
+    if fitted:
+        for place, (_, held_out) in enumerate(split_folds(labels, folds, seed)[:fitted]):
+            masks[held_out, place] = 0
+    return masks

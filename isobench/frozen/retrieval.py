@@ -61,21 +61,19 @@ def measure_retrieval(
     """
     widths = f"the queries have {search.queries.shape[1]} coordinates, and the documents {corpus.shape[1]}"
     refuse((search.queries.shape[1] != corpus.shape[1], widths))
-    refuse(
-        (not np.isfinite(read_rows(corpus, search.relevant[:, 1])).all(), "a relevant document has NaN or infinity")
-    )
+    query, document, _ = search.relevant.T
+    refuse((not np.isfinite(read_rows(corpus, document)).all(), "a relevant document has NaN or infinity"))
     rng = np.random.default_rng(seed)
     transforms, _ = fit_methods(sample, own, None, seed, like)
     refits = draw_refits(sample, own, seed)
     others = rng.permutation(len(corpus))
     hubs = np.sort(others[:HUB_ROWS])
-    few = np.union1d(search.relevant[:, 1], others[: max(0, REFIT_ROWS - len(np.unique(search.relevant[:, 1])))])
+    few = np.union1d(document, others[: max(0, REFIT_ROWS - len(np.unique(document)))])  # what refits search in
     smaller, part = search.restrict(few), torch.from_numpy(read_rows(corpus, few)).double()
     found, levels = list[Retrieval](), list[Level]()
-    query, document, _ = search.relevant.T
     asked, seen = draw_rows(len(search.queries), seed), draw_rows(len(corpus), seed)
     seen = seen[np.isfinite(read_rows(corpus, seen)).all(1)]
-    related = np.isin(asked[:, None] * len(corpus) + seen, query * len(corpus) + document)
+    related = np.isin(asked[:, None] * len(corpus) + seen, query * len(corpus) + document)  # [asked, seen]
     plain = np.array([])
     for name, transform in track_progress(list(transforms.items()), "searches"):
         if name == "unit length":  # has the same cosines
@@ -89,9 +87,9 @@ def measure_retrieval(
         if found and len(change) >= FEWEST_ROWS:
             refitted = [smaller.score(fit[name], _make_unit(part, fit[name]), CUT)[:, 0].mean() for fit in refits]
             low, high, p = compare_means(change, refitted, rng)
-        left = divide_by_length(transform(search.queries))
-        level = measure_level(name, left[asked], torch.from_numpy(unit[seen]).double(), related)
-        level = measure_true(level, np.einsum("nd,nd->n", left.numpy()[query], unit[document]))
+        queries = divide_by_length(transform(search.queries))
+        level = measure_level(name, queries[asked], torch.from_numpy(unit[seen]).double(), related)
+        level = measure_true(level, np.einsum("nd,nd->n", queries.numpy()[query], unit[document]))
         levels += [level] if level else []
         skew, share = measure_hubs(unit[hubs][np.isfinite(unit[hubs]).all(1)])
         numbers = [*scores.mean(0), change.mean(), low, high, p, skew, share]
@@ -99,7 +97,7 @@ def measure_retrieval(
     corrected = holm([row.p for row in found])
     note = (
         f"The search is exact, by cosine: {len(search.queries):,} queries, {len(corpus):,} documents. Methods are "
-        f"fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
+        "fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents. In a "
         "study soft ZCA raised nDCG@10 of questions by 25 and 18 points for encoders not trained for similarity, and "
         "by none for those that were (experiments/retrieval/README.md)."
@@ -121,20 +119,19 @@ def make_search(
 ) -> tuple[Search, list[str]]:  # fmt: skip
     """Check judgements against the ids of queries [Q, d] and documents; leave out queries that can't be judged."""
     triples = list(dict.fromkeys((str(query), str(document), str(grade)) for query, document, grade in judgements))
-    places, known = {name: row for row, name in enumerate(ids)}, {name: row for row, name in enumerate(query_ids)}
-    wrong = next((document for _, document, _ in triples if document not in places), None)
+    document_rows = {name: row for row, name in enumerate(ids)}
+    query_rows = {name: row for row, name in enumerate(query_ids)}
+    twice = f"{where}: a query and document are judged twice, with different grades"
+    wrong = next((document for _, document, _ in triples if document not in document_rows), None)
     refuse(
         (wrong is not None, f"{where}: {wrong} is no document of the corpus"),
-        (
-            len({pair[:2] for pair in triples}) < len(triples),
-            f"{where}: a query and document are judged twice, with different grades",
-        ),
-        (len(places) < len(ids), "two documents have the same id"),
-        (len(known) < len(query_ids), "two queries have the same id"),
+        (len({pair[:2] for pair in triples}) < len(triples), twice),
+        (len(document_rows) < len(ids), "two documents have the same id"),
+        (len(query_rows) < len(query_ids), "two queries have the same id"),
     )
     grade = next((grade for _, _, grade in triples if not INDEX.fullmatch(grade.removeprefix("-"))), None)
     refuse((grade is not None, f"{where}: {grade} is no whole number"))
-    graded = {(known[q], places[d]): int(float(g)) for q, d, g in triples if q in known}
+    graded = {(query_rows[q], document_rows[d]): int(float(g)) for q, d, g in triples if q in query_rows}
     vectors = read_rows(queries, slice(None))
     usable = np.isfinite(vectors).all(1)
     notes = [f"Queries: {describe_missing(~usable)}"] if not usable.all() else []
@@ -142,9 +139,9 @@ def make_search(
     refuse((not (usable & asked).any(), f"{where}: no query has a relevant document"))
     if lacking := int((~asked).sum()):
         notes.append(f"Queries left out, because no document is relevant to them: {lacking:,}.")
-    if strange := len({query for query, _, _ in triples} - known.keys()):
+    if strange := len({query for query, _, _ in triples} - query_rows.keys()):
         notes.append(f"Queries of the relevance that were not asked: {strange:,}.")
-    number = np.cumsum(usable & asked) - 1
+    number = np.cumsum(usable & asked) - 1  # of each query among those that are kept
     judged = [(number[q], d, g) for (q, d), g in graded.items() if g > 0 and usable[q]]
     kept = torch.from_numpy(vectors[usable & asked]).double()
     return Search(kept, np.array(judged, np.int64), rank_ids(ids)), notes

@@ -104,9 +104,7 @@ def format_value(value: float | None) -> str:
 
 
 def _format_range(finding: Any) -> str:
-    return (
-        f"{format_value(finding.reference[0])} to {format_value(finding.reference[1])}" if finding.reference else DASH
-    )
+    return " to ".join(map(format_value, finding.reference)) if finding.reference else DASH
 
 
 def _format_score(score: float | None) -> str:

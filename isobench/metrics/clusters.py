@@ -46,7 +46,7 @@ def silhouette_values(h: Array, labels: Array) -> Tensor:
         alone |= members & (count == 1)
     larger = torch.maximum(own, nearest)
     values = torch.where((larger == 0) | (alone & nearest.isfinite()), 0.0, (nearest - own) / larger)
-    return torch.where(nearest.isinf(), torch.nan, values)
+    return torch.where(nearest.isinf(), torch.nan, values)  # there is no other class
 
 
 def silhouette(h: Array, labels: Array) -> float:

@@ -48,7 +48,7 @@ def measure_level(
         related: which pairs of rows and other rows are left out, [n, m].
     """
     other = left if right is None else right
-    wanted = ~related if related is not None else np.ones((len(left), len(other)), bool)
+    wanted = ~related if related is not None else np.ones((len(left), len(other)), bool)  # which pairs, [n, m]
     if right is None:
         wanted = np.triu(wanted, 1)
     wanted &= left.any(1).numpy()[:, None] & other.any(1).numpy()
@@ -56,13 +56,12 @@ def measure_level(
     if not wanted.any() or not np.isfinite(cosines).all():
         return None
     found, (i, j), weights = cosines[wanted], np.nonzero(wanted), wanted.astype(float)
-    share = (
-        TAIL if min(cosines.shape) >= FEW_ROWS else 1
-    )  # a resample of few rows may have all its top pairs elsewhere
+    share = TAIL if min(cosines.shape) >= FEW_ROWS else 1  # a resample of few rows may have its top pairs elsewhere
     top = np.argsort(-found)[: max(2, round(share * len(found)))]
     found_top, i, j = found[top], i[top], j[top]
     rng = np.random.default_rng(0)
 
+    # The levels if row a is drawn u[a] times and other row b v[b] times: their pair then counts u[a] v[b] times.
     def find_tails(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         above = (u[i] * v[j]).cumsum()
         places = np.searchsorted(above, np.array(TAILS) * (u @ weights @ v), side="right")
@@ -78,8 +77,8 @@ def measure_level(
     ends = np.quantile(resampled, (0.025, 0.975), axis=0).T
     tails = find_tails(np.ones(len(left)), np.ones(len(other)))
     kind = "random pairs" if right is None else "not relevant"
-    (one, low, high), (thousandth, least, most) = np.column_stack([tails, ends]).tolist()
-    return Level(method, kind, np.quantile(found, SHOWN).tolist(), (one, low, high), (thousandth, least, most))
+    one_percent, one_per_mille = map(tuple, np.column_stack([tails, ends]).tolist())
+    return Level(method, kind, np.quantile(found, SHOWN).tolist(), one_percent, one_per_mille)
 
 
 def measure_true(level: Level | None, cosines: np.ndarray) -> Level | None:

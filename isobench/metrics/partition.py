@@ -33,9 +33,8 @@ def partition_isotropy(w: Array, directions: DirectionKind = "eigenvectors") -> 
         I1 in [0, 1] and I2 >= 0; NaN if every row is zero.
     """
     vectors = as_vectors(w).detach()
-    return partition_isotropy_of(
-        lambda: vectors.split(PIECE_ROWS), gram(vectors), row_mean(vectors) * len(vectors), directions
-    )
+    total = row_mean(vectors) * len(vectors)
+    return partition_isotropy_of(lambda: vectors.split(PIECE_ROWS), gram(vectors), total, directions)
 
 
 def partition_isotropy_of(

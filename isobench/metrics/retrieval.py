@@ -26,34 +26,46 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     """
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
-    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
+    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)  # cosines, and whose
     lost = np.full(count, -np.inf, np.float32)  # the highest cosine of a document that was not kept
     for start in range(0, len(corpus), step):
-        scores = queries @ corpus[start : start + step].T
+        scores = queries @ corpus[start : start + step].T  # [Q, n]
         wanted = scores > best.min(1)[:, None]
-        if start:  # few are
+        if start:  # few are: each query's are moved to the left
             at, column = np.nonzero(wanted)
-            place = np.arange(len(at)) - np.searchsorted(at, at)
+            place = np.arange(len(at)) - np.searchsorted(at, at)  # 0, 1, ... for each query
             more = np.full((count, place.max(initial=-1) + 1), -np.inf, np.float32)
             new = np.full(more.shape, -1)
             more[at, place], new[at, place] = scores[at, column], start + column
         else:
             more, new = np.where(wanted, scores, -np.inf), np.where(wanted, np.arange(scores.shape[1]), -1)
         best, rows = np.concatenate([best, more], 1), np.concatenate([rows, new], 1)
-        np.putmask(scores, wanted, -np.inf)
+        np.putmask(scores, wanted, -np.inf)  # what is left was not wanted
         parted = np.argpartition(best, -kept, axis=1)
         rest, top = parted[:, :-kept], parted[:, -kept:]
         dropped = np.take_along_axis(best, rest, 1).max(1, initial=-np.inf)
         lost = np.fmax(np.fmax(lost, dropped), np.fmax.reduce(scores, 1))
         best, rows = np.take_along_axis(best, top, 1), np.take_along_axis(rows, top, 1)
-    for part in range(0, count, 64):  # equal rows get equal cosines, which a product of blocks does not promise
+    return _rank_exactly(queries, corpus, order, depth, rows, lost)
+
+
+def _rank_exactly(
+    queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: int, rows: np.ndarray, lost: np.ndarray
+) -> np.ndarray:
+    """Rank each query's candidates by cosines in float64: rows [Q, K], -1 for none -> rows [Q, depth].
+
+    ``lost`` [Q]: the highest cosine of a document that is no candidate. If it may be high enough, all are ranked.
+    """
+    best = np.empty(rows.shape, np.float32)
+    # Equal rows get equal cosines, which a product of blocks does not promise.
+    for part in range(0, len(queries), 64):
         near = corpus[rows[part : part + 64]].astype(np.float64)
         best[part : part + 64] = np.einsum("qd,qkd->qk", queries[part : part + 64].astype(np.float64), near)
     best[rows < 0] = -np.inf
     ranked = np.lexsort((-order[rows], -best), axis=1)[:, :depth]
     found = np.take_along_axis(rows, ranked, 1)
     last = np.take_along_axis(best, ranked, 1)[:, -1]
-    for query in np.flatnonzero(np.isfinite(lost) & (lost >= last - EQUAL)):  # more have the last one's cosine
+    for query in np.flatnonzero(np.isfinite(lost) & (lost >= last - EQUAL)):
         cosines = np.nan_to_num(np.einsum("nd,d->n", corpus, queries[query], dtype=np.float64), nan=-np.inf)
         all_ranked = np.lexsort((-order, -cosines.astype(np.float32)))[:depth]
         found[query] = np.where(np.isfinite(cosines[all_ranked]), all_ranked, -1)
@@ -68,15 +80,14 @@ def score_answers(found: np.ndarray, relevant: np.ndarray, documents: int) -> np
         relevant: query, row of a document and its grade above 0, [R, 3], each pair once.
         documents: how many there are.
     """
-    relevant = relevant[np.lexsort((-relevant[:, 2], relevant[:, 0]))]
-    query, document, grade = relevant.T
-    codes = query * documents + document
+    query, document, grade = relevant[np.lexsort((-relevant[:, 2], relevant[:, 0]))].T  # each query's best first
+    codes = query * documents + document  # one number for each pair
     sort = np.argsort(codes)
     asked = np.arange(len(found))[:, None] * documents + found
     place = np.searchsorted(codes[sort], asked).clip(max=len(codes) - 1)
-    gains = np.where((codes[sort][place] == asked) & (found >= 0), grade[sort][place], 0)
+    gains = np.where((codes[sort][place] == asked) & (found >= 0), grade[sort][place], 0)  # [Q, K]
     counts = np.bincount(query, minlength=len(found))
-    rank = np.arange(len(query)) - np.searchsorted(query, query)
+    rank = np.arange(len(query)) - np.searchsorted(query, query)  # in the best possible answer
     ideal = np.bincount(query, np.where(rank < CUT, grade / np.log2(rank + 2), 0), len(found))
     top = gains[:, :CUT]
     gained = (top / np.log2(np.arange(top.shape[1]) + 2)).sum(1)

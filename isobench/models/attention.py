@@ -85,9 +85,8 @@ def _attend_in_groups(
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     if packing is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, sliding_window=sliding_window, **kwargs
-        )
+        kwargs["sliding_window"] = sliding_window
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     causal = bool(getattr(module, "is_causal", False))
     dropout = _find_cpu_dropout(module, kwargs) if not causal and key.shape[1] == query.shape[1] else None
     outputs = []

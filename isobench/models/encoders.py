@@ -110,19 +110,12 @@ def _assemble_encoder(
         model = model.get_encoder()
     config = model.config
     dim = int(config.hidden_size)
-    of_encoder = {id(parameter) for parameter in model.parameters()}
+    of_encoder = {id(parameter) for parameter in model.parameters()}  # which calls them by other names than ``whole``
     names = {name for name, parameter in whole.named_parameters() if id(parameter) in of_encoder}
     missing_of_encoder = [name for name in missing if name in names and not name.startswith("pooler.")]
     notes = notes + describe_missing_weights(cfg, missing_of_encoder, whole, model)
-    is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
-    sees_one = pooling in ("pooler", "cls") and not config.is_encoder_decoder and is_causal
-    advice = "use encoder.pooling=last or mean"
-    layers = int(config.num_hidden_layers)
-    has_none = isinstance(cfg.layer, int) and cfg.layer > layers
-    refuse(
-        (has_none, f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}"),
-        (sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"),
-    )
+    takes_first = pooling in ("pooler", "cls")
+    _check_pooling(cfg, config, takes_first)
     pooler: nn.Module = nn.Identity()
     if pooling == "pooler":
         pooler = Pooler(dim)
@@ -132,8 +125,7 @@ def _assemble_encoder(
         model.pooler = None  # our own Pooler replaces it, so that a calibration can be placed before it
     # Both are lossless: a batch is one row without padding; the last layer computes each text's first token alone.
     first_position = None if all_tokens else find_first_position(model)
-    reads_first_token = not all_tokens and pooling in ("pooler", "cls") and cfg.layer is None
-    first_token_only = reads_first_token and restrict_to_first_token(model)
+    first_token_only = not all_tokens and takes_first and cfg.layer is None and restrict_to_first_token(model)
     if cfg.gradient_checkpointing:
         enable_gradient_checkpointing(model)
     return LoadedEncoder(
@@ -145,6 +137,19 @@ def _assemble_encoder(
         _read_dropout(config),
         seed if missing_of_encoder else None,
         notes,
+    )
+
+
+def _check_pooling(cfg: Encoder, config: Any, takes_first: bool) -> None:
+    """Raise UserError if the model lacks ``encoder.layer``, or the token that is taken has read no other."""
+    is_causal = _is_decoder_only(config.model_type) or getattr(config, "is_decoder", False)
+    sees_one = takes_first and not config.is_encoder_decoder and is_causal
+    advice = "use encoder.pooling=last or mean"
+    layers = int(config.num_hidden_layers)
+    has_none = isinstance(cfg.layer, int) and cfg.layer > layers
+    refuse(
+        (has_none, f"encoder.layer={cfg.layer}: {cfg.name} has layers 0 (the embeddings) to {layers}"),
+        (sees_one, f"encoder.pooling={cfg.pooling}: the first token of a decoder sees no other: {advice}"),
     )
 
 
@@ -165,18 +170,13 @@ def _is_decoder_only(model_type: str) -> bool:
     """True for families that are always causal, such as GPT-2."""
     from transformers.models.auto import modeling_auto as auto
 
-    return (
-        model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-        and model_type not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    )
+    is_causal = model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return is_causal and model_type not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 
 def _read_dropout(config: Any) -> float:
-    for name in ("hidden_dropout_prob", "dropout", "resid_pdrop"):
-        value = getattr(config, name, None)
-        if value is not None:
-            return float(value)
-    return 0.1
+    rates = (getattr(config, name, None) for name in ("hidden_dropout_prob", "dropout", "resid_pdrop"))
+    return float(next((rate for rate in rates if rate is not None), 0.1))
 
 
 @dataclass
@@ -214,7 +214,7 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, f
         import transformers
 
         if cfg.scratch:
-            config, missing = _make_config(cfg.scratch, family, _make_token_settings(tokenizer)), set()
+            config, missing = _make_config(cfg.scratch, _make_token_settings(tokenizer)), set()
         else:
             folder = weights.resolve_name_or_path(cfg, cache)
             config = transformers.AutoConfig.from_pretrained(folder, **options)
@@ -249,7 +249,7 @@ def load_generator(cfg: Encoder, cache: str | None, seed: int, tokenizer: Any, f
 def check_scratch(cfg: Encoder, family: Family) -> None:
     """Raise UserError if no model can be made of ``cfg.scratch``; one is tried without memory for its tensors."""
     with handle_loading_errors(cfg), torch.device("meta"):
-        config = _make_config(cfg.scratch or {}, family, {})
+        config = _make_config(cfg.scratch or {}, {})
         _find_class(cfg, family, config).from_config(config)
 
 
@@ -261,18 +261,16 @@ def _find_class(cfg: Encoder, family: Family, config: Any) -> Any:
     fits = config.is_encoder_decoder == (family is ENCODER_DECODER) and type(config) in auto._model_mapping
     takes_attention = not cfg.attention or config.model_type in WITH_OTHER_ATTENTION
     takes_norm = not cfg.normformer or (config.model_type == "opt" and config.do_layer_norm_before)
+    needed = "encoder.scratch: {model_type: opt, do_layer_norm_before: true}"
     refuse(
         (not fits, f"encoder={cfg.name} is of the type {config.model_type}, and the task needs {family.words}"),
         (not takes_attention, f"encoder.attention={cfg.attention} has no effect on the type {config.model_type}"),
-        (
-            not takes_norm,
-            "encoder.normformer=true needs encoder.scratch: {model_type: opt, do_layer_norm_before: true}",
-        ),
+        (not takes_norm, f"encoder.normformer=true needs {needed}"),
     )
     return auto
 
 
-def _make_config(scratch: dict[str, Any], family: Family, token_settings: dict[str, Any]) -> Any:
+def _make_config(scratch: dict[str, Any], token_settings: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     defaults = AutoConfig.for_model(scratch["model_type"])

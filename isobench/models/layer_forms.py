@@ -34,7 +34,7 @@ def attend(
     Query, key and value are [b, heads, T, d / heads], the mask is added, [b, 1, T, T]. Returns what the tokens read,
     [b, T, heads, d / heads], and the weights.
     """
-    scores = query @ key.mT * scaling if weigh else torch.zeros_like(query @ key.mT)
+    scores = query @ key.mT * scaling if weigh else torch.zeros_like(query @ key.mT)  # which has no gradient
     scores = scores if attention_mask is None else scores + attention_mask
     weights = nn.functional.dropout(weigh(scores) if weigh else scores.softmax(-1), dropout, module.training)
     return (weights @ value).transpose(1, 2).contiguous(), weights

@@ -16,10 +16,8 @@ from isobench.config.schema import Encoder
 from isobench.data import hub, weights
 from isobench.models.attention import keep_masks_on_gpu, register_packed_attention
 
-OBJECT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # each holds one JSON object
 MOST_MISSING = 0.05  # share of a model's weights, but for its head, that a checkpoint may lack
 NUMBER = re.compile(r"\d+")
-POINTER = b"version https://git-lfs"  # what Git LFS puts in a large file's place until it is fetched
 
 
 @contextlib.contextmanager
@@ -109,11 +107,9 @@ def load_missing_parameters(cfg: Encoder, model: Any, missing: Collection[str]) 
     for name in sorted(missing):
         value = stored.get(name, stored.get(f"{model.base_model_prefix}.{name}"))
         parameter = model.get_parameter(name)
-        is_finite = isinstance(value, Tensor) and value.is_floating_point() and bool(value.isfinite().all())
-        is_other = not is_finite or value.shape != parameter.shape
-        refuse(
-            (is_other, f"encoder.missing_from: the file has no {tuple(parameter.shape)} finite floats named {name}")
-        )
+        fits = isinstance(value, Tensor) and value.is_floating_point() and value.shape == parameter.shape
+        wanted = f"{tuple(parameter.shape)} finite floats named {name}"
+        refuse((not fits or not value.isfinite().all(), f"encoder.missing_from: the file has no {wanted}"))
         parameter.copy_(value)
     return [f"not in the safetensors weights, so loaded from {cfg.missing_from}: {', '.join(sorted(missing))}"]
 

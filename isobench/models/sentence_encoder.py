@@ -40,7 +40,7 @@ class SentenceEncoder(nn.Module):
 
         Padded sentences have ``input_ids`` and ``attention_mask`` (0 at padding), [b, T]. Packed ones are a row of
         ``input_ids``, with the tokens' ``positions`` in their sentences, from 0, [1, N], and ``packing``, which says
-        where the sentences are. Both may have further arguments of the model, shaped as ``input_ids``.
+        where the sentences are. Others, shaped as ``input_ids``, go to the model. ``token_places`` are not read.
         """
         output = self._run_model(self.layer is not None, **inputs)
         return self._pool(output, inputs.get("attention_mask"), inputs.get("packing"))
@@ -71,7 +71,7 @@ class SentenceEncoder(nn.Module):
         return self.model(**inputs, **({"output_hidden_states": True} if all_layers else {}))
 
     def _pool(self, output: Any, attention_mask: Tensor | None, packing: Packing | None) -> Tensor:
-        hidden = select_layer(output, self.layer)
+        hidden = select_layer(output, self.layer)  # [b, T, d]; packed [1, N, d]
         if packing is not None:
             return self._pool_row(hidden[0], packing)
         assert attention_mask is not None

@@ -33,9 +33,8 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "right"
     # transformers makes a tokenizer of special tokens alone where its files are missing.
-    knows_none = len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= set(
-        tokenizer.all_special_tokens
-    )
+    special = set(tokenizer.all_special_tokens)
+    knows_none = len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= special
     refuse((knows_none, f"encoder={cfg.name}: its tokenizer knows no word: {weights.ADD_TOKENIZER}"))
     return tokenizer
 

@@ -54,8 +54,7 @@ class Paper(StrictEntries):
     links: dict[str, str] = Field(default_factory=dict, description="name -> address")
     scale: str = Field(default="", description="what scale=paper means: encoders, data, seeds")
     tasks: dict[str, dict[str, int]] = Field(
-        default_factory=dict,
-        description="task -> its settings in the paper, such as reduced, where they differ",
+        default_factory=dict, description="task -> its settings in the paper, such as reduced, where they differ"
     )
     shows: dict[str, TableOrFigure] = Field(
         default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command"

@@ -118,14 +118,11 @@ def list_configs(group: str) -> list[str]:
 @cache
 def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
     papers = {file.parent.name: file.parent for file in sorted(Path(experiments).glob(f"*/{PAPER_FILE}"))}
-    found = [*_find_installed(), *((Path(folder).name, Path(folder)) for folder in named)]
-    for name, folder in found:
+    for name, folder in [*_find_installed(), *((Path(folder).name, Path(folder)) for folder in named)]:
+        other = papers.setdefault(name, folder)
         refuse(
             (not (folder / PAPER_FILE).is_file(), f"{folder} is no paper: it needs a {PAPER_FILE} (CONTRIBUTING.md)"),
-            (
-                papers.setdefault(name, folder) != folder,
-                f"two papers are called {name}: {papers.get(name)}, {folder}",
-            ),
+            (other != folder, f"two papers are called {name}: {other}, {folder}"),
         )
     return dict(sorted(papers.items()))
 

@@ -38,6 +38,7 @@ def compare_correlations(
     """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
 
     Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
+    ``spread``, as in `compare_paired`, is added as normal noise.
     """
     rng, count = np.random.default_rng(seed), len(scores)
 

@@ -54,7 +54,7 @@ class Stopwatch(Callback):
     def __init__(self) -> None:
         self.training_seconds, self.evaluation_seconds, self.examples, self.mean_tokens = 0.0, 0.0, 0, 0.0
         self.seconds_before = 0.0  # seconds that earlier attempts at this run took, up to their last checkpoint
-        self.started = self._mark = time.perf_counter()
+        self.started = self._mark = time.perf_counter()  # the mark: up to where seconds are added up
         self._logged = (0.0, 0)  # training seconds and examples up to the last validation
 
     @property
@@ -71,12 +71,8 @@ class Stopwatch(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         training = self.training_seconds + time.perf_counter() - self._mark
-        return {
-            "training": training,
-            "evaluation": self.evaluation_seconds,
-            "examples": self.examples,
-            "seconds": self.seconds,
-        }
+        times = {"training": training, "evaluation": self.evaluation_seconds, "seconds": self.seconds}
+        return {**times, "examples": self.examples}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.training_seconds, self.evaluation_seconds = state["training"], state["evaluation"]

@@ -23,7 +23,6 @@ from isobench.common.files import (
 from isobench.common.interruption import SignalWatch
 from isobench.common.terminal import print_note
 from isobench.config import schema
-from isobench.data.batches.tokens import EpochSampler
 from isobench.runs.folder import CHECKPOINTS_FOLDER, refuse_link
 from isobench.training.callbacks import EvaluationSchedule
 
@@ -40,6 +39,7 @@ class CheckpointFiles(CheckpointIO):
     def __init__(self, run_folder: Path, key: str) -> None:
         self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
         refuse_link(self.folder)
+        self.save_seconds = 0.0  # spent on saving, in this attempt
         self._loaded: dict[str, Any] | None = None
 
     def list_files(self) -> list[Path]:
@@ -105,33 +105,28 @@ class Checkpointer(Callback):
     evaluation. A save or a signal then waits for the next batch. If a signal stops a long evaluation, the resumed run
     trains again on the batches since the last checkpoint.
 
-    Args:
-        batch_size: in examples; with it the position in the epoch is found again.
-        long_evaluation: evaluations take long: save just before each, and let a signal stop them.
+    ``loaders``: their ``sampler`` and ``batch_size``, with which the position in the epoch is found again.
     """
 
     def __init__(
         self,
         settings: schema.Checkpoint,
         files: CheckpointFiles,
-        sampler: EpochSampler,
-        batch_size: int,
+        loaders: Any,
         watch: SignalWatch,
         evaluations: EvaluationSchedule,
-        long_evaluation: bool,
     ) -> None:
-        self.evaluations, self.long_evaluation = evaluations, long_evaluation
-        self.settings, self.files, self.watch = settings, files, watch
-        self.sampler, self.batch_size = sampler, batch_size
-        self.save_seconds = 0.0  # spent on saving, in this attempt
+        self.settings, self.files, self.loaders = settings, files, loaders
+        self.watch, self.evaluations = watch, evaluations
         self._restored: dict[str, Any] | None = None
         self._gradients: dict[str, torch.Tensor] = {}
-        self._batches, self._told = 0, False
+        self._batches = 0  # of this epoch that are trained on
+        self._told = False  # the user, why a signal does not stop the evaluation
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        self.watch.start()
+        self.watch.start()  # again: Lightning has put its own handler there
         if self._restored is not None:
-            self.sampler.skip(self._restored["batches"] * self.batch_size)
+            self.loaders.sampler.skip(self._restored["batches"] * self.loaders.batch_size)
             _set_random_states(self._restored["random"])
             for name, gradient in self._gradients.items():
                 parameter = module.get_parameter(name)
@@ -147,21 +142,20 @@ class Checkpointer(Callback):
         self._batches = index + 1
         is_last_but_one = index + 2 == trainer.num_training_batches  # nothing is saved on the last batch
         is_evaluated = self.evaluations.includes(trainer.current_epoch + 1)
-        before_evaluation = self.long_evaluation and is_last_but_one and is_evaluated
+        before_evaluation = module.long_evaluation and is_last_but_one and is_evaluated
         if before_evaluation or self.watch.signum is not None or self._is_save_due(trainer.global_step):
             self._save(trainer)
         self.watch.raise_if_signalled()
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
-        if self._batches % trainer.accumulate_grad_batches:
-            accumulated = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
-            checkpoint["gradients"] = accumulated
+        if self._batches % trainer.accumulate_grad_batches:  # between two steps
+            checkpoint["gradients"] = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         self._gradients = checkpoint.get("gradients", {})
 
-    def on_validation_batch_end(self, *_: Any) -> None:
-        if self.long_evaluation:
+    def on_validation_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+        if module.long_evaluation:
             self.watch.raise_if_signalled()
         elif self.watch.signum is not None and not self._told:
             self._told = True
@@ -175,9 +169,9 @@ class Checkpointer(Callback):
 
     def _is_save_due(self, step: int) -> bool:
         steps, minutes = self.settings.steps, self.settings.minutes
-        return (steps is not None and step - self._last_save_step >= steps) or (
-            minutes is not None and time.monotonic() - self._last_save_time >= 60 * minutes
-        )
+        if steps is not None and step - self._last_save_step >= steps:
+            return True
+        return minutes is not None and time.monotonic() - self._last_save_time >= 60 * minutes
 
     def _save(self, trainer: Any) -> None:
         started = time.monotonic()
@@ -187,7 +181,7 @@ class Checkpointer(Callback):
             reason = name_system_error(error) if isinstance(error, OSError) else extract_first_line(error)
             print_note(f"no checkpoint: {self.files.folder} can't be written: {reason}; the run goes on without")
         self._last_save_step, self._last_save_time = trainer.global_step, time.monotonic()
-        self.save_seconds += self._last_save_time - started
+        self.files.save_seconds += self._last_save_time - started
 
 
 def _get_random_states() -> dict[str, Any]:

@@ -42,7 +42,7 @@ class FineTuningModule(pl.LightningModule):
 
     bad_step: Tensor
     references: list[list[str]]
-    long_evaluation = False  # checkpoints are saved within an evaluation too
+    long_evaluation = False  # evaluations take long: save just before each, and let a signal stop them
 
     def __init__(self, cfg: Config, chain: Chain, total_steps: int) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class FineTuningModule(pl.LightningModule):
         accumulate = self.cfg.optimization.accumulate
         if accumulate == 1:
             return 1.0
-        first = index - index % accumulate
+        first = index - index % accumulate  # batch of this step
         return accumulate / min(accumulate, self.trainer.num_training_batches - first)
 
     def _note_non_finite_loss(self, loss: Tensor) -> None:
@@ -161,17 +161,17 @@ class FineTuningModule(pl.LightningModule):
         ``scores``: dev split -> its metrics, and ``constant_predictor``. ``outputs``: as in ``write_predictions``.
         """
         splits = self.cfg.task.evaluated
-        decisive = (splits[0], HELD_OUT if HELD_OUT in scores else splits[0])
+        decisive = (splits[0], HELD_OUT if HELD_OUT in scores else splits[0])  # reported, and selected by
         score, selection = (nan_to_zero(scores[split][self.cfg.task.primary]) for split in decisive)
         named = {"epoch": self.current_epoch + 1, "step": self.global_step, "score": score, "selection": selection}
         epoch = self._add_observed({**scores, **named})
         self.history.append(epoch)
-        reported = self.cfg.optimization.report == "last"
-        if reported or self.best is None or epoch.selection > self.best.epoch.selection:
+        takes_last = self.cfg.optimization.report == "last"
+        if takes_last or self.best is None or epoch.selection > self.best.epoch.selection:
             self.best = ReportedEpoch(epoch, outputs)
         for split in splits:
             metrics = epoch.metrics(split)
-            for name in (*self.cfg.task.metrics, *(["loss"] if "loss" in metrics else [])):
+            for name in (*self.cfg.task.metrics, *({"loss"} & metrics.keys())):
                 self.log(f"dev/{split}/{name}", metrics[name])
         self.log(f"dev/{self.cfg.task.primary}", epoch.selection, prog_bar=True)
 

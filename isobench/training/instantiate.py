@@ -46,22 +46,24 @@ def check_method_settings(
     ``width``: that of the encoder's vectors. None: it is not known before the weights are loaded, so a setting that
     is too large for it is found only then.
     """
-    configs = list(configs)
-    parts = {repr(part): part for config in configs for part in split_chain(config)}
+    different = {repr(config): config for config in configs}
+    parts = {repr(part): part for config in different.values() for part in split_chain(config)}
     for part in parts.values():
-        if part["_target_"].startswith("isobench."):
+        if _is_own(part):
             with torch.device("meta"):
                 calibration = instantiate_calibration(part, ANY_WIDTH)
             if kind:
                 refuse_unmet(part["name"], [calibration], kind)
         else:
             _check_signature(part)
-    if width is None:
-        return
-    for config in {repr(config): config for config in configs}.values():
-        if all(part["_target_"].startswith("isobench.") for part in split_chain(config)):
+    for config in different.values():
+        if width is not None and all(map(_is_own, split_chain(config))):
             with torch.device("meta"):
                 instantiate_chain(config, width)
+
+
+def _is_own(part: dict[str, Any]) -> bool:
+    return str(part["_target_"]).startswith("isobench.")
 
 
 def _check_signature(config: dict[str, Any]) -> None:
@@ -74,13 +76,14 @@ def _check_signature(config: dict[str, Any]) -> None:
 def instantiate_chain(config: dict[str, Any], dim: int) -> Chain:
     """Make the chain of methods that a config describes (``then``: the next one), for embeddings of width ``dim``."""
     placed: list[Link] = []
-    width, name = dim, format_method_name(config)
+    width = dim
     for place in ("before_pooler", "after_pooler"):
         for part in split_chain(config):
             if part["placement"] == place:
-                placed.append(Link(instantiate_calibration(part, width), part["placement"], part["target"]))
+                placed.append(Link(instantiate_calibration(part, width), place, part["target"]))
                 width = placed[-1].calibration.out_dim
     heads = sum(link.calibration.reparametrizes_head for link in placed)
+    name = format_method_name(config)
     refuse((heads > 1, f"calibration={name}: one method alone can reparametrize the classifier"))
     return Chain(placed)
 
@@ -116,10 +119,9 @@ def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
 def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
     """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256."""
     hashes = {}
-    for target in (part["_target_"] for part in split_chain(calibration)):
+    for target in (part["_target_"] for part in split_chain(calibration) if not _is_own(part)):
         with contextlib.suppress(Exception, SystemExit):  # no source is at hand, it is being edited, or is no class
-            if not target.startswith("isobench."):
-                hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
+            hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
     return hashes
 
 

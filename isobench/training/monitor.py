@@ -120,29 +120,23 @@ class IsotropyMonitor(Callback):
         """Return all measures, the EV_k curve of each matrix, and the names of the measures that are logged."""
         matrices = {name: get() for name, get in module.matrices().items()}
         first = {id(matrix): name for name, matrix in reversed(matrices.items())}  # tied matrices share their id
-        pieces = {
-            name: matrix.detach().split(PIECE_ROWS) for name, matrix in matrices.items() if first[id(matrix)] == name
-        }
-        pieces = {**vectors, **pieces}
+        untied = {name: matrix.detach() for name, matrix in matrices.items() if first[id(matrix)] == name}
         measures: dict[str, float] = {}
         curves: dict[str, list[float]] = {}
-        for name, batches in pieces.items():
+        constant: list[str] = []
+        for name, batches in {**vectors, **{name: m.split(PIECE_ROWS) for name, m in untied.items()}}.items():
             kinds = self.conventions if name == "head" else self.conventions[:1]
             summary = isotropy_summary(partial(iter, batches), range(1, self.curve + 1), kinds)
-            curve = [summary.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in summary]
-            curves[name] = curve
+            # k above the width is left out
+            curves[name] = curve = [summary.pop(f"ev{k}") for k in range(1, self.curve + 1) if f"ev{k}" in summary]
             measures |= {f"{name}/ev{k}": curve[k - 1] for k in LOGGED_K_VALUES if k <= len(curve)}
             measures |= {f"{name}/{key.replace('as_printed', 'printed')}": value for key, value in summary.items()}
+            constant += [f"{name}/{key}" for key in tracking.CONSTANT_MEASURES.get(sum(map(len, batches)), ())]
         embeddings = vectors.get("embedding", [])
         if embeddings and sum(map(len, classes)) == sum(map(len, embeddings)):
             by_class = class_summary(torch.cat(embeddings), torch.cat(classes))
             measures |= {f"embedding/{key}": value for key, value in by_class.items()}
-        constant = tuple(
-            f"{name}/{kind}"
-            for name, batches in pieces.items()
-            for kind in tracking.CONSTANT_MEASURES.get(sum(map(len, batches)), ())
-        )
-        return measures, curves, [name for name in measures if not name.startswith(constant)]
+        return measures, curves, [name for name in measures if not name.startswith(tuple(constant))]
 
 
 def _extract_classes(batch: Any, embeddings: Tensor) -> Tensor:

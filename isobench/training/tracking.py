@@ -144,10 +144,9 @@ def _tolerate_wandb_errors() -> Iterator[None]:
 def _flatten_best_epoch(epoch: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in epoch.items():
-        flat |= (
-            {f"{name}/{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
-    return {f"best/{name}": value for name, value in flat.items() if isinstance(value, int | float)}
+        inner = {f"/{key}": item for key, item in value.items()} if isinstance(value, Mapping) else {"": value}
+        flat |= {f"best/{name}{key}": item for key, item in inner.items() if isinstance(item, int | float)}
+    return flat
 
 
 def has_login() -> bool:

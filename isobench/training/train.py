@@ -94,7 +94,6 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
-    saving = 0.0
     sources = hash_loaded_sources(cfg.calibration)  # before they may be edited
     try:
         configure_process(cfg)
@@ -102,15 +101,7 @@ def _build_and_fit(
         loaders = built.loaders
         stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
         evaluations = EvaluationSchedule(cfg.evaluation.every, cfg.optimization.epochs)
-        checkpointer = Checkpointer(
-            cfg.checkpoint,
-            checkpoints,
-            loaders.sampler,
-            loaders.batch_size,
-            watch,
-            evaluations,
-            long_evaluation=built.module.long_evaluation,
-        )
+        checkpointer = Checkpointer(cfg.checkpoint, checkpoints, loaders, watch, evaluations)
         progress = ProgressReporter(heartbeat, format_run_name(cfg))
         try:
             watch.start()
@@ -119,19 +110,15 @@ def _build_and_fit(
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()
-            saving = checkpointer.save_seconds
     except Exception as error:  # one run's crash is its result; the sweep goes on
         if isinstance(error, UserError) or is_storage_error(error):
             raise
         failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
-    optional: dict[str, Any] = {"generation": built.generation} if built and built.generation else {}
-    if built and built.effective_rows:
-        optional["effective_rows"] = built.effective_rows
-    if sources:
-        optional["sources"] = sources
-    if module:
+    optional: dict[str, Any] = {"sources": sources or None}  # a record lacks what is None
+    if built and module:
+        optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # isobench's own random numbers, or not
         optional["isotropy_before"] = module.isotropy_before or {}
     if module and module.best:
@@ -148,7 +135,7 @@ def _build_and_fit(
         best=module.best.epoch if module and module.best else None,
         history=module.history if module else [],
         warnings=[*built.warnings, *built.module.warnings] if built else [],
-        cost=stopwatch.measure_cost(saving),
+        cost=stopwatch.measure_cost(checkpoints.save_seconds),
         attempts=heartbeat.beat.attempt,
         started=heartbeat.beat.started,
         ended=time.time(),
@@ -157,7 +144,7 @@ def _build_and_fit(
         encoder=RecordedEncoder(fingerprint=identity.encoder),
         provenance=Provenance.model_validate(collect_provenance()),
         config=asdict(cfg),
-        **optional,
+        **{name: entry for name, entry in optional.items() if entry is not None},
     )
 
 
@@ -166,10 +153,10 @@ def build_failure_entry(error: Exception, step: int | None) -> Failure:
     if isinstance(error, RunFailure):
         return Failure(name=error.name, message=str(error), step=error.step)
     lacks_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-    name = "out_of_memory" if lacks_memory else "crash"
     message = f"{type(error).__name__}: {extract_first_line(error)}"
-    if name == "out_of_memory":
+    if lacks_memory:
         message += "; set encoder.gradient_checkpointing=true, or a smaller optimization.batch_size with accumulate"
+    name = "out_of_memory" if lacks_memory else "crash"
     return Failure(name=name, message=message, step=step, traceback=traceback.format_exc())
 
 
@@ -183,9 +170,8 @@ def configure_process(cfg: Config) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    is_absent = cfg.trainer.accelerator in ("gpu", "mps") and not (
-        torch.cuda.is_available() or torch.backends.mps.is_available()
-    )
+    is_wanted = cfg.trainer.accelerator in ("gpu", "mps")
+    is_absent = is_wanted and not (torch.cuda.is_available() or torch.backends.mps.is_available())
     refuse((is_absent, f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device"))
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, refuse
 from isobench.config.schema import Config
 from isobench.data.batches.tokens import EpochSampler
 
@@ -46,9 +46,8 @@ class SplitLoaders:
         self.sizes = {split: len(tokens) for split, tokens in splits.items()}
         train = self.train_tokens = splits[cfg.task.train_split]
         self.dev_tokens = [splits[split] for split in cfg.task.dev_splits]
-        check_drop_last(cfg, len(train))
-        self.sampler, self.batch_size = EpochSampler(len(train), order_seed), cfg.optimization.batch_size
-        self.train = make_training_loader(cfg, train, self.batch_size, self.sampler, train.collate)
+        self.batch_size = cfg.optimization.batch_size
+        self.train, self.sampler = make_training_loader(cfg, train, self.batch_size, order_seed, train.collate)
         size = cfg.trainer.eval_batch_size
         self.dev = [make_sorted_loader(cfg, own, own.lengths, size, own.collate) for own in self.dev_tokens]
 
@@ -58,18 +57,26 @@ class SplitLoaders:
 
 
 def make_training_loader(
-    cfg: Config, dataset: Dataset, batch_size: int | None, sampler: EpochSampler, collator: Callable[[Any], Any]
-) -> DataLoader:
-    """Make the loader of training batches; with ``batch_size`` None every item of the dataset is a batch."""
-    return DataLoader(
+    cfg: Config, dataset: Any, batch_size: int | None, order_seed: int, collator: Callable[[Any], Any]
+) -> tuple[DataLoader, EpochSampler]:
+    """Make the loader of training batches, and what orders them; with ``batch_size`` None each item is a batch.
+
+    UserError if ``optimization.drop_last`` drops the only batch, because it has too few examples.
+    """
+    drops = cfg.optimization.drop_last and batch_size is not None
+    advice = f"set optimization.batch_size to {len(dataset)} or less"
+    refuse((drops and len(dataset) < (batch_size or 0), f"optimization.drop_last drops every batch: {advice}"))
+    sampler = EpochSampler(len(dataset), order_seed)
+    loader = DataLoader(
         dataset,
         batch_size,
         sampler=sampler,
         collate_fn=collator,
-        drop_last=cfg.optimization.drop_last and batch_size is not None,
+        drop_last=drops,
         pin_memory=uses_gpu(cfg),
         generator=torch.Generator(),  # without it every pass draws from the random stream that dropout uses
     )
+    return loader, sampler
 
 
 def make_sorted_loader(
@@ -93,14 +100,6 @@ def make_sorted_loader(
         pin_memory=uses_gpu(cfg),
         generator=torch.Generator(),
     )
-
-
-def check_drop_last(cfg: Config, examples: int) -> None:
-    """Raise UserError if ``optimization.drop_last`` drops the only batch, because it has too few examples."""
-    if cfg.optimization.drop_last and examples < cfg.optimization.batch_size:
-        raise UserError(
-            f"optimization.drop_last drops every batch: set optimization.batch_size to {examples} or less"
-        )
 
 
 def describe_unknown_tokens(encoder: str, tokenizer: Any, ids: Sequence[np.ndarray]) -> list[str]:

@@ -82,20 +82,15 @@ def plan_packing(lengths: np.ndarray, bounds: Sequence[int]) -> Packing:
 def _plan_group(start: int, offsets: np.ndarray, lengths: np.ndarray) -> Group:
     """Plan a group at ``start`` in the row, with sentences at ``offsets`` [b] from there of ``lengths`` [b]."""
     longest, total = int(lengths.max()), int(lengths.sum())
-    sentences = len(lengths)
-    if total == longest * sentences:
-        return Group(start, start + total, sentences, longest)
+    group = Group(start, start + total, len(lengths), longest)
+    if total == longest * len(lengths):
+        return group
     columns = np.arange(longest)
     mask = columns < lengths[:, None]  # (b, T)
-    tokens = np.where(mask, offsets[:, None] + columns, offsets[:, None])
-    return Group(
-        start,
-        start + total,
-        sentences,
-        longest,
-        torch.from_numpy(tokens.ravel()),
-        torch.from_numpy(np.flatnonzero(mask)),
-        torch.from_numpy(mask),
+    tokens = np.where(mask, offsets[:, None] + columns, offsets[:, None]).ravel()
+    places = np.flatnonzero(mask)
+    return group._replace(
+        tokens=torch.from_numpy(tokens), places=torch.from_numpy(places), mask=torch.from_numpy(mask)
     )
 
 
@@ -116,7 +111,7 @@ class Rows(Dataset):
 
 
 @dataclass
-class Tokens(Dataset):
+class Tokens(Rows):
     """N tokenised examples, one after the other: example i is ``ids[offsets[i]:offsets[i + 1]]``.
 
     ``ids`` [total] int32. ``types`` [total] uint8, the segment ids, empty if the tokenizer makes none. ``offsets``
@@ -128,14 +123,8 @@ class Tokens(Dataset):
     offsets: np.ndarray
     labels: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> int:
-        return index  # the collator gathers a whole batch at once
-
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:  # type: ignore[override]
         """Number of tokens of each example, [N]."""
         return np.diff(self.offsets)
 

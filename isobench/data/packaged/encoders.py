@@ -87,11 +87,10 @@ def make_package_folder(encoder: Encoder, cache: Path) -> Path:
         find_packaged_file(package.requirement, path, sha256, f"encoder={encoder.name}")
     if encoder.embedded in ("minilm", "glove"):
         return file.parent
+    name, convert = f"distilbert-quire-v{DISTILBERT_VERSION}", _convert_distilbert
     if encoder.embedded == "smollm2":
-        target = cache / f"smollm2-v{SMOLLM2_VERSION}"
-        return make_checked_folder(target, lambda folder: _convert_gguf(file, folder))
-    target = cache / f"distilbert-quire-v{DISTILBERT_VERSION}"
-    return make_checked_folder(target, lambda folder: _convert_distilbert(file, folder))
+        name, convert = f"smollm2-v{SMOLLM2_VERSION}", _convert_gguf
+    return make_checked_folder(cache / name, lambda folder: convert(file, folder))
 
 
 def _find_mpnet_parts(needed_by: str) -> list[Path]:
@@ -122,15 +121,15 @@ def _unpack_mpnet(parts: list[Path], folder: Path) -> None:
     joined.unlink()
 
 
-def _convert_distilbert(onnx_file: Path, folder: Path) -> None:
+def _convert_distilbert(file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    weights = read_onnx_weights(onnx_file)
+    weights = read_onnx_weights(file)
     with explain_disk_errors(folder / "model.safetensors"):
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(DISTILBERT_CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(_PINNED["distilbert"]["tokenizer_config"], indent=1))
-    tokenizer = json.loads((onnx_file.parent / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads((file.parent / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["truncation"] = tokenizer["padding"] = None  # each task sets its own
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
 
@@ -183,11 +182,8 @@ def read_onnx_weights(onnx_file: Path) -> dict[str, "np.ndarray"]:
             else:  # the node is named after the layer; ONNX multiplies by the transpose of a Linear's weight
                 layer = node.name.strip("/").replace("/MatMul", "").replace("_quant", "").replace("/", ".")
                 weights[f"{layer}.weight"] = dequantise(base).T
-    position = "distilbert.embeddings.position_embeddings.weight"
-    weights.setdefault(position, dequantise(position))
     prefix = "distilbert."
-    return {
-        name.removeprefix(prefix): np.ascontiguousarray(value, dtype=np.float32)
-        for name, value in weights.items()
-        if name.startswith(prefix)
-    }
+    position = f"{prefix}embeddings.position_embeddings.weight"
+    weights.setdefault(position, dequantise(position))  # where no Gather reads them
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in own.items()}

@@ -48,8 +48,8 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
 
 def _name_methods(cfg: Config, chain: Chain) -> dict[str, Calibration]:
     """Return the methods of a chain by name."""
-    methods = sorted(split_chain(cfg.calibration), key=lambda method: method["placement"], reverse=True)  # as in it
-    return dict(zip((str(method["name"]) for method in methods), chain, strict=True))
+    placed = sorted(split_chain(cfg.calibration), key=lambda part: part["placement"] != "before_pooler")  # as in it
+    return dict(zip((str(part["name"]) for part in placed), chain, strict=True))
 
 
 def _warn_of_few_rows(
@@ -61,14 +61,15 @@ def _warn_of_few_rows(
     smallest = math.inf if is_distributed() else last or size  # of several processes each has a part of a batch
     warnings = []
     for name, method in methods.items():
-        found = [("its moving averages stand on", effective_rows.get(name, math.inf), method.least_average)]
-        found.insert(0, ("a batch of its training has", smallest, method.least_batch))
-        warnings += [
-            f"{name} needs {needed} rows, and {what} {rows:g}: raise "
-            "optimization.batch_size, or set optimization.drop_last=true"
-            for what, rows, needed in found
-            if rows < needed
-        ][:1]
+        of_averages = effective_rows.get(name, math.inf)
+        if smallest < (needed := method.least_batch):
+            few = f"a batch of its training has {smallest:g}"
+        elif of_averages < (needed := method.least_average):
+            few = f"its moving averages stand on {of_averages:g}"
+        else:
+            continue
+        advice = "raise optimization.batch_size, or set optimization.drop_last=true"
+        warnings.append(f"{name} needs {needed} rows, and {few}: {advice}")
     return warnings
 
 
@@ -77,11 +78,10 @@ def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examp
     full, rest = divmod(examples, cfg.optimization.batch_size)
     last = [rest] if rest and not cfg.optimization.drop_last else []
     epoch = last + [cfg.optimization.batch_size] * full  # rows of each batch, the newest first
-    momenta = {name: getattr(method, "momentum", None) for name, method in methods.items()}
     return {
         name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)
-        for name, momentum in momenta.items()
-        if momentum is not None
+        for name, method in methods.items()
+        if (momentum := getattr(method, "momentum", None)) is not None
     }
 
 

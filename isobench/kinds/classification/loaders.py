@@ -11,13 +11,12 @@ from isobench.config.schema import HELD_OUT, Config
 from isobench.data.batches.loaders import (
     ONE_CHUNK,
     ModelInputs,
-    check_drop_last,
     describe_unknown_tokens,
     make_sorted_loader,
     make_training_loader,
     resolve_chunk_overhead,
 )
-from isobench.data.batches.tokens import VERSION, Collator, EpochSampler, Tokens, take_examples, tokenise_examples
+from isobench.data.batches.tokens import VERSION, Collator, Tokens, take_examples, tokenise_examples
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import require_unchanged, select_by_hash
 from isobench.kinds.classification.examples import read_examples
@@ -43,16 +42,13 @@ class Loaders:
         if task.held_out is not None:
             train, held_out = self._split_held_out(train, task.train_split, task.held_out)
             dev.append(held_out)
+        self.in_train = self._count_in_train(train, dict(zip(task.evaluated, dev, strict=True)))
         if task.test_split is not None:
             dev.append(self._load_or_tokenise(task.test_split, None)[0])
-        self.in_train = self._count_in_train(train, dict(zip(task.evaluated, dev, strict=False)))
-        self.batch_size = cfg.optimization.batch_size
-        self.train_tokens = train
-        check_drop_last(cfg, len(train))
-        self.sampler = EpochSampler(len(train), order_seed)
+        self.batch_size, self.train_tokens = cfg.optimization.batch_size, train
         overhead = resolve_chunk_overhead(cfg, inputs.dim)
         collator = self._make_collator(train, overhead)
-        self.train = make_training_loader(cfg, train, self.batch_size, self.sampler, collator)
+        self.train, self.sampler = make_training_loader(cfg, train, self.batch_size, order_seed, collator)
         # Evaluation uses moving statistics only, so batches of like length save padding and change nothing.
         self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size, overhead) for tokens in dev]
 

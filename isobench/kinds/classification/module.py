@@ -94,8 +94,8 @@ class Classifier(FineTuningModule):
     def validation_step(self, batch: dict[str, Any], index: int, dataloader_idx: int = 0) -> dict[str, Tensor] | None:
         """Collect a batch's logits; return calibrated embeddings [B, d], of the first dev split, for the monitors."""
         h = self.embed(batch)
-        row = (batch["index"], self.head(self.dropout(h)).float())
-        self.collected_logits.setdefault(dataloader_idx, []).append(row)
+        logits = self.head(self.dropout(h)).float()
+        self.collected_logits.setdefault(dataloader_idx, []).append((batch["index"], logits))
         return {"embedding": h.float()} if dataloader_idx == 0 else None
 
     def on_validation_epoch_end(self) -> None:
@@ -104,9 +104,8 @@ class Classifier(FineTuningModule):
         labels = [loader.dataset.labels for loader in self.trainer.val_dataloaders]
         scores, outputs = {}, {}
         for position, split in enumerate([*task.evaluated, *([task.test_split] if task.test_split else [])]):
-            columns = [torch.cat(column) for column in zip(*self.collected_logits[position], strict=True)]
-            order = columns[0].argsort()
-            logits = columns[1][order].cpu().numpy()
+            index, collected = map(torch.cat, zip(*self.collected_logits[position], strict=True))
+            logits = collected[index.argsort()].cpu().numpy()  # [N, c], in the data's order
             if not np.isfinite(logits).all():
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"logits are not finite after step {step}", step)

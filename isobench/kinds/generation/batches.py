@@ -15,13 +15,12 @@ from isobench.config.schema import Config
 from isobench.data.batches.loaders import (
     ONE_CHUNK,
     ModelInputs,
-    check_drop_last,
     describe_unknown_tokens,
     make_sorted_loader,
     make_training_loader,
     resolve_chunk_overhead,
 )
-from isobench.data.batches.tokens import TEXTS_PER_CALL, EpochSampler, Rows, find_chunk_bounds, pad_rows
+from isobench.data.batches.tokens import TEXTS_PER_CALL, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import require_unchanged
 from isobench.kinds.base import Examples
@@ -67,11 +66,10 @@ class PairTokens(Rows):
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "PairTokens":
         """Undo ``to_arrays``."""
-
-        def get_side(side: str) -> TokenisedTexts:
-            return TokenisedTexts(*(arrays[f"{side}_{name}"] for name in ("ids", "offsets", "truncated")))
-
-        return cls(get_side("sources"), get_side("targets"))
+        names = ("ids", "offsets", "truncated")
+        return cls(
+            *(TokenisedTexts(*(arrays[f"{side}_{name}"] for name in names)) for side in ("sources", "targets"))
+        )
 
 
 def batch_by_tokens(order: Sequence[int], sources: np.ndarray, targets: np.ndarray, limit: int) -> list[list[int]]:
@@ -195,17 +193,15 @@ class PairLoaders:
         )
         self.dev_tokens = [self._load_or_tokenise(split, task.dev_samples) for split in task.dev_splits]
         self.references = [read_pairs(task, cfg.data, split, task.dev_samples).labels for split in task.dev_splits]
-        check_drop_last(cfg, len(train))
         dataset: Any = train
-        self.batch_size = cfg.optimization.batch_size
-        if batch_tokens is not None:  # every epoch has the same batches; their order is the sampler's
+        batch_size: int | None = cfg.optimization.batch_size
+        if batch_tokens is not None:  # every epoch has the same batches, each an item; their order is the sampler's
             order = torch.randperm(len(train), generator=torch.Generator().manual_seed(order_seed)).tolist()
             dataset = batch_by_tokens(order, train.sources.lengths, train.targets.lengths, batch_tokens)
-            self.batch_size = 1
-        self.sampler = EpochSampler(len(dataset), order_seed)
+            batch_size = None
+        self.batch_size = batch_size or 1
         collator = PairCollator(train, self.tokenizer.pad_token_id, resolve_chunk_overhead(cfg, inputs.dim))
-        loader_batch_size = self.batch_size if batch_tokens is None else None
-        self.train = make_training_loader(cfg, dataset, loader_batch_size, self.sampler, collator)
+        self.train, self.sampler = make_training_loader(cfg, dataset, batch_size, order_seed, collator)
         self.dev = [self.make_length_sorted_loader(tokens, cfg.trainer.eval_batch_size) for tokens in self.dev_tokens]
 
     def make_length_sorted_loader(

@@ -11,13 +11,13 @@ from isobench.kinds.generation.batches import PairLoaders
 from isobench.kinds.generation.module import Seq2Seq
 from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
 from isobench.kinds.generation.scores import build_metric_signatures
-from isobench.kinds.words.projection import IDENTITY_POOLER, build_state_chain
+from isobench.kinds.words.projection import IDENTITY_POOLER
 from isobench.kinds.words.vocabulary import VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import ENCODER_DECODER, load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
 from isobench.runs.identity import Identity, resolve_seeds
 from isobench.runs.record import RecordedGeneration
-from isobench.training.build import RunParts, count_training_steps
+from isobench.training.build import RunParts, build_chain, count_training_steps
 from isobench.training.preparation import iterate_vectors
 
 
@@ -29,7 +29,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     fingerprint = sha256_json([fingerprint_tokenizer(tokenizer), target_language])
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
     loaders = PairLoaders(cfg, inputs, (identity.data, identity.encoder), resolve_seeds(cfg)["order"])
-    chain = build_state_chain(cfg, loaded)
+    chain = build_chain(cfg, loaded.dim)
     module = Seq2Seq(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())
     if positions := find_prepared_once(chain):

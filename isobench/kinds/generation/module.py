@@ -26,13 +26,9 @@ from isobench.models.encoders import ENCODER_DECODER, LoadedGenerator
 from isobench.training.fine_tuned import FineTuningModule
 
 # Entries of transformers' GenerationConfig that do not change the hypotheses.
-IRRELEVANT_SEARCH_SETTINGS = {
-    "transformers_version",
-    "_from_model_config",
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-}
+IRRELEVANT_SEARCH_SETTINGS = (
+    "transformers_version", "_from_model_config", "use_cache", "output_attentions", "output_hidden_states",
+)  # fmt: skip
 
 
 class WordLookup:
@@ -60,7 +56,7 @@ class WordLookup:
         for read, written in chunks:
             calls.setdefault(self.encoder_words, []).append(read)
             calls.setdefault(self.decoder_words, []).append(written)
-        waiting = {}
+        waiting = {}  # not yet the hook's: it would hand them out to this lookup
         for module, ids in calls.items():
             vectors = module(torch.cat([part.flatten() for part in ids])).split([part.numel() for part in ids])
             waiting[module] = [(part, v.unflatten(0, part.shape)) for part, v in zip(ids, vectors, strict=True)]
@@ -98,11 +94,8 @@ class Seq2Seq(FineTuningModule):
 
     def describe_search(self) -> dict[str, Any]:
         """Describe the search for the record: the settings that are not transformers' defaults, and the precision."""
-        settings = {
-            name: value
-            for name, value in self.generation_config.to_diff_dict().items()
-            if name not in IRRELEVANT_SEARCH_SETTINGS
-        }
+        given = self.generation_config.to_diff_dict()
+        settings = {name: value for name, value in given.items() if name not in IRRELEVANT_SEARCH_SETTINGS}
         return {**settings, "precision": "bf16" if self.search_in_bf16 else "32"}
 
     def compute_decoder_states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -171,7 +164,7 @@ class Seq2Seq(FineTuningModule):
     def score_further(self, position: int) -> dict[str, float]:
         """Compute the mean loss of a target token."""
         nats, tokens = torch.stack(self.loss_sums[position]).sum(0).tolist()
-        if not nats < float("inf"):
+        if not np.isfinite(nats):
             step = self.global_step
             raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)
         return {"loss": nats / tokens}

@@ -61,9 +61,8 @@ def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequ
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
 
-    scorer = RougeScorer(
-        names, tokenizer=DefaultTokenizer(use_stemmer=True)
-    )  # passing one keeps rouge-score from logging its choice
+    tokenizer = DefaultTokenizer(use_stemmer=True)  # given, so that rouge-score does not log its choice
+    scorer = RougeScorer(names, tokenizer=tokenizer)
     scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
     return {name: fmean(score[name].fmeasure for score in scores) for name in names}
 

@@ -9,12 +9,11 @@ from isobench.data.batches.loaders import ModelInputs
 from isobench.data.sources import read_texts
 from isobench.kinds.language.module import LanguageModel, find_family
 from isobench.kinds.language.windows import load_windows
-from isobench.kinds.words.projection import build_state_chain
 from isobench.kinds.words.vocabulary import DEFAULT_SIZE, VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
 from isobench.runs.identity import Identity, resolve_seeds
-from isobench.training.build import RunParts, count_training_steps
+from isobench.training.build import RunParts, build_chain, count_training_steps
 
 
 def build_parts(cfg: Config, identity: Identity) -> RunParts:
@@ -24,7 +23,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, family)
     inputs = ModelInputs(tokenizer, fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
     loaders = load_windows(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
-    chain = build_state_chain(cfg, loaded)
+    chain = build_chain(cfg, loaded.dim)
     module = LanguageModel(cfg, loaded, chain, loaders, count_training_steps(cfg, loaders))
     chain.adjust(module.matrices())  # a method may set a matrix's spectrum before training
     return RunParts(module, loaders, loaded.warnings)

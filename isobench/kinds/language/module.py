@@ -125,9 +125,8 @@ class LanguageModel(FineTuningModule):
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):
-            rows = sorted(self.rows[position])
-            _, *columns = zip(*rows, strict=True)  # place, predicted tokens and loss of each window
-            tokens, nats = (np.array(column, np.float64) for column in columns)
+            windows = zip(*sorted(self.rows[position]), strict=True)  # places, predicted tokens, losses
+            _, tokens, nats = (np.array(column, np.float64) for column in windows)
             if not np.isfinite(nats).all():
                 step = self.global_step
                 raise RunFailure("non_finite_output", f"the dev loss is not finite after step {step}", step)

@@ -7,18 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
-from isobench.config.schema import Config
 from isobench.kinds.words.fused_loss import fused_cross_entropy
-from isobench.models.encoders import LoadedGenerator
-from isobench.training.build import build_chain
 
 MAX_MEASURED_STATES = 20_000  # at most so many states of the first dev split are kept to measure isotropy
 IDENTITY_POOLER = nn.Identity()  # what writes or predicts words has no pooler
-
-
-def build_state_chain(cfg: Config, loaded: LoadedGenerator) -> Chain:
-    """Make the chain of methods for the states that an output embedding reads, whose width it must keep."""
-    return build_chain(cfg, loaded.dim)
 
 
 class CalibratedProjection:
