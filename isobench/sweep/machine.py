@@ -98,9 +98,8 @@ def measure_free_memory(groups: Path = CGROUPS, memberships: Path = MEMBERSHIPS)
     """Return the bytes that this machine has left, or that its control groups let this process take (Linux)."""
     free = float(psutil.virtual_memory().available)
     with contextlib.suppress(OSError, ValueError):  # there are none, or "max": no limit
-        own = memberships.read_text().rpartition("::")[2].strip()
-        folder = groups / own.lstrip("/")
-        for group in (folder, *folder.parents[: len(Path(own).parts)]):
+        folder = groups / memberships.read_text().rpartition("::")[2].strip().lstrip("/")
+        for group in (folder, *folder.parents):  # the limits above it hold too; folders above ``groups`` have none
             with contextlib.suppress(OSError, ValueError):
                 limit, use = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
                 stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

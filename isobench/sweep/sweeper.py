@@ -190,25 +190,26 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         trained_on = None if cfg.analysis and not needs_training(cfg.analysis) else cfg.task.max_length
         for note in describe_own_settings(cfg.encoder, trained_on, pools=cfg.head.name == "isobn"):
             print_note_once(note)
-    if configs:
-        from isobench.training.instantiate import check_method_settings
-        from isobench.training.monitor import check_monitors
-        from isobench.training.optimizers import check_optimizer
+    if not configs:
+        return
+    from isobench.training.instantiate import check_method_settings  # imports torch
+    from isobench.training.monitor import check_monitors
+    from isobench.training.optimizers import check_optimizer
 
-        for cfg in configs:
-            check_optimizer(cfg.optimization)
-            check_monitors(cfg)
-        for cfg in {repr((cfg.encoder, cfg.task)): cfg for cfg in configs}.values():
-            kind_of(cfg.task).check_model(cfg)
-        encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
-        widths = {name: read_width(encoder) for name, encoder in encoders.items()}
-        groups: dict[tuple[Kind, int | None], list[Any]] = {}
-        for cfg in configs:
-            kind = kind_of(cfg.task)
-            width = None if kind.predicts_words else widths[repr(cfg.encoder)]
-            groups.setdefault((kind, width), []).append(cfg.calibration)
-        for (kind, width), calibrations in groups.items():
-            check_method_settings(calibrations, kind, width)
+    for cfg in configs:
+        check_optimizer(cfg.optimization)
+        check_monitors(cfg)
+    for cfg in {repr((cfg.encoder, cfg.task)): cfg for cfg in configs}.values():
+        kind_of(cfg.task).check_model(cfg)
+    encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
+    widths = {name: read_width(encoder) for name, encoder in encoders.items()}
+    calibrations: dict[tuple[Kind, int | None], list[Any]] = {}  # of runs of one kind and width, checked together
+    for cfg in configs:
+        kind = kind_of(cfg.task)
+        width = None if kind.predicts_words else widths[repr(cfg.encoder)]
+        calibrations.setdefault((kind, width), []).append(cfg.calibration)
+    for (kind, width), of_group in calibrations.items():
+        check_method_settings(of_group, kind, width)
 
 
 def _add_tracking_groups(runs: list[Run]) -> None:
