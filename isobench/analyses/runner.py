@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # importing them takes seconds
 
 RUNNER_SETTINGS = ("_target_", "trains", "unfinished")  # of an analysis; compute takes the other ones
 OLD_ENDING = ".analyse"  # of the targets in the shipped plan of isobn_ev: an analysis was a function then
-GUIDE = "an analysis is a module with compute and show (docs/how-to/analyses.md)"
 
 
 def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:

@@ -396,11 +396,7 @@ SPEED_SETTINGS = (
 def register_schema() -> None:
     """Put the schema where the defaults list of conf/config.yaml finds it; ``${paper:NAME}`` is a paper's folder."""
     ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("paper", _find_paper_folder, replace=True)
-
-
-def _find_paper_folder(name: str) -> str:
-    return str(find_papers()[name])
+    OmegaConf.register_new_resolver("paper", lambda name: str(find_papers()[name]), replace=True)
 
 
 def to_config(cfg: DictConfig) -> Config:

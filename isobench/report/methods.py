@@ -175,7 +175,7 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     test = compare_runs(list(tested.values()))
     return found | {
         "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
-        "test": test,
+        "test": test,  # no column: it finds ``detectable``, which depends on how many methods are tested
     }  # fmt: skip
 
 
@@ -192,14 +192,11 @@ def _average_isotropy(runs: pd.DataFrame) -> tuple[list[str], dict[str, dict[str
     usable = runs[runs["failure"].isna()]
     values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
     keys = [usable[name].to_numpy() for name in ("method", "task")]
-    means = values[np.isfinite(values)].groupby(keys, sort=False).mean().dropna(how="all")
-    counts = means.groupby(level=1, sort=False).size()
-    tasks = list(counts.index[counts == means.index.get_level_values(0).nunique()])
-    tasks = tasks or ([counts.idxmax()] if len(counts) else [])
-    found = {}
-    for method, of_method in means.groupby(level=0, sort=False):
-        found[method] = dict(of_method.droplevel(0).reindex(tasks).mean(skipna=False))
-    return tasks, found
+    means = values[np.isfinite(values)].groupby(keys, sort=False).mean().dropna(how="all")  # a row a method and task
+    of_methods = {method: own.droplevel(0) for method, own in means.groupby(level=0, sort=False)}
+    counts = means.groupby(level=1, sort=False).size()  # task -> number of methods
+    tasks = list(counts.index[counts == len(of_methods)]) or ([counts.idxmax()] if len(counts) else [])
+    return tasks, {method: dict(own.reindex(tasks).mean(skipna=False)) for method, own in of_methods.items()}
 
 
 def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:

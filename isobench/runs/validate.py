@@ -33,7 +33,8 @@ def validate_config(cfg: Config) -> None:
     _validate_encoder(cfg)
     _validate_head(cfg)
     _validate_calibration(cfg.calibration)
-    _validate_monitors(cfg)
+    for name in cfg.monitors:
+        check_value("a monitor's name", name, Annotated[str, NAME])
     _validate_selection(cfg)
     published.check_tables_exist(cfg.experiment.paper, cfg.experiment.tables)
 
@@ -93,11 +94,6 @@ def _validate_selection(cfg: Config) -> None:
         ),
         (lacks_share, "experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share"),
     )
-
-
-def _validate_monitors(cfg: Config) -> None:
-    for name in cfg.monitors:
-        check_value("a monitor's name", name, Annotated[str, NAME])
 
 
 def _validate_encoder(cfg: Config) -> None:

@@ -120,8 +120,9 @@ def describe_memory(configs: Sequence[Config]) -> list[str]:
     sizes = [(estimate_bytes(cfg, models[name]), cfg) for cfg in configs if (name := repr(cfg.encoder)) in models]
     if sizes:
         size, cfg = max(sizes, key=lambda pair: pair[0])
+        amount = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
         lines.append(
-            f"Memory of the largest run: roughly {_format_gib(size)} in training ({format_run_name(cfg)}, "
+            f"Memory of the largest run: roughly {amount} in training ({format_run_name(cfg)}, "
             f"{cfg.trainer.precision}, all texts as long as task.max_length)"
         )
     return lines
@@ -174,7 +175,3 @@ def _read_encoder_config(cfg: Encoder) -> Any:
         name = str(weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent)
     with doing(f"encoder={cfg.name}: reading its config"):
         return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)
-
-
-def _format_gib(size: float) -> str:
-    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
