@@ -48,8 +48,8 @@ def explain_error(error: BaseException) -> str:
     if isinstance(error, OverrideParseException):
         written = str(error.override)
         is_cut = any(
-            written.count(first) > written.count(last) for first, last in ("{}", "[]")
-        )  # mostly by the shell
+            written.count(left) > written.count(right) for left, right in ("{}", "[]")
+        )  # by the shell, mostly
         advice = "a bracket is not closed: put a setting with blanks into quotes"
         return f"{written}: {advice if is_cut else extract_first_line(error)}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):

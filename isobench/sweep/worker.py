@@ -84,7 +84,7 @@ def _has_ended(run: Run, since: float) -> bool:
     if not run.folder.result_file.exists():
         return False
     try:
-        return not run.cfg.retry_failed or run.folder.read_final_record(run.cfg.retry_failed, since) is not None
+        return not run.cfg.retry_failed or run.folder.read_final_record(True, since) is not None
     except UserError:
         return True
 

@@ -104,13 +104,10 @@ def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> 
         raise NotAvailable("it read files of the user's own: add data.root=FOLDER with the same files")
     if source == "parquet":
         return replace(data, root=options.root)
-    files = {
-        split: file
-        if isinstance(file, float)
-        else options.call_once(_find_file, options.root, recorded.get(split), file, cfg.data.encoding)
-        for split, file in (cfg.data.files or {}).items()
-        if split in cfg.task.read_splits
-    }
+    files = {split: file for split, file in (cfg.data.files or {}).items() if split in cfg.task.read_splits}
+    for split, file in files.items():
+        if not isinstance(file, float):  # a share of the training file's rows
+            files[split] = options.call_once(_find_file, options.root, recorded.get(split), file, cfg.data.encoding)
     return replace(data, root=options.root, files=files)
 
 

@@ -138,6 +138,7 @@ def _check_analysis(
         listed = {file for file in manifest.files if file.startswith(f"{subject}/")} if manifest else set()
         if manifest and listed - {f"{subject}/{ABOUT_FILE}"} != {f"{subject}/{file}" for file in digests}:
             raise ValueError("its tables are not those of the bundle")
+        # A stranger's entry of another type fails here.
         about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
         contents = {file: read_bounded(path / file, TABLE_LIMIT) for file in digests}
         stored = {file: parse_table(content) for file, content in contents.items()}
