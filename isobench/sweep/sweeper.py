@@ -82,10 +82,7 @@ class GridSweeper(Sweeper):
         _check_before_start([run.cfg for run in todo], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
-            check_files((run.cfg for run in todo), ("embedded", "parquet"))
-            print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
-            print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
-            _print_left_out(runs)
+            self._print_plan(runs, states, todo, starts)
             return
         todo.sort(key=lambda run: places[run.folder.key])
         for run in todo:
@@ -102,6 +99,12 @@ class GridSweeper(Sweeper):
             print(_format_next_step(runs[0].cfg))
             return
         self._report_and_exit(runs, codes)
+
+    def _print_plan(self, runs: list[Run], states: list[RunState], todo: list[Run], starts: Sequence[str]) -> None:
+        check_files((run.cfg for run in todo), ("embedded", "parquet"))
+        print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
+        print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
+        _print_left_out(runs)
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
