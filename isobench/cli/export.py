@@ -83,9 +83,9 @@ def _list_names(runs: list[Run]) -> list[str]:
         names |= dict.fromkeys(str(method.get("name")) for method in methods)
         if cfg.experiment.paper in own_papers:
             names[cfg.experiment.paper] = None
-        for target in (str(one.get("_target_")) for one in (*methods, *cfg.monitors.values(), cfg.analysis or {})):
+        for target in (str(one.get("_target_", "")) for one in (*methods, *cfg.monitors.values(), cfg.analysis)):
             package, *modules = target.split(".")
-            if package not in ("isobench", "None") and (package != "isobench_papers" or modules[0] in own_papers):
+            if package != "isobench" and (package != "isobench_papers" or modules[0] in own_papers):
                 names[target] = None
     return [name for name in names if name]
 

@@ -265,21 +265,21 @@ def _summarize_configurations(
     is_selected, part = runs["selected"].to_numpy(bool), runs["part"].iloc[0]
     for (encoder, method, task), choices in groups.items():
         plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
-        for choice, found in choices.items():
+        for choice, own in choices.items():
             base = _find_baseline(choice, plain)
-            usable, troubled = found[scored[found]], found[outcomes[found] != ""]
-            has_base = not any(len(of) and (outcomes[of] == CONSTANT_PREDICTOR).all() for of in (found, base))
+            usable, troubled = own[scored[own]], own[outcomes[own] != ""]
+            is_constant = any(len(them) and (outcomes[them] == CONSTANT_PREDICTOR).all() for them in (own, base))
             decided = scores[encoder, method, task].get(choice, [])
             yield {
-                "group": name_group(encoder, part), "task": task, "metric": metrics[found[0]],
-                "method": method, "settings": describe_choice(varying, choice), "runs": len(found),
+                "group": name_group(encoder, part), "task": task, "metric": metrics[own[0]],
+                "method": method, "settings": describe_choice(varying, choice), "runs": len(own),
                 "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
                 "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
-                "base": values[base[scored[base]]].tolist() if has_base else [],
+                "base": [] if is_constant else values[base[scored[base]]].tolist(),
                 "ev1": pd.Series(ev1[usable]).mean(), "isoscore": pd.Series(isoscore[usable]).mean(),
-                "seconds": find_fastest(seconds[found]), "base_seconds": find_fastest(seconds[base]),
+                "seconds": find_fastest(seconds[own]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
-                "is_chosen": bool(is_selected[found].any()),
+                "is_chosen": bool(is_selected[own].any()),
             }  # fmt: skip
 
 

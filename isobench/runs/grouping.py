@@ -95,7 +95,7 @@ def find_report_folder(runs: Sequence[Run]) -> Path:
         return report_folder(first.output_dir, first.experiment.name)
     keys = {compute_key(replace(run.cfg, seed=0, seeds=Seeds()), *run.identity.fingerprints) for run in runs}
     tasks, encoders = {run.cfg.task.name for run in runs}, {run.cfg.encoder.name for run in runs}
-    names = [name for (name, *others) in (tasks, encoders) if not others]
+    names = [next(iter(own)) for own in (tasks, encoders) if len(own) == 1]
     return report_folder(first.output_dir, "-".join([*(names or ["runs"]), sha256_json(sorted(keys))[:8]]))
 
 

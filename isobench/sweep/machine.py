@@ -48,8 +48,8 @@ def divide_machine(configs: list[Config], planned: int, workers: int | None = No
     if gpus or (wanted & {"auto", "gpu", "mps"} and has_apple_gpu()):
         count = workers or max(1, len(gpus))
         return Division(min(count, runs), None if count == 1 else max(1, cores // count), tuple(gpus))
-    chosen = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()
-    threads = chosen or max(1, cores // (workers or planned))
+    asked = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()  # 0: for none
+    threads = asked or max(1, cores // (workers or planned))
     count = workers or max(1, cores // threads)
     return Division(min(count, runs), threads if count > 1 else None)
 

@@ -165,8 +165,8 @@ def _print_changed_sources(runs: list[Run]) -> None:
     if recorded:
         from isobench.training.instantiate import hash_sources  # imports torch
 
-        changed = {name for own, sources in recorded for name in sources.items() - hash_sources(own).items()}
-        for name in sorted({target for target, _ in changed}):
+        changed = {name for own, sources in recorded for name, _ in sources.items() - hash_sources(own).items()}
+        for name in sorted(changed):
             print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 

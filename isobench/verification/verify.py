@@ -147,14 +147,12 @@ def _check_analysis(
     except Exception as error:  # what a stranger's settings make of an analysis may raise anything
         outcomes.note(subject, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
         return
-    for file in stored.keys() | expected.keys():
-        if file not in expected:
-            problems = ["its rows are stored, and not computed"]
-        elif file not in stored:
-            problems = ["its rows are missing"]
-        else:
-            problems = list(find_differences(stored[file], expected[file], tolerance))
-        outcomes.judge(f"{subject}/{file}", "analysis", problems)
+    problems = {file: ["its rows are stored, and not computed"] for file in stored}
+    problems |= {file: ["its rows are missing"] for file in expected}
+    for file in stored.keys() & expected.keys():
+        problems[file] = list(find_differences(stored[file], expected[file], tolerance))
+    for file, found in problems.items():
+        outcomes.judge(f"{subject}/{file}", "analysis", found)
 
 
 def _read_analysis(path: Path, subject: str, manifest: Manifest | None) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -195,10 +193,9 @@ def _compute_again(
             analysed = list(_list_trained_runs(folder, about, runs, planned))
         else:
             analysed = []
-            for key in about["keys"]:
-                cfg, identity = planned[key]
-                cfg = adapt_config(cfg, identity, options, output_dir)
-                analysed.append(Run(cfg, RunFolder(output_dir, key), None, identity=identity))
+            for cfg, identity in map(planned.__getitem__, about["keys"]):
+                adapted = adapt_config(cfg, identity, options, output_dir)
+                analysed.append(Run(adapted, RunFolder(output_dir, identity.key), None, identity=identity))
         tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
     tolerance = OF_RUNS if trains else OF_VECTORS
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance
