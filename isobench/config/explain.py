@@ -53,9 +53,7 @@ def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str
     text = "\n".join(map(str, reversed(causes)))
     if isinstance(error, OverrideParseException):
         written = str(error.override)
-        is_cut = any(
-            written.count(left) > written.count(right) for left, right in ("{}", "[]")
-        )  # by the shell, mostly
+        is_cut = any(written.count(a) > written.count(b) for a, b in ("{}", "[]"))  # mostly by the shell
         advice = "a bracket is not closed: put a setting with blanks into quotes"
         return f"{written}: {advice if is_cut else extract_first_line(error)}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):

@@ -127,9 +127,8 @@ def describe_generation(runs: Sequence[Run]) -> list[str]:
         for sentence in _list_generation(run.record) if run.record else ():
             subjects.setdefault(sentence, {})[", ".join(read_run_names(run.cfg)[:2])] = None
     count = len({name for names in subjects.values() for name in names})
-    return [
-        sentence if len(names) == count else f"{'; '.join(names)}: {sentence}" for sentence, names in subjects.items()
-    ]
+    of_some = {sentence: f"{'; '.join(names)}: " for sentence, names in subjects.items() if len(names) < count}
+    return [f"{of_some.get(sentence, '')}{sentence}" for sentence in subjects]
 
 
 def _list_generation(record: RunRecord) -> Iterator[str]:

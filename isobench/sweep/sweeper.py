@@ -172,11 +172,9 @@ def _print_changed_sources(runs: list[Run]) -> None:
 
 def _print_elsewhere(runs: list[Run]) -> None:
     """Say which other processes are carrying out runs of this sweep."""
-    begun = [
-        run.folder for run in runs if run.state not in ("done", "failed", "damaged") and run.folder.path.exists()
-    ]
+    left = [run.folder for run in runs if run.state not in ("done", "failed", "damaged")]
     with suppress(StorageError):  # the folder may be one that can only be read
-        if held := [folder for folder in begun if folder.is_locked()]:
+        if held := [folder for folder in left if folder.path.exists() and folder.is_locked()]:
             beats = [beat for folder in held if (beat := read_live_heartbeat(folder.path))]
             processes = ", ".join(dict.fromkeys(f"process {beat.pid} on {beat.machine}" for beat in beats))
             print_note(f"{format_count(len(held), 'run')} left to {processes or 'another process'}, still at work")

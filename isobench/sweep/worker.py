@@ -138,6 +138,4 @@ def read_plan(
         plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
         if is_foreign:
             plan = replace(plan, runs=[(_stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
-    return plan, [
-        Run(cfg, RunFolder(cfg.output_dir, identity.key), None, identity=identity) for cfg, identity in plan.runs
-    ]
+    return plan, [Run(cfg, RunFolder(cfg.output_dir, own.key), None, identity=own) for cfg, own in plan.runs]
