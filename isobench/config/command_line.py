@@ -123,8 +123,7 @@ def quote_for_hydra(text: str) -> str:
     return f"'{escaped}'"
 
 
-def write_setting(key: str, names: str | Sequence[str]) -> str:
-    """Write a setting of a text, or of a list of them, as it is typed in a shell, whatever characters it has."""
-    texts = [names] if isinstance(names, str) else names
-    quoted = ",".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return shlex.quote(f"{key}={quoted if isinstance(names, str) else f'[{quoted}]'}")
+def write_setting(key: str, text: str) -> str:
+    """Write a setting of a text as it is typed in a shell, whatever characters it has."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')

@@ -126,19 +126,17 @@ def _judge_improvement(report: Report, method: str) -> Outcome:
     return _decide_difference(f"{method} on {', '.join(dict(collected))}", arms, left_out, pairs)
 
 
-def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
+def is_better_than(method: str, other: str) -> Check:
     """Make the check that ``method`` is better than ``other``, averaged over encoders and tasks.
 
     Runs that predict one class for every example count with their scores: such claims are also about training that
-    fails. Without ``tasks`` all are compared.
+    fails.
     """
 
     def check(report: Report) -> Outcome:
-        runs = report.runs[report.runs["task"].isin(tasks)] if tasks else report.runs
-        pairs = _pair_runs(runs[is_scored(runs)], method, other)
+        pairs = _pair_runs(report.runs[is_scored(report.runs)], method, other)
         if not pairs:
-            where = f" on {', '.join(tasks)}" if tasks else ""
-            return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
+            return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}")
         arms = [(read_arm(ours), read_arm(theirs)) for ours, theirs in pairs]
         if min(map(count_seeds, arms)) < 2:
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")

@@ -119,7 +119,7 @@ def split_by_key(table: Any) -> Iterator[tuple[str, Any]]:
     if table.num_rows:
         keys = table.combine_chunks()["key"].chunk(0)
         places = keys.indices.to_numpy()
-        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
+        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]  # rows where another key begins
         rows = table.drop_columns("key")
         for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
             yield keys[start].as_py(), rows.slice(start, end - start)
