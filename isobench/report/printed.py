@@ -155,10 +155,9 @@ def _list_printed(
 
     ``change`` breaks the numbers, to show that a claim on them can fail. ``rows`` renames methods.
     """
-    own, base = (  # column -> printed numbers, in the order of content.form
-        content.cells[encoder].get(content.methods.get(rows.get(name, name), ""), {})
-        for name in (method, BASE_METHOD)
-    )
+    printed_rows = content.cells[encoder]  # row -> column -> printed numbers, in the order of content.form
+    names = [content.methods.get(rows.get(name, name), "") for name in (method, BASE_METHOD)]
+    own, base = (printed_rows.get(name, {}) for name in names)
     for title, printed in own.items():
         column, numbers = content.columns[title], dict(zip(content.form, printed, strict=True))
         if change and method != BASE_METHOD:
