@@ -53,21 +53,22 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
         of_runs = chosen[[name == group for name in names]]
         isotropy_tasks, isotropy = _average_isotropy(of_runs)
+        own_rows: dict[str, dict[str, Any]] = {}
         for method, own in methods.items():
             tasks = {cell.task for cell in own}
             is_own = (of_runs["method"] == method) & of_runs["task"].isin(tasks)
-            rows.append({
+            own_rows[method] = {
                 "group": group, "method": method, "settings": own[0].settings, "time": own[0].time,
                 "columns": columns, "troubles": list(chain.from_iterable(cell.troubles for cell in own)),
                 "candidates": max(of_runs["candidates"][is_own], default=1),
                 "constant_tasks": [cell.task for cell in own if _is_constant(cell, base.get(cell.column, cell))],
                 "isotropy_tasks": isotropy_tasks, **isotropy.get(method, {}),
                 **_average_scores(own, columns), **_compare_over_tasks(own),
-            })  # fmt: skip
-        own_rows = {row["method"]: row for row in rows if row["group"] == group}
+            }  # fmt: skip
         of_base = own_rows[BASE_METHOD]["candidates"] if base else 1
         for row in own_rows.values():
             row["trials"] = count_trials(row["candidates"], of_base, row["difference"], len(row["compared"]))
+        rows += own_rows.values()
     tested = [row for row in rows if not math.isnan(row["p"])]
     for row in tested:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
