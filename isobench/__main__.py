@@ -100,7 +100,8 @@ def run_hydra() -> None:
         return
     word = arguments[0] if arguments else ""
     hint = suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "isobench --help shows both"
-    refuse((re.fullmatch(r"(\w[\w-]*)?", word), f"name a command or settings{word and f', not {word!r}'}: {hint}"))
+    is_no_setting = re.fullmatch(r"(\w[\w-]*)?", word)  # nor a flag
+    refuse((is_no_setting, f"name a command or settings{word and f', not {word!r}'}: {hint}"))
     check_typed_settings(arguments)
     overrides = rewrite_overrides(list(map(Override.parse, arguments)))
     if not any(flag in arguments for flag in SHOWING_FLAGS):
@@ -120,7 +121,7 @@ def _complete(call_hydra: Callable[[], object]) -> None:
     line = os.environ.get("COMP_LINE", "")
     program, *words = line.split() or ["isobench"]
     typed = "" if line.endswith(" ") or not words else words[-1]
-    if len(words) - bool(typed) <= 0:
+    if words in ([], [typed]):
         print(*(command for command in commands if command.startswith(typed)))
     elif words[0] in commands:
         os.environ["COMP_LINE"] = " ".join([program, *words[1:]]) + " " * (not typed)

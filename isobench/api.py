@@ -100,47 +100,42 @@ def diagnose(
     from isobench.frozen.diagnose import diagnose as diagnose_vectors
     from isobench.frozen.retrieval import make_search
 
-    path = Path(X).expanduser() if isinstance(X, str | Path) else None
-    table = None if path else matrix.as_table(X)
+    def read(given: Any, name: str, leave_out: Sequence[str] = ()) -> tuple[Any, Any, list[str]]:
+        """Return vectors, the path or table that they come from (None: an array), and notes on the reading."""
+        if isinstance(given, str | Path):
+            path = Path(given).expanduser()
+            found, notes = matrix.read_vectors(path, key, leave_out)
+            return matrix.check_vectors(found, str(path)), path, notes
+        table = matrix.as_table(given)
+        found, notes = (given, []) if table is None else matrix.read_table(table, name, key, leave_out)
+        return matrix.check_vectors(found, name), table, notes
+
     cfg, own = Config(), dict[str, Any]()
     if methods:
         with keep_global_hydra():
             cfg, own = compose_methods(methods)
-    notes: list[str] = []
-    leave_out = [name for name in (labels, getattr(labels, "name", None)) if isinstance(name, str)]
-    if path:
-        X, notes = matrix.read_vectors(path, key, leave_out)
-    elif table is not None:
-        X, notes = matrix.read_table(table, "X", key, leave_out)
-    refuse(
-        (key and not path and table is None, f"key={key!r} chooses an array of a file or a column, and X has none")
-    )
-    vectors = matrix.check_vectors(X, str(path or "X"))
+    is_array = not isinstance(X, str | Path) and matrix.as_table(X) is None
+    refuse((key and is_array, f"key={key!r} chooses an array of a file or a column, and X has none"))
+    vectors, source, notes = read(X, "X", [x for x in (labels, getattr(labels, "name", None)) if isinstance(x, str)])
     values = labels
     if isinstance(labels, str | Path):
-        values = own_values.read_labels(str(labels), path or table, cfg.data.encoding)
+        values = own_values.read_labels(str(labels), source, cfg.data.encoding)
     if isinstance(pairs, str | Path):
         pairs = own_values.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
     search = None
     refuse(((queries is None) != (relevant is None), "queries and relevant go together"))
     if queries is not None:
-        asked = Path(queries).expanduser() if isinstance(queries, str | Path) else None
-        asked_table = None if asked else matrix.as_table(queries)
-        if asked:
-            queries, _ = matrix.read_vectors(asked, key)
-        elif asked_table is not None:
-            queries, _ = matrix.read_table(asked_table, "queries", key)
-        queries = matrix.check_vectors(queries, str(asked or "queries"))
+        queries, asked, _ = read(queries, "queries")
         if isinstance(relevant, str | Path):
             relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
-        ids = read_ids(asked or asked_table, len(queries)), read_ids(path or table, len(vectors))
+        ids = read_ids(asked, len(queries)), read_ids(source, len(vectors))
         search, said = make_search(queries, relevant, *ids)
         notes = [*notes, *said]
     return diagnose_vectors(
         vectors,
         None if values is None else own_values.make_classes(values, len(vectors)),
         None if pairs is None else own_values.number_pairs(pairs, len(vectors)),
-        source=path.name if path else "X",
+        source=source.name if isinstance(source, Path) else "X",
         methods=own,
         notes=notes,
         seed=seed,

@@ -59,7 +59,7 @@ class Calibrator(TransformerMixin, BaseEstimator):
             self.cure_, notes = fit_cure(settings | given, vectors)
         except UserError as error:
             raise ValueError(str(error)) from error
-        for note in notes[:-1]:
+        for note in notes[:-1]:  # the last describes the vectors, and warns of nothing
             warnings.warn(note, stacklevel=2)
         return self
 
@@ -92,7 +92,7 @@ class Calibrator(TransformerMixin, BaseEstimator):
             modules = importlib.import_module("sentence_transformers.sentence_transformer.modules")
         except ImportError:  # versions before 6
             modules = importlib.import_module("sentence_transformers.models")
-        bias = -mean.astype(np.float64) @ matrix
+        bias = -mean.astype(np.float64) @ matrix  # (x - mean) @ matrix = x @ matrix + bias
         weights = torch.tensor(matrix.T), torch.tensor(bias.astype(np.float32))
         return modules.Dense(*matrix.shape, True, torch.nn.Identity(), *weights)
 

@@ -13,7 +13,7 @@ from isobench.analyses.shown import Rows
 from isobench.common.errors import doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded, read_json
 from isobench.runs.folder import ABOUT_FILE
-from isobench.runs.grouping import find_varying_settings, list_setting_values, read_run_names
+from isobench.runs.grouping import find_varying_settings, read_run_names, read_settings
 from isobench.runs.run import Run
 
 if TYPE_CHECKING:  # importing it takes time
@@ -69,11 +69,10 @@ def name_subjects(runs: Sequence[Run]) -> list[SubjectNames]:
     Append the settings in which runs of the same task, encoder and method differ: those of encoder and calibration to
     their own name, all others to the task's. UserError if runs of an analysis without training differ in seeds only.
     """
-    varying = find_varying_settings(list(runs))
     subject_names = []
-    for run in runs:
+    for run, values in zip(runs, read_settings(runs, find_varying_settings(list(runs))), strict=True):
         names = dict(zip(("task", "encoder", "calibration"), read_run_names(run.cfg), strict=True))
-        for setting, value in zip(varying, list_setting_values(run, varying), strict=True):
+        for setting, value in values.items():
             section, _, key = setting.partition(".")
             part_of_name = section if section in names else "task"
             names[part_of_name] += f" {key}={value}" if value != "-" else ""  # "-": this run has no such setting

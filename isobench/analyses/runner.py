@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # importing them takes seconds
 
 RUNNER_SETTINGS = ("_target_", "trains", "unfinished")  # of an analysis; compute takes the other ones
 OLD_ENDING = ".analyse"  # of the targets in the shipped plan of isobn_ev: an analysis was a function then
-GUIDE = "an analysis is a module with compute and show (docs/how-to/analyses.md)"
 
 
 def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
@@ -105,9 +104,8 @@ def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path
     if about is None:
         raise UserError(f"{source} has no rows of an analysis: run the experiment first")
     with doing(f"showing {source}"):
-        shown = show_rows(
-            {**about, "analysis": {**about["analysis"], "_target_": analysis["_target_"]}}, read_stored_rows(source)
-        )
+        ours = {**about["analysis"], "_target_": analysis["_target_"]}
+        shown = show_rows({**about, "analysis": ours}, read_stored_rows(source))
     with require_report_folder(folder), explain_output_errors(folder):
         for name, content in shown.draw().items():
             with write_whole(folder / f"{name}.svg") as file:

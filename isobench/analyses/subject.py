@@ -111,7 +111,7 @@ class Subject:
                 chain.prepare(position, vectors.split(1024), self.loaded.pooler)
         if not any(overrides_hook(calibration, "forward") for calibration in chain):
             return self.embeddings().double()
-        pooler = self.loaded.pooler.double()
+        pooler = self.loaded.pooler.double()  # in place, so it is put back below
         h = chain.double().train()(vectors.double(), pooler)[0]
         pooler.float()
         return h

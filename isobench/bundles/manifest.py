@@ -85,9 +85,8 @@ def format_manifest(manifest: Manifest) -> bytes:
 def read_format(bundle: Path) -> object:
     """Read which form a bundle says that it has; UserError if it is no bundle."""
     if not (bundle / MANIFEST_FILE).exists():
-        raise UserError(
-            f"{bundle} is no folder" if not bundle.is_dir() else f"{bundle} is no bundle: no {MANIFEST_FILE}"
-        )
+        what = f"bundle: no {MANIFEST_FILE}" if bundle.is_dir() else "folder"
+        raise UserError(f"{bundle} is no {what}")
     try:
         return orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT)).get("format")
     except (OSError, ValueError, AttributeError):
@@ -100,9 +99,8 @@ def read_manifest(bundle: Path) -> Manifest:
     if type(version) is int and version > BUNDLE_FORMAT:
         raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
     if version == OLD_FORMAT:
-        raise UserError(
-            f"{bundle} is of an earlier isobench: add its runs by isobench import {bundle}, and export them"
-        )
+        remedy = f"add its runs by isobench import {bundle}, and export them"
+        raise UserError(f"{bundle} is of an earlier isobench: {remedy}")
     try:
         content = orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT))
         manifest = Manifest.model_validate(drop_json_checksum(content))

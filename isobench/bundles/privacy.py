@@ -80,6 +80,7 @@ def anonymise_config(cfg: Config, key: str, fingerprints: tuple[dict[str, str], 
 def _shorten_paths(value: Any, setting: str = "") -> Any:
     """Copy a value of a config with the last part in the place of each path; ``setting``: its dotted name."""
     if isinstance(value, Mapping):
+        # A grid names whole settings.
         names = {name: name if "." in str(name) else f"{setting}.{name}".lstrip(".") for name in value}
         return {name: _shorten_paths(item, names[name]) for name, item in value.items()}
     if isinstance(value, list):

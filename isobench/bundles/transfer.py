@@ -121,8 +121,9 @@ def _make_files(
     rows = {run.folder.key: run.folder.read_predictions() for run in ended if run.record and run.record.predictions}
     files = {f"{ANALYSIS_FOLDER}/{name}": content for name, content in _read_analysis(analysis, anonymous).items()}
     files[PLAN_FILE] = format_plan(_prepare_plan(plan, anonymous))
-    for path in (path for path in files if path.endswith(".json")):
-        privacy.require_no_secret(path, files[path])
+    for path, content in files.items():
+        if path.endswith(".json"):
+            privacy.require_no_secret(path, content)
     if records:
         files[RECORDS_FILE] = format_records(records)
     files |= format_predictions({key: found for key, found in rows.items() if found is not None})

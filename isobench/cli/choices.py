@@ -50,8 +50,10 @@ def main(word: str) -> None:
         options = parser.parse_args()
         if options.new is not None:
             run_guarded(lambda: _write_new_paper(options.new.expanduser()))
+        elif options.map is not None:
+            run_guarded(lambda: print(write_map(options.map or None)))
         else:
-            run_guarded(lambda: _print_papers() if options.map is None else print(write_map(options.map or None)))
+            run_guarded(_print_papers)
 
 
 def _print_papers() -> None:
@@ -116,9 +118,8 @@ def list_choices(folders: Sequence[Path], group: str) -> dict[str, str]:
 def _name_kind(file: Path) -> str:
     """Name the kind of a task by its YAML, and those that this one's defaults name; no code is imported."""
     settings = _read_settings(file)
-    others = [
-        _read_settings(file.with_name(f"{name}.yaml")) for name in settings.get("defaults", []) if name != "_self_"
-    ]
+    names = [name for name in settings.get("defaults", []) if name != "_self_"]
+    others = [_read_settings(file.with_name(f"{name}.yaml")) for name in names]
     return name_kind(dict(collections.ChainMap(settings, *others))).rpartition(".")[2].lower()
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # importing torch takes a second
     from torch import Tensor
 
     from isobench.frozen.diagnosis import Diagnosis
+    from isobench.frozen.retrieval import Search
 
 MOST_TOKENS = 200_000  # whose states are kept
 TOKEN_KINDS = ("first", "special", "outlying")  # those of isobench.metrics.mask_tokens
@@ -32,28 +33,20 @@ TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 
 def main() -> None:
     parser = CommandParser("isobench diagnose", __doc__, "[X] [SETTING=VALUE ...]", page="diagnose")
-    parser.add_argument("--labels", metavar="FILE", help="classes: a .npy or .txt file, or a column of X")
-    parser.add_argument(
-        "--pairs", metavar="FILE", type=Path, help="a table with first, second (rows or texts), score"
-    )
-    parser.add_argument("--queries", metavar="FILE", type=Path, help="vectors, or texts, that search X")
-    parser.add_argument(
-        "--relevant", metavar="FILE", type=Path, help="what they should find: query-id, corpus-id, score, or TREC's"
-    )
-    parser.add_argument("--against", metavar="FILE", type=Path, help="other vectors of the same texts as X's")
-    parser.add_argument("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
-    parser.add_argument("--text", metavar="COLUMN", help="the column of X with texts")
-    parser.add_argument(
-        "--vocabulary", action="store_true", help="the encoder's embedding matrix; X counts its words"
-    )
-    parser.add_argument(
-        "--tokens", action="store_true", help="the states of all tokens in place of the texts' vectors"
-    )
-    parser.add_argument(
-        "--without", metavar="KINDS", type=_read_kinds, help="leave out tokens: first,special,outlying"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, and write a page only with --to")
-    parser.add_argument("--to", metavar="FOLDER", type=Path, help="where the page goes (outputs/diagnose)")
+    add = parser.add_argument
+    add("--labels", metavar="FILE", help="classes: a .npy or .txt file, or a column of X")
+    add("--pairs", metavar="FILE", type=Path, help="a table with first, second (rows or texts), score")
+    add("--queries", metavar="FILE", type=Path, help="vectors, or texts, that search X")
+    text = "what they should find: query-id, corpus-id, score, or TREC's"
+    add("--relevant", metavar="FILE", type=Path, help=text)
+    add("--against", metavar="FILE", type=Path, help="other vectors of the same texts as X's")
+    add("--key", metavar="NAME", help="which array of X, or which list column of a .parquet file")
+    add("--text", metavar="COLUMN", help="the column of X with texts")
+    add("--vocabulary", action="store_true", help="the encoder's embedding matrix; X counts its words")
+    add("--tokens", action="store_true", help="the states of all tokens in place of the texts' vectors")
+    add("--without", metavar="KINDS", type=_read_kinds, help="leave out tokens: first,special,outlying")
+    add("--json", action="store_true", help="print JSON, and write a page only with --to")
+    add("--to", metavar="FOLDER", type=Path, help="where the page goes (outputs/diagnose)")
     options, arguments = parser.parse_sweep_arguments()
     run_guarded(lambda: _diagnose(options, arguments))
 
@@ -128,7 +121,7 @@ def _compute(
     encoding = cfg.data.encoding
     pairs = own_values.read_pairs(options.pairs, encoding) if options.pairs else None
     places: dict[str, int] | None = None  # of texts, by which pairs may name rows
-    counts, texts = None, []
+    counts, texts, search = None, [], None
     if is_matrix and path:
         vectors, notes = matrix.read_vectors(path, options.key, [options.labels] if options.labels else [])
         source = path.name
@@ -140,32 +133,41 @@ def _compute(
         places = {text: row for row, text in reversed(list(enumerate(texts)))}
         vectors, counts, notes = _embed(options, cfg, texts)
         what = "vocabulary" if options.vocabulary else "states of tokens" if options.tokens else cfg.encoder.pooling
-        layer = "" if cfg.encoder.layer is None else f", layer {cfg.encoder.layer}"
-        name = path.name if path else options.pairs.name if options.pairs else ""
-        source = f"{name}{', ' * bool(name)}{cfg.encoder.name}, {what}{layer}"
+        layer = "" if cfg.encoder.layer is None else f"layer {cfg.encoder.layer}"
+        file = path or options.pairs
+        source = ", ".join(filter(None, [file.name if file else "", cfg.encoder.name, what, layer]))
     vectors, classes = matrix.check_vectors(vectors, source), None
     if options.labels:
         labels = own_values.read_labels(options.labels, path, encoding)
         classes = own_values.make_classes(labels, len(vectors), f"--labels {options.labels}")
-    search = None
     if options.queries:
-        from isobench.data.relevance import read_ids, read_relevance
-        from isobench.frozen.retrieval import make_search
-
-        if is_matrix:
-            queries, said = matrix.read_vectors(options.queries, options.key)
-        else:
-            queries, _, said = _embed(options, cfg, own_values.read_texts(options.queries, options.text, encoding))
-        asked = read_ids(options.queries, len(queries), encoding)
-        judgements, ids = read_relevance(options.relevant, encoding), read_ids(path, len(vectors), encoding)
-        search, more = make_search(queries, judgements, asked, ids, str(options.relevant))
-        notes = [*notes, *said, *more]
+        search, said = _read_search(options, path, is_matrix, cfg, len(vectors))
+        notes = [*notes, *said]
     numbered = own_values.number_pairs(pairs, len(vectors), places, str(options.pairs)) if pairs else None
     is_of_texts = not (options.tokens or options.vocabulary)
     return diagnose(
         vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes,
         search=search,
     )  # fmt: skip
+
+
+def _read_search(
+    options: Namespace, path: Path | None, is_matrix: bool, cfg: Config, rows: int
+) -> "tuple[Search, list[str]]":
+    """Read what searches the ``rows`` of X, and what it should find; return it and notes."""
+    from isobench.data import own_values
+    from isobench.data.relevance import read_ids, read_relevance
+    from isobench.frozen import matrix
+    from isobench.frozen.retrieval import make_search
+
+    encoding = cfg.data.encoding
+    if is_matrix:
+        queries, notes = matrix.read_vectors(options.queries, options.key)
+    else:
+        queries, _, notes = _embed(options, cfg, own_values.read_texts(options.queries, options.text, encoding))
+    asked, ids = read_ids(options.queries, len(queries), encoding), read_ids(path, rows, encoding)
+    search, said = make_search(queries, read_relevance(options.relevant, encoding), asked, ids, str(options.relevant))
+    return search, [*notes, *said]
 
 
 def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, np.ndarray | None, list[str]]":

@@ -69,10 +69,8 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     folders = list_run_folders(output_dir)
     # Missing plans, and those of other folders, say nothing of what is still needed.
     if folders and planned.isdisjoint(folder.name for folder in folders):
-        raise UserError(
-            f"nothing is removed: {output_dir} has no plan that names one of its runs; repeat the commands that you "
-            "still need"
-        )
+        remedy = "repeat the commands that you still need"
+        raise UserError(f"nothing is removed: {output_dir} has no plan that names one of its runs; {remedy}")
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
     for folder in folders:

@@ -40,9 +40,8 @@ def require_package(package: str, extra: str, needed_by: str, module: str | None
     """
     folder = find_package_folder(module or package.replace("-", "_"))
     if folder is None:
-        raise UserError(
-            f"{needed_by} needs the package {package}: pip install {_list_requirements(extra) or package}"
-        )
+        requirements = _list_requirements(extra) or package
+        raise UserError(f"{needed_by} needs the package {package}: pip install {requirements}")
     return folder
 
 

@@ -59,16 +59,9 @@ def check_typed_settings(arguments: Sequence[str]) -> None:
     folders, settings = split_config_dirs(arguments)
     groups = list_config_groups()
     for folder in folders:
-        is_group = Path(folder).resolve().name in groups and not any(
-            (Path(folder) / group).is_dir() for group in groups
-        )
-        refuse(
-            (not Path(folder or "-").is_dir(), f"--config-dir: {folder} is no folder"),
-            (
-                is_group,
-                f"--config-dir={folder} is a group's own folder, which isn't read: name the one that holds it",
-            ),
-        )
+        is_group = Path(folder).resolve().name in groups and not any(Path(folder, group).is_dir() for group in groups)
+        reason = f"--config-dir={folder} is a group's own folder, which isn't read: name the one that holds it"
+        refuse((not Path(folder or "-").is_dir(), f"--config-dir: {folder} is no folder"), (is_group, reason))
     typed: dict[str, str] = {}
     for override in map(Override.parse, settings):
         name, value = override.name, override.value
@@ -130,8 +123,7 @@ def quote_for_hydra(text: str) -> str:
     return f"'{escaped}'"
 
 
-def write_setting(key: str, names: str | Sequence[str]) -> str:
-    """Write a setting of a text, or of a list of them, as it is typed in a shell, whatever characters it has."""
-    texts = [names] if isinstance(names, str) else names
-    quoted = ",".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in texts)
-    return shlex.quote(f"{key}={quoted if isinstance(names, str) else f'[{quoted}]'}")
+def write_setting(key: str, text: str) -> str:
+    """Write a setting of a text as it is typed in a shell, whatever characters it has."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return shlex.quote(f'{key}="{escaped}"')

@@ -1,6 +1,7 @@
 """Print an error as one line; of Hydra's errors, explain the mistakes that everybody makes, and leave the rest."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,15 @@ def explain_error(error: BaseException) -> str:
         if isinstance(one, UnicodeDecodeError):
             files = (file for folder in _list_folders() for file in sorted(folder.rglob("*.yaml")))
             return f"{', '.join(str(file) for file in files if one.object in file.read_bytes())} {one}".lstrip()
+    return _explain_hydra(error, causes)
+
+
+def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str:
+    """Explain by the words of Hydra or OmegaConf, which often stand in one of the errors that caused this one."""
     text = "\n".join(map(str, reversed(causes)))
     if isinstance(error, OverrideParseException):
         written = str(error.override)
-        is_cut = any(
-            written.count(first) > written.count(last) for first, last in ("{}", "[]")
-        )  # mostly by the shell
+        is_cut = any(written.count(a) > written.count(b) for a, b in ("{}", "[]"))  # mostly by the shell
         advice = "a bracket is not closed: put a setting with blanks into quotes"
         return f"{written}: {advice if is_cut else extract_first_line(error)}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):

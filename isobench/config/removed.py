@@ -49,9 +49,9 @@ def drop_removed(name: str, plain: Any) -> Any:
 def restore_removed(name: str, section: dict[str, Any]) -> dict[str, Any]:
     """Add to a section the settings that are gone, with the values that they have now: a run's key has them."""
     gone = {key.removeprefix(f"{name}."): value for key, (value, _) in REMOVED.items() if key.startswith(f"{name}.")}
-    if name == "head" and section["name"] != "isobn":
+    if name == "head" and section["name"] != "isobn":  # the others never had it
         del gone["init"]
     if name == "task" and section.get("generation"):
         generation = restore_removed("task.generation", section["generation"])
         gone["generation"] = {key: value for key, value in generation.items() if value is not None}
-    return section | {key: value for key, value in gone.items() if "." not in key}
+    return section | {key: value for key, value in gone.items() if "." not in key}  # those of generation are in it

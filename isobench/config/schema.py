@@ -118,9 +118,8 @@ class Generation(Section):
     target: Annotated[str, SET] = MISSING  # column with the target text; translation.ro is a field of a struct
     languages: Annotated[list[str], LANGUAGE_PAIR] | None = None  # for tokenizers that mark them (mBART)
     instruction: str | None = None  # put before every source for encoders that want one (T5)
-    grammar: Annotated[str, one_of("captions", "bulletins")] | None = (
-        None  # generate examples (kinds/generation/grammars.py)
-    )
+    # Generate the examples (kinds/generation/grammars.py).
+    grammar: Annotated[str, one_of("captions", "bulletins")] | None = None
     # Of Romanian: as they are, cedillas replaced by commas, or removed.
     diacritics: Annotated[str, one_of("keep", "comma_below", "removed")] = "keep"
     max_length: Annotated[int, at_least(2)] = 128  # tokens of a target and of a hypothesis
@@ -373,9 +372,7 @@ class MethodSettings(Section):
     name: Annotated[str, NAME]
     version: PositiveInt  # part of the run key: raise it when the method computes something else
     placement: Annotated[str, one_of("before_pooler", "after_pooler")]
-    target: Annotated[
-        str, one_of("head", "vocabulary")
-    ]  # matrix of a penalty: the classifier's or the embedding matrix
+    target: Annotated[str, one_of("head", "vocabulary")]  # of a penalty: the classifier's or the embedding matrix
 
 
 CALIBRATION_KEYS = tuple(setting.name for setting in dataclasses.fields(MethodSettings))
@@ -396,11 +393,7 @@ SPEED_SETTINGS = (
 def register_schema() -> None:
     """Put the schema where the defaults list of conf/config.yaml finds it; ``${paper:NAME}`` is a paper's folder."""
     ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("paper", _find_paper_folder, replace=True)
-
-
-def _find_paper_folder(name: str) -> str:
-    return str(find_papers()[name])
+    OmegaConf.register_new_resolver("paper", lambda name: str(find_papers()[name]), replace=True)
 
 
 def to_config(cfg: DictConfig) -> Config:

@@ -167,8 +167,7 @@ def build_report(
     ``with_pairs`` compares methods over shared seeds and dev examples too, which reads the runs' predictions.
     ``notes`` are what the page also says, such as why an analysis was not carried out.
     """
-    are_of_it = all(run.cfg.experiment == experiment for run in runs)
-    runs = [run if are_of_it else replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
+    runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
     varying = find_varying_settings(runs)
     warnings = [warning for run in runs if run.record for warning in run.record.warnings]
     run_table = build_runs(runs, varying)
@@ -202,10 +201,10 @@ def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
     for (name, part), of_view in cells.groupby(["table", "part"], sort=False):
         content = find_content(experiment, name)
         what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
-        title = f"{published.format_statistics(content.form, content.form)} over seeds"  # such as median (sd)
+        shown = published.format_statistics(content.form, content.form)  # such as median (sd)
+        title = f"{shown} over seeds"
         if name:
-            printed = name.replace("table", "Table ")
-            title = f"{experiment.paper}, {printed}, beside ours: {what}; {title.removesuffix(' over seeds')}"
+            title = f"{experiment.paper}, {name.replace('table', 'Table ')}, beside ours: {what}; {shown}"
         lines: dict[tuple[Any, ...], Line] = {}
         for cell in of_view.itertuples():
             is_reported = cell.kind == "reported"

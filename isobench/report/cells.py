@@ -8,6 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,34 +207,32 @@ def finish_cells(cells: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _fill_table(table: Table, runs: pd.DataFrame, varying: list[str], pair: Pair | None) -> list[dict[str, Any]]:
+    """Fill the cells of a table, line by line, then those of others' numbers that the paper repeats."""
     content, paper_columns = table.content, [column for column in table.columns if column.printed]
     has_average = bool(content.average and paper_columns)
     groups = dict(list(runs.groupby(["encoder", "method", "task"], sort=False)))
-    none = runs.iloc[:0]
+
+    def find_runs(encoder: str, method: str, task: str) -> pd.DataFrame:
+        return groups.get((encoder, method, task), runs.iloc[:0])
+
     cells = []
     for (encoder, method), of_line in runs.groupby(["encoder", "method"], sort=False):
-        find = lambda name, task, encoder=encoder: groups.get((encoder, name, task), none)  # noqa: E731
+        find = partial(find_runs, encoder)
         line = {
             "encoder": encoder, "method": method, "settings": describe_settings(of_line, varying),
             "time": _format_time(table, find, method),
         }  # fmt: skip
         if has_average:
-            cells.append(
-                {
-                    **line,
-                    "column": AVERAGE,
-                    "kind": "average",
-                    **_fill_average(content, paper_columns, find, encoder, method),
-                }
-            )
+            average = _fill_average(content, paper_columns, find, encoder, method)
+            cells.append({**line, "column": AVERAGE, "kind": "average", **average})
         for column in table.columns:
             ours, theirs = find(method, column.task), find(BASE_METHOD, column.task)
             cell = _fill_cell(content, column, encoder, method, ours, theirs, pair)
             cells.append({**line, "column": column.title, "task": column.task, "kind": column.kind, **cell})
     label, reported = published.find_reported(content)
     tasks = {column.title: column.task for column in table.columns} | ({AVERAGE: None} if has_average else {})
-    for encoder in [encoder for encoder in runs["encoder"].unique() if encoder in reported and paper_columns]:
-        for title, number in reported[encoder].items():
+    for encoder in runs["encoder"].unique() if paper_columns else ():
+        for title, number in reported.get(encoder, {}).items():
             if title in tasks:
                 cell = {"column": title, "task": tasks[title], "published": str(number), "published_of": encoder}
                 cells.append({"encoder": encoder, "method": label, "kind": "reported", **cell})

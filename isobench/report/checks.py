@@ -56,9 +56,8 @@ def improves(
         if counts[NOT_RUN]:
             return Outcome(NOT_RUN, numbers)
         cells = report.cells[report.cells["method"].isin(methods) & report.cells["compared"]]
-        above = sum(
-            statistic(ours) > statistic(base) for ours, base in zip(cells["values"], cells["base"], strict=True)
-        )
+        pairs = zip(cells["values"], cells["base"], strict=True)
+        above = sum(statistic(ours) > statistic(base) for ours, base in pairs)
         if share:
             name = "median" if statistic is statistics.median else "mean"
             numbers += f"; {name} above plain fine-tuning's in {above} of {len(cells)} cells"
@@ -80,25 +79,24 @@ def gains(low: float, high: float, *methods: str) -> Check:
     """
 
     def check(report: Report) -> Outcome:
-        estimates, is_favoured = {}, False
+        estimates, budgets = {}, list[tuple[int, int]]()
         for method in methods:
             arms = [pair for _, pair in _collect_arms(report, method)]
             if not arms or min(map(count_seeds, arms)) < 2:
                 return Outcome(NOT_RUN, f"{method}: fewer than two seeds of it or of plain fine-tuning")
             estimates[method] = compare_runs(arms)
-            budgets = _list_budgets(_pair_runs(report.runs, method, BASE_METHOD))
-            is_favoured |= any(ours > theirs for ours, theirs in budgets)
+            budgets += _list_budgets(_pair_runs(report.runs, method, BASE_METHOD))
         numbers = "; ".join(
             f"{method} {format_points(x.value)} [{format_points(x.low)}, {format_points(x.high)}]"
             for method, x in estimates.items()
         )
         if not any(x.low <= high and low <= x.high for x in estimates.values()):
             return Outcome(FAILS, numbers)
-        is_clear = all(low <= x.value <= high and x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
-        if is_favoured:
+        if any(ours > theirs for ours, theirs in budgets):
             return Outcome(UNDECIDED, f"{numbers}; {UNEVEN_BUDGETS}")
         if collapses := list_collapses(report, *methods):
             return Outcome(UNDECIDED, "; ".join([numbers, *collapses]))
+        is_clear = all(low <= x.value <= high and x.low > 0 and x.high - x.low <= WIDEST for x in estimates.values())
         return Outcome(HOLDS if is_clear else UNDECIDED, numbers)
 
     return check
@@ -128,19 +126,17 @@ def _judge_improvement(report: Report, method: str) -> Outcome:
     return _decide_difference(f"{method} on {', '.join(dict(collected))}", arms, left_out, pairs)
 
 
-def is_better_than(method: str, other: str, tasks: Sequence[str] = ()) -> Check:
+def is_better_than(method: str, other: str) -> Check:
     """Make the check that ``method`` is better than ``other``, averaged over encoders and tasks.
 
     Runs that predict one class for every example count with their scores: such claims are also about training that
-    fails. Without ``tasks`` all are compared.
+    fails.
     """
 
     def check(report: Report) -> Outcome:
-        runs = report.runs[report.runs["task"].isin(tasks)] if tasks else report.runs
-        pairs = _pair_runs(runs[is_scored(runs)], method, other)
+        pairs = _pair_runs(report.runs[is_scored(report.runs)], method, other)
         if not pairs:
-            where = f" on {', '.join(tasks)}" if tasks else ""
-            return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}{where}")
+            return Outcome(NOT_RUN, f"no task with runs of both {method} and {other}")
         arms = [(read_arm(ours), read_arm(theirs)) for ours, theirs in pairs]
         if min(map(count_seeds, arms)) < 2:
             return Outcome(NOT_RUN, f"{method}, {other}: fewer than two seeds of one of them")
@@ -234,8 +230,8 @@ def group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFrame
     """Group the runs of each method and encoder in pairs with plain fine-tuning's, one for each task and setting."""
     runs = report.runs[is_scored(report.runs)]
     groups: dict[tuple[str, str], list[tuple[pd.DataFrame, pd.DataFrame]]] = {}
-    for method in runs["method"].unique():
-        for pair in _pair_runs(runs, method, BASE_METHOD) if method != BASE_METHOD else ():
+    for method in runs.loc[runs["method"] != BASE_METHOD, "method"].unique():
+        for pair in _pair_runs(runs, method, BASE_METHOD):
             groups.setdefault((method, pair[0]["encoder"].iloc[0]), []).append(pair)
     return groups
 
@@ -244,9 +240,9 @@ def list_collapses(report: Report, *methods: str) -> list[str]:
     """List, in words, where more runs of a method than of plain fine-tuning predict one class."""
     found = []
     for (method, encoder), pairs in group_pairs(report).items():
-        for pair in pairs if method in methods else ():
+        for pair in pairs:
             ours, plain = ((runs["failure"] == CONSTANT_PREDICTOR).mean() for runs in pair)
-            if ours > plain:
+            if method in methods and ours > plain:
                 found.append(f"{method} predicts one class on {pair[0]['task'].iloc[0]} ({encoder})")
     return found
 
@@ -254,6 +250,6 @@ def list_collapses(report: Report, *methods: str) -> list[str]:
 def _list_constant_tasks(report: Report, method: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield methods with the tasks on which a run of them or of plain fine-tuning is a constant predictor."""
     for row in report.methods.itertuples():
-        if row.method != BASE_METHOD and row.method == (method or row.method):
+        if row.method != BASE_METHOD and method in (None, row.method):
             label = name_method(report.methods, row)
             yield from ((label, task) for task in row.constant_tasks)

@@ -272,9 +272,8 @@ def _check(claim: Claim, make: Callable[[], Any]) -> Outcome:
         outcome = claim.check(data)
     except Exception as error:  # whatever the paper's own code raises
         remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
-        reason = (
-            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {extract_first_line(error)}"
-        )
+        name = type(error).__name__
+        reason = str(error) if isinstance(error, UserError) else f"{name}: {extract_first_line(error)}"
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} failed ({reason}): {remedy}")
     if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
         problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"

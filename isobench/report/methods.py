@@ -53,21 +53,22 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
         of_runs = chosen[[name == group for name in names]]
         isotropy_tasks, isotropy = _average_isotropy(of_runs)
+        own_rows: dict[str, dict[str, Any]] = {}
         for method, own in methods.items():
             tasks = {cell.task for cell in own}
             is_own = (of_runs["method"] == method) & of_runs["task"].isin(tasks)
-            rows.append({
+            own_rows[method] = {
                 "group": group, "method": method, "settings": own[0].settings, "time": own[0].time,
                 "columns": columns, "troubles": list(chain.from_iterable(cell.troubles for cell in own)),
                 "candidates": max(of_runs["candidates"][is_own], default=1),
                 "constant_tasks": [cell.task for cell in own if _is_constant(cell, base.get(cell.column, cell))],
                 "isotropy_tasks": isotropy_tasks, **isotropy.get(method, {}),
                 **_average_scores(own, columns), **_compare_over_tasks(own),
-            })  # fmt: skip
-        own_rows = {row["method"]: row for row in rows if row["group"] == group}
+            }  # fmt: skip
         of_base = own_rows[BASE_METHOD]["candidates"] if base else 1
         for row in own_rows.values():
             row["trials"] = count_trials(row["candidates"], of_base, row["difference"], len(row["compared"]))
+        rows += own_rows.values()
     tested = [row for row in rows if not math.isnan(row["p"])]
     for row in tested:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])
@@ -175,7 +176,7 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     test = compare_runs(list(tested.values()))
     return found | {
         "difference": test.value, "low": test.low, "high": test.high, "p": test.p, "test_seeds": test.seeds,
-        "test": test,
+        "test": test,  # no column: it finds ``detectable``, which depends on how many methods are tested
     }  # fmt: skip
 
 
@@ -192,14 +193,11 @@ def _average_isotropy(runs: pd.DataFrame) -> tuple[list[str], dict[str, dict[str
     usable = runs[runs["failure"].isna()]
     values = pd.DataFrame({name: read_numbers(usable, f"embedding/{name}") for name in ("ev1", "isoscore")})
     keys = [usable[name].to_numpy() for name in ("method", "task")]
-    means = values[np.isfinite(values)].groupby(keys, sort=False).mean().dropna(how="all")
-    counts = means.groupby(level=1, sort=False).size()
-    tasks = list(counts.index[counts == means.index.get_level_values(0).nunique()])
-    tasks = tasks or ([counts.idxmax()] if len(counts) else [])
-    found = {}
-    for method, of_method in means.groupby(level=0, sort=False):
-        found[method] = dict(of_method.droplevel(0).reindex(tasks).mean(skipna=False))
-    return tasks, found
+    means = values[np.isfinite(values)].groupby(keys, sort=False).mean().dropna(how="all")  # a row a method and task
+    of_methods = {method: own.droplevel(0) for method, own in means.groupby(level=0, sort=False)}
+    counts = means.groupby(level=1, sort=False).size()  # task -> number of methods
+    tasks = list(counts.index[counts == len(of_methods)]) or ([counts.idxmax()] if len(counts) else [])
+    return tasks, {method: dict(own.reindex(tasks).mean(skipna=False)) for method, own in of_methods.items()}
 
 
 def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:

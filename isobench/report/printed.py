@@ -112,13 +112,13 @@ def build_printed_report(
     tasks = _make_tasks([column for content in contents for column in content.columns.values()])
     records: dict[tuple[str, str, str, int], dict[str, Any]] = {}
     for content in contents:
-        taken = [name for name in content.methods if not methods or name in (*methods, BASE_METHOD)]
-        for encoder, method in product(
-            [name for name in content.cells if name in (encoders or content.cells)], taken
-        ):
+        of_methods = [name for name in content.methods if not methods or name in (*methods, BASE_METHOD)]
+        of_encoders = [name for name in content.cells if not encoders or name in encoders]
+        for encoder, method in product(of_encoders, of_methods):
             for column, numbers in _list_printed(content, encoder, method, rows or {}, change):
-                values = sample_cell(numbers, seeds, bool(column.metric))
-                is_constant = (bool(column.metric) and not values.any()) or bool(np.isnan(values).all())
+                is_score = bool(column.metric)
+                values = sample_cell(numbers, seeds, is_score)
+                is_constant = np.isnan(values).all() or (is_score and not values.any())
                 for seed, value in enumerate(values, 1):
                     record = records.setdefault((encoder, column.task, method, seed), {"failure": None})
                     record[_name_source(column)] = value * (SECONDS_PER_MINUTE if column.time else 1)
@@ -155,10 +155,9 @@ def _list_printed(
 
     ``change`` breaks the numbers, to show that a claim on them can fail. ``rows`` renames methods.
     """
-    own, base = (  # column -> printed numbers, in the order of content.form
-        content.cells[encoder].get(content.methods.get(rows.get(name, name), ""), {})
-        for name in (method, BASE_METHOD)
-    )
+    printed_rows = content.cells[encoder]  # row -> column -> printed numbers, in the order of content.form
+    names = [content.methods.get(rows.get(name, name), "") for name in (method, BASE_METHOD)]
+    own, base = (printed_rows.get(name, {}) for name in names)
     for title, printed in own.items():
         column, numbers = content.columns[title], dict(zip(content.form, printed, strict=True))
         if change and method != BASE_METHOD:

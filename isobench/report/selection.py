@@ -66,47 +66,58 @@ def select_runs(
     part_of_run = _number_parts(runs)
     parts = _name_parts(runs, part_of_run, varying)
     runs = runs.assign(part=[parts[index] for index in part_of_run])
-    selected, candidates = np.ones(len(runs), bool), np.ones(len(runs), int)
+    selected, candidates = np.zeros(len(runs), bool), np.ones(len(runs), int)
     rules, configurations = list[str](), list[dict[str, Any]]()
     for index in range(len(parts)):
-        positions = np.flatnonzero(part_of_run == index)  # of the part's runs among all
-        of_part = runs.iloc[positions]
-        differing = find_varying(of_part, varying)
-        rule = selection
-        if rule.rule == "dev" and of_part["task.held_out"].notna().any():
-            rule = replace(rule, rule="held_out")
-        _check_rule(rule, of_part, differing)
-        groups = _group_by_configuration(of_part, differing)
-        if rule.equal_budget:
-            groups = _even_budgets(groups, differing)
-        selected[positions] = False
-        only_selects = of_part["seed"].isin(rule.seeds if rule.rule == "seeds" else []).to_numpy()
-        decides = only_selects if rule.rule == "seeds" else ~only_selects
-        scores = {}
-        for key, choices in groups.items():
-            scores[key] = _score_candidates(of_part, choices, decides)
-            best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
-            for choice, members in choices.items():
-                selected[positions[members]] = not differing or (choice == best) & ~only_selects[members]
-                candidates[positions[members]] = len(scores[key]) if rule.rule == "dev" else 1
-        rules.append(_describe_rule(groups, rule) if differing else NOTHING_TO_SELECT)
-        reported = of_part.assign(selected=selected[positions])[~only_selects]
-        configurations += _summarize_configurations(reported, differing, scores)
+        is_of_part = part_of_run == index
+        chosen, counts, rule, rows = _select_in_part(runs[is_of_part], selection, varying)
+        selected[is_of_part], candidates[is_of_part] = chosen, counts
+        rules.append(rule)
+        configurations += rows
     if len(set(rules)) > 1:
         rules = [f"{part}: {rule}" for part, rule in zip(parts, rules, strict=True)]
     table = pd.DataFrame(configurations, columns=CONFIGURATIONS).astype(dict.fromkeys(NUMBERS, float))
     return runs.assign(selected=selected, candidates=candidates), table, " ".join(dict.fromkeys(rules))
 
 
+def _select_in_part(
+    runs: pd.DataFrame, selection: Selection, varying: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, str, Iterator[dict[str, Any]]]:
+    """Select among the runs of one part: return ``selected`` and ``candidates`` [runs], the rule, and the rows."""
+    varying = find_varying(runs, varying)
+    if selection.rule == "dev" and runs["task.held_out"].notna().any():
+        selection = replace(selection, rule="held_out")
+    _check_rule(selection, runs, varying)
+    groups = _group_by_configuration(runs, varying)
+    if selection.equal_budget:
+        groups = _even_budgets(groups, varying)
+    selected, candidates = np.zeros(len(runs), bool), np.ones(len(runs), int)
+    only_selects = runs["seed"].isin(selection.seeds if selection.rule == "seeds" else []).to_numpy()
+    decides = only_selects if selection.rule == "seeds" else ~only_selects
+    scores = {}
+    for key, choices in groups.items():
+        scores[key] = _score_candidates(runs, choices, decides)
+        best = max(scores[key], key=lambda choice: statistics.fmean(scores[key][choice] or [0.0]))
+        for choice, positions in choices.items():
+            selected[positions] = not varying or (choice == best) & ~only_selects[positions]
+            candidates[positions] = len(scores[key]) if selection.rule == "dev" else 1
+    rule = _describe_rule(groups, selection) if varying else NOTHING_TO_SELECT
+    reported = runs.assign(selected=selected)[~only_selects]
+    return selected, candidates, rule, _summarize_configurations(reported, varying, scores)
+
+
 def _number_parts(runs: pd.DataFrame) -> np.ndarray:
-    """Return the index of each run's part, in order of appearance. [runs]"""
+    """Return the index of each run's part, in order of appearance. [runs]
+
+    The first source of each task and encoder makes a part of their protocol, the second makes another, ...
+    """
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
     sources = zip(runs["scale"], *(runs[name].where(runs[name].notna(), first[name]) for name in first), strict=True)
     protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     keys = runs[["task", "encoder"]].assign(protocol=list(map(str, protocols)), source=list(map(str, sources)))
     own = keys.groupby(["protocol", "task", "encoder"], sort=False)["source"]
-    place = own.transform(lambda sources: pd.factorize(sources)[0])  # the first source of each, the second, ...
+    place = own.transform(lambda sources: pd.factorize(sources)[0])  # which source of its own a run has: 0, 1, ...
     return keys.assign(place=place).groupby(["protocol", "place"], sort=False).ngroup().to_numpy()
 
 
@@ -254,21 +265,21 @@ def _summarize_configurations(
     is_selected, part = runs["selected"].to_numpy(bool), runs["part"].iloc[0]
     for (encoder, method, task), choices in groups.items():
         plain = groups.get((encoder, BASE_METHOD, task), {}) if method != BASE_METHOD else {}
-        for choice, found in choices.items():
+        for choice, own in choices.items():
             base = _find_baseline(choice, plain)
-            usable, troubled = found[scored[found]], found[outcomes[found] != ""]
-            has_base = not any(len(of) and (outcomes[of] == CONSTANT_PREDICTOR).all() for of in (found, base))
+            usable, troubled = own[scored[own]], own[outcomes[own] != ""]
+            is_constant = any(len(them) and (outcomes[them] == CONSTANT_PREDICTOR).all() for them in (own, base))
             decided = scores[encoder, method, task].get(choice, [])
             yield {
-                "group": name_group(encoder, part), "task": task, "metric": metrics[found[0]],
-                "method": method, "settings": describe_choice(varying, choice), "runs": len(found),
+                "group": name_group(encoder, part), "task": task, "metric": metrics[own[0]],
+                "method": method, "settings": describe_choice(varying, choice), "runs": len(own),
                 "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
                 "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
-                "base": values[base[scored[base]]].tolist() if has_base else [],
+                "base": [] if is_constant else values[base[scored[base]]].tolist(),
                 "ev1": pd.Series(ev1[usable]).mean(), "isoscore": pd.Series(isoscore[usable]).mean(),
-                "seconds": find_fastest(seconds[found]), "base_seconds": find_fastest(seconds[base]),
+                "seconds": find_fastest(seconds[own]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
-                "is_chosen": bool(is_selected[found].any()),
+                "is_chosen": bool(is_selected[own].any()),
             }  # fmt: skip
 
 

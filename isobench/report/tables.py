@@ -38,6 +38,7 @@ NAMES = ["key", "task", "encoder", "method", "seed"]
 def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
     """Build ``runs`` from runs, ended or not, which differ in the settings ``varying``; selection adds columns."""
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
+    by_run = zip(runs, list_run_names(runs), read_settings(runs, settings), _list_origins(runs), strict=True)
     records = [
         {
             **dict(zip(NAMES, (run.folder.path.name, *run_names, run.cfg.seed), strict=True)),
@@ -45,9 +46,7 @@ def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
             **read_outcome(run),
             **origin,
         }
-        for run, run_names, values, origin in zip(
-            runs, list_run_names(runs), read_settings(runs, settings), _list_origins(runs), strict=True
-        )
+        for run, run_names, values, origin in by_run
     ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value

@@ -88,8 +88,8 @@ def describe_own_classes(runs: Sequence[Run]) -> list[str]:
 
     Where one class has more than ``SKEWED`` of the examples, add each method's macro-F1, a mean over its runs.
     """
-    tables: dict[str, dict[str, list[Any]]] = {}  # task -> method -> labels and predictions of its runs
-    names: dict[str, list[str]] = {}
+    tables: dict[str, dict[str, list[Any]]] = {}  # task -> encoder and method -> labels and predictions of its runs
+    classes = {run.cfg.task.name: run.cfg.task.labels or [] for run in runs}
     for run in runs:
         task = run.cfg.task
         if run.cfg.data.files and task.labels and run.record and run.record.predictions:
@@ -97,11 +97,10 @@ def describe_own_classes(runs: Sequence[Run]) -> list[str]:
             _, encoder, method = read_run_names(run.cfg)
             own = tables.setdefault(task.name, {}).setdefault(f"{encoder} {method}", [])
             own.append(rows[rows["split"] == task.dev_splits[0]])
-            names[task.name] = task.labels
     sentences = []
     for name, methods in tables.items():
-        found = next(iter(methods.values()))[0]["label"].value_counts()
-        counts = ", ".join(f"{names[name][int(label)]} {count:,}" for label, count in found.items())
+        found = next(iter(methods.values()))[0]["label"].value_counts()  # all runs have the same dev set
+        counts = ", ".join(f"{classes[name][int(label)]} {count:,}" for label, count in found.items())
         share = found.max() / found.sum()
         text = f"{name}: classes of the dev set: {counts}. The largest class alone scores {100 * share:.2f}."
         if share > SKEWED:
@@ -128,9 +127,8 @@ def describe_generation(runs: Sequence[Run]) -> list[str]:
         for sentence in _list_generation(run.record) if run.record else ():
             subjects.setdefault(sentence, {})[", ".join(read_run_names(run.cfg)[:2])] = None
     count = len({name for names in subjects.values() for name in names})
-    return [
-        sentence if len(names) == count else f"{'; '.join(names)}: {sentence}" for sentence, names in subjects.items()
-    ]
+    of_some = {sentence: f"{'; '.join(names)}: " for sentence, names in subjects.items() if len(names) < count}
+    return [f"{of_some.get(sentence, '')}{sentence}" for sentence in subjects]
 
 
 def _list_generation(record: RunRecord) -> Iterator[str]:

@@ -119,23 +119,23 @@ def split_by_key(table: Any) -> Iterator[tuple[str, Any]]:
     if table.num_rows:
         keys = table.combine_chunks()["key"].chunk(0)
         places = keys.indices.to_numpy()
-        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]
+        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist()]  # rows where another key begins
         rows = table.drop_columns("key")
         for start, end in zip(starts, [*starts[1:], table.num_rows], strict=True):
             yield keys[start].as_py(), rows.slice(start, end - start)
 
 
-def parse_table(content: bytes, columns: Sequence[str] | None = None, as_dictionaries: bool = True) -> Any:
+def parse_table(content: bytes, columns: Sequence[str] | None = None) -> Any:
     """Read a Parquet file as a ``pyarrow.Table``, its texts as dictionaries; ValueError if it stands for too much."""
     import pyarrow
     import pyarrow.parquet
 
     schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
-    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)] if as_dictionaries else None
+    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
     file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
     groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-    size = sum(group.column(place).total_uncompressed_size for group in groups for place in range(group.num_columns))
-    values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    size, values = sum(chunk.total_uncompressed_size for chunk in chunks), sum(chunk.num_values for chunk in chunks)
     if values > VALUE_LIMIT or file.metadata.num_rows > ROW_LIMIT or size > UNCOMPRESSED_LIMIT:
         raise ValueError(f"it has {file.metadata.num_rows:,} rows and {size:,} bytes: too many")
     return file.read(columns=columns, use_threads=False)

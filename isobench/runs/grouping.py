@@ -6,6 +6,7 @@ their fingerprints. So runs on other data or weights are never taken for seeds o
 
 from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
 def list_run_names(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
     """List `read_run_names` of runs: of thousands that share their sections of settings, each combination once."""
     names: dict[tuple[int, int], tuple[str, str]] = {}
-    for run in runs:
-        cfg = run.cfg
+    listed = []
+    for cfg in (run.cfg for run in runs):
         key = id(cfg.encoder), id(cfg.calibration)
         if key not in names:
             names[key] = read_run_names(cfg)[1:]
-    return [(run.cfg.task.name, *names[id(run.cfg.encoder), id(run.cfg.calibration)]) for run in runs]
+        listed.append((cfg.task.name, *names[key]))
+    return listed
 
 
 def find_varying_settings(runs: list[Run]) -> list[str]:
@@ -58,16 +60,14 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
     for run in by_sections.values():
         task, encoder, method = read_run_names(run.cfg)
         sources = dict(zip(SOURCE_SETTINGS, run.identity.fingerprints, strict=True))  # equal in copies elsewhere
-        settings = {
-            setting: value for setting, value in flatten_settings(run.cfg).items() if setting not in NOT_COMPARED
-        } | sources
+        settings = {name: value for name, value in flatten_settings(run.cfg).items() if name not in NOT_COMPARED}
+        settings |= sources
         protocol = {key: settings[key] for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)
         settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}
     for settings_of_runs in settings_by_names.values():
-        names = dict.fromkeys(name for settings in settings_of_runs for name in settings)
-        for name in names:
+        for name in dict.fromkeys(chain.from_iterable(settings_of_runs)):
             if len({str(settings.get(name)) for settings in settings_of_runs}) > 1:
                 varying[name] = None
     return list(varying)
@@ -75,11 +75,10 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
 
 def flatten_settings(cfg: Config) -> dict[str, Any]:
     """List every setting of a run's ``VARYING_SECTIONS`` by its dotted name."""
-    settings = {
-        f"{name}.{key}": value for name in VARYING_SECTIONS for key, value in to_plain(getattr(cfg, name)).items()
-    }
-    for section in OPTIONAL_PARTS:
-        settings |= {f"{section}.{key}": value for key, value in (to_plain(settings.pop(section)) or {}).items()}
+    sections = {name: to_plain(getattr(cfg, name)) for name in VARYING_SECTIONS}
+    settings = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+    for part in OPTIONAL_PARTS:
+        settings |= {f"{part}.{key}": value for key, value in (settings.pop(part) or {}).items()}
     for depth, method in enumerate(split_chain(cfg.calibration)):
         settings |= {f"calibration.{'then.' * depth}{key}": value for key, value in method.items()}
     settings.pop("calibration.then", None)  # its settings are listed one by one
@@ -96,7 +95,7 @@ def find_report_folder(runs: Sequence[Run]) -> Path:
         return report_folder(first.output_dir, first.experiment.name)
     keys = {compute_key(replace(run.cfg, seed=0, seeds=Seeds()), *run.identity.fingerprints) for run in runs}
     tasks, encoders = {run.cfg.task.name for run in runs}, {run.cfg.encoder.name for run in runs}
-    names = [name for (name, *others) in (tasks, encoders) if not others]
+    names = [next(iter(own)) for own in (tasks, encoders) if len(own) == 1]
     return report_folder(first.output_dir, "-".join([*(names or ["runs"]), sha256_json(sorted(keys))[:8]]))
 
 
@@ -143,11 +142,6 @@ def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, A
             }
         values_by_run.append(values_by_sections[ids])
     return values_by_run
-
-
-def list_setting_values(run: Run, names: Sequence[str]) -> list[str]:
-    """List a run's values of the named settings, with a dash where its method has no such setting."""
-    return [str(value) for values in read_settings([run], names) for value in values.values()]
 
 
 def _read_source(run: Run, name: str) -> str:

@@ -103,9 +103,8 @@ def select_decisive(name: str, section: Any) -> Any:
         settings = drop_targets_of_chain(settings)
     if name == "monitors":
         settings = {monitor: _drop_target(monitor_settings) for monitor, monitor_settings in settings.items()}
-    return {
-        key: value for key, value in settings.items() if value is not None and key not in NOT_IN_KEY.get(name, ())
-    }
+    without = NOT_IN_KEY.get(name, ())
+    return {key: value for key, value in settings.items() if value is not None and key not in without}
 
 
 def drop_targets_of_chain(calibration: dict[str, Any]) -> dict[str, Any]:

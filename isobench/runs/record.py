@@ -8,6 +8,7 @@ docs/result.schema.json and docs/progress.schema.json are their JSON Schemas.
 
 import hashlib
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -342,11 +343,9 @@ def _check_epochs(record: RunRecord) -> None:
         return
     task = record.config["task"]
     splits = [*task["dev_splits"], *([HELD_OUT] if task.get("held_out") is not None else [])]
-    last_epoch = 0
+    if any(earlier >= later for earlier, later in pairwise([0, *(epoch.epoch for epoch in record.history)])):
+        raise ValueError("the epochs of the history are not in order")
     for epoch in record.history:
-        if epoch.epoch <= last_epoch:
-            raise ValueError("the epochs of the history are not in order")
-        last_epoch = epoch.epoch
         _check_scores(epoch, task["primary"], splits)
     if not record.history:
         raise ValueError("the best epoch is not in the history")

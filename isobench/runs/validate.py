@@ -33,7 +33,8 @@ def validate_config(cfg: Config) -> None:
     _validate_encoder(cfg)
     _validate_head(cfg)
     _validate_calibration(cfg.calibration)
-    _validate_monitors(cfg)
+    for name in cfg.monitors:
+        check_value("a monitor's name", name, Annotated[str, NAME])
     _validate_selection(cfg)
     published.check_tables_exist(cfg.experiment.paper, cfg.experiment.tables)
 
@@ -41,27 +42,19 @@ def validate_config(cfg: Config) -> None:
 def _validate_evaluation(cfg: Config) -> None:
     every, optimization = cfg.evaluation.every, cfg.optimization
     compares = optimization.report == "best" or optimization.patience is not None
-    refuse(
-        (
-            every == LAST_EPOCH and compares,
-            "evaluation.every=last scores one epoch: set optimization.report=last and optimization.patience=null",
-        ),
-        (
-            every != LAST_EPOCH and every > optimization.epochs,
-            f"evaluation.every={every} must be at most {optimization.epochs}, which is optimization.epochs, or last",
-        ),
-    )
+    remedy = "set optimization.report=last and optimization.patience=null"
+    refuse((every == LAST_EPOCH and compares, f"evaluation.every=last scores one epoch: {remedy}"))
+    bound = f"at most {optimization.epochs}, which is optimization.epochs, or last"
+    refuse((every != LAST_EPOCH and every > optimization.epochs, f"evaluation.every={every} must be {bound}"))
 
 
 def _validate_task(cfg: Config) -> None:
     task = cfg.task
-    named = len(set(task.read_splits)) == len(task.read_splits) and HELD_OUT not in task.read_splits
+    are_different = len({HELD_OUT, *task.read_splits}) == 1 + len(task.read_splits)
+    own = "files of yours: 'data.files={train: FILE, validation: FILE}'"
     refuse(
-        (not named, f"task.train_split, dev_splits and test_split must be different, and none {HELD_OUT}"),
-        (
-            not (task.primary or cfg.data.files),
-            f"task={task.name} needs files of yours: 'data.files={{train: FILE, validation: FILE}}'",
-        ),
+        (not are_different, f"task.train_split, dev_splits and test_split must be different, and none {HELD_OUT}"),
+        (not (task.primary or cfg.data.files), f"task={task.name} needs {own}"),
         (task.primary not in task.metrics, f"task.primary={task.primary} must be one of task.metrics"),
         (not task.embedded and not cfg.data.root and task.hub and not task.revision, PINNED.format("task")),
     )
@@ -85,19 +78,12 @@ def _validate_calibration(calibration: dict[str, Any]) -> None:
 def _validate_selection(cfg: Config) -> None:
     """Raise UserError for a rule that could choose nothing: found here, it costs no training."""
     selection = cfg.experiment.selection
+    lacks_other = (selection.rule == "seeds") != bool(selection.seeds)
     lacks_share = selection.rule == "held_out" and cfg.task.held_out is None
     refuse(
-        (
-            (selection.rule == "seeds") != bool(selection.seeds),
-            "experiment.selection: rule=seeds and seeds=[1,2] need each other",
-        ),
+        (lacks_other, "experiment.selection: rule=seeds and seeds=[1,2] need each other"),
         (lacks_share, "experiment.selection.rule=held_out needs runs with task.held_out=0.1, or another share"),
     )
-
-
-def _validate_monitors(cfg: Config) -> None:
-    for name in cfg.monitors:
-        check_value("a monitor's name", name, Annotated[str, NAME])
 
 
 def _validate_encoder(cfg: Config) -> None:

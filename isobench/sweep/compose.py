@@ -93,11 +93,14 @@ class Composer:
     def _set_values(self, structure: tuple[Override, ...], section: str, overrides: tuple[Override, ...]) -> Any:
         section_config = getattr(self.compose_structure(structure).cfg, section)
         for path, value in filter(None, map(self.parse_value, overrides)):
-            section_config = _copy_with_value(section_config, path[1:], value) if path[1:] else value
+            section_config = _copy_with_value(section_config, path[1:], value)
         return section_config
 
     def _has_conflict(self, structure: Sequence[Override], values: Sequence[tuple[list[str], Any]]) -> bool:
-        """True if a structural override also sets what a value sets, or a part of it: their order then decides."""
+        """True if a structural override, no choice of a whole section, sets what a value sets, a part or more of it.
+
+        Their order then decides.
+        """
         structure_paths = [self.parse_override(one).key_or_group.split(".") for one in structure]
         return any(a[: len(b)] == b[: len(a)] for a in structure_paths for b, _ in values if len(a) > 1)
 
@@ -190,8 +193,9 @@ def _has_setting(node: Any, path: list[str]) -> bool:
 
 
 def _copy_with_value(node: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
     key, *rest = path
-    if isinstance(node, dict):
-        return {**node, key: _copy_with_value(node[key], rest, value) if rest else (node[key], value)[1]}
-    section = getattr(node, key)
-    return replace(node, **{key: _copy_with_value(section, rest, value) if rest else value})
+    is_dict = isinstance(node, dict)
+    copy = _copy_with_value(node[key] if is_dict else getattr(node, key), rest, value)  # an error if it is not there
+    return {**node, key: copy} if is_dict else replace(node, **{key: copy})

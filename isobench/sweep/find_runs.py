@@ -66,8 +66,9 @@ def are_general(arguments: Sequence[str]) -> bool:
 def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
     """Read the output folder and the experiment's name from general arguments; None if that takes composing them."""
     typed: dict[str, str | None] = {OUTPUT_DIR: Config.output_dir, EXPERIMENT: None}
-    for prefix in typed:
-        for text in (text for text in arguments if text.startswith(prefix)):
+    for text in arguments:
+        prefix = text.partition("=")[0] + "="
+        if prefix in typed:
             try:
                 expanded = expand_home_folders(Override.parse(text))
                 value = OverridesParser.create().parse_override(str(expanded)).value()

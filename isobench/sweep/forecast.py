@@ -120,8 +120,9 @@ def describe_memory(configs: Sequence[Config]) -> list[str]:
     sizes = [(estimate_bytes(cfg, models[name]), cfg) for cfg in configs if (name := repr(cfg.encoder)) in models]
     if sizes:
         size, cfg = max(sizes, key=lambda pair: pair[0])
+        amount = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
         lines.append(
-            f"Memory of the largest run: roughly {_format_gib(size)} in training ({format_run_name(cfg)}, "
+            f"Memory of the largest run: roughly {amount} in training ({format_run_name(cfg)}, "
             f"{cfg.trainer.precision}, all texts as long as task.max_length)"
         )
     return lines
@@ -157,23 +158,20 @@ def _read_encoder_config(cfg: Encoder) -> Any:
     from isobench.models.loading import silence_transformers
 
     source = weights.find_encoder_source(cfg)
-    cached = try_to_load_from_cache(str(cfg.hub), "config.json", revision=cfg.revision) if source == "hub" else None
-    is_cached = isinstance(cached, str)
-    is_away = source == "hub" and not is_cached and not hub.is_reachable()  # asked for minutes otherwise
-    refuse((is_away, f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache"))
     silence_transformers()
     if source == "scratch":
         settings = {"vocab_size": cfg.vocabulary_size} if cfg.vocabulary_size else {}
         return AutoConfig.for_model(**settings | dict(cfg.scratch or {}))
     if source == "embedded" and cfg.embedded in CONFIGS:
         return AutoConfig.for_model(**CONFIGS[cfg.embedded])
-    name, options = str(cfg.hub), {"revision": cfg.revision, "local_files_only": is_cached}
-    if source != "hub":
-        path = weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent
-        name, options = str(path), {}
+    options: dict[str, Any] = {}
+    if source == "hub":
+        name = str(cfg.hub)
+        is_cached = isinstance(try_to_load_from_cache(name, "config.json", revision=cfg.revision), str)
+        is_away = not is_cached and not hub.is_reachable()  # asked for minutes otherwise
+        refuse((is_away, f"encoder={cfg.name}: the hub can't be reached and the model's config is not in its cache"))
+        options = {"revision": cfg.revision, "local_files_only": is_cached}
+    else:
+        name = str(weights.find_encoder_folder(cfg) if source == "path" else find_packaged_weights(cfg).parent)
     with doing(f"encoder={cfg.name}: reading its config"):
         return AutoConfig.from_pretrained(name, trust_remote_code=cfg.trust_remote_code, **options)
-
-
-def _format_gib(size: float) -> str:
-    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / 2**20:.0f} MiB"

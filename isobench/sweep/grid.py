@@ -89,9 +89,8 @@ def expand_chains(overrides: Sequence[Override]) -> list[Override]:
         are_names = all(re.fullmatch(r"[\w-]+", name) for name in names)
         refuse((not are_names, f"{override}: a chain is a list of methods' names, such as calibration=[a,b]"))
         expanded.append(Override("calibration", first))
-        expanded += [
-            Override(f"+calibration@calibration{'.then' * depth}", name) for depth, name in enumerate(rest, 1)
-        ]
+        for depth, name in enumerate(rest, 1):
+            expanded.append(Override(f"+calibration@calibration{'.then' * depth}", name))
     return expanded
 
 

@@ -48,8 +48,8 @@ def divide_machine(configs: list[Config], planned: int, workers: int | None = No
     if gpus or (wanted & {"auto", "gpu", "mps"} and has_apple_gpu()):
         count = workers or max(1, len(gpus))
         return Division(min(count, runs), None if count == 1 else max(1, cores // count), tuple(gpus))
-    chosen = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()
-    threads = chosen or max(1, cores // (workers or planned))
+    asked = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()  # 0: for none
+    threads = asked or max(1, cores // (workers or planned))
     count = workers or max(1, cores // threads)
     return Division(min(count, runs), threads if count > 1 else None)
 
@@ -98,9 +98,8 @@ def measure_free_memory(groups: Path = CGROUPS, memberships: Path = MEMBERSHIPS)
     """Return the bytes that this machine has left, or that its control groups let this process take (Linux)."""
     free = float(psutil.virtual_memory().available)
     with contextlib.suppress(OSError, ValueError):  # there are none, or "max": no limit
-        own = memberships.read_text().rpartition("::")[2].strip()
-        folder = groups / own.lstrip("/")
-        for group in (folder, *folder.parents[: len(Path(own).parts)]):
+        folder = groups / memberships.read_text().rpartition("::")[2].strip().lstrip("/")
+        for group in (folder, *folder.parents):  # the limits above it hold too; folders above ``groups`` have none
             with contextlib.suppress(OSError, ValueError):
                 limit, use = (float((group / name).read_text()) for name in ("memory.max", "memory.current"))
                 stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

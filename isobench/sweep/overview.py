@@ -27,7 +27,7 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
     ``starts`` are the states of runs that a sweep would start; the forecast is of these, the queued and the running.
     """
     names = {id(run): state.name for run, state in zip(runs, states, strict=True)}
-    forecast = Forecast(runs)
+    forecast, coming = Forecast(runs), (*starts, "queued", "running")
     varying = find_varying_settings(runs)
     labels = ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds")
     shown = [name for name in RUN_STATES if name in {state.name for state in states}]
@@ -38,7 +38,7 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
     for group in groups:
         settings = read_settings(group, varying)
         counts = Counter(names[id(run)] for run in group)
-        todo = [run for run in group if names[id(run)] in (*starts, "queued", "running")]
+        todo = [run for run in group if names[id(run)] in coming]
         table.add_row(
             *read_run_names(group[0].cfg),
             *(", ".join(dict.fromkeys(str(values[name]) for values in settings)) for name in varying),
@@ -49,7 +49,8 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
     out = make_console()
     out.print(table)
     out.print(format_state_counts(states), highlight=False)
-    out.print(_format_device_time(runs, states, forecast, starts), highlight=False)
+    todo = [run for run in runs if names[id(run)] in coming]
+    out.print(_format_device_time(runs, todo, forecast), highlight=False)
 
 
 def format_forecast(todo: list[Run], forecast: Forecast) -> str:
@@ -61,9 +62,8 @@ def format_forecast(todo: list[Run], forecast: Forecast) -> str:
     return "?" if not known else format_duration(sum(known)) + (" + ?" if len(known) < len(todo) else "")
 
 
-def _format_device_time(runs: list[Run], states: list[RunState], forecast: Forecast, starts: Sequence[str]) -> str:
+def _format_device_time(runs: list[Run], todo: list[Run], forecast: Forecast) -> str:
     spent = sum(compute_device_seconds(run.record) for run in runs if run.record)
-    todo = [run for run, state in zip(runs, states, strict=True) if state.name in (*starts, "queued", "running")]
     line = f"Device time so far: {format_duration(spent)}; still to come: {format_forecast(todo, forecast) or 'none'}"
     without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:

@@ -58,9 +58,8 @@ def plan_runs(loader: ConfigLoader, base: DictConfig, arguments: Sequence[str]) 
         first = planned.setdefault(identity.key, run)
         if first.cfg != cfg:
             values = [f"{a} and {b}" for a, b in zip(first.overrides, overrides, strict=False) if a != b]
-            raise UserError(
-                f"{', '.join(values)} give the same run, because this setting changes no result: choose one value"
-            )
+            reason = "this setting changes no result"
+            raise UserError(f"{', '.join(values)} give the same run, because {reason}: choose one value")
     runs = list(planned.values())
     label_runs(runs, keep_labels=True)
     return runs

@@ -151,12 +151,12 @@ class SlurmLauncher(Launcher):
 
 def read_array_limit() -> int:
     """Read how many jobs SLURM takes in one array; SLURM's default, 1000, where it does not say."""
-    command = ["scontrol", "show", "config"]
-    try:
+    size = None
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["scontrol", "show", "config"]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        return max(1, int(re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)[1]) - 1)  # type: ignore[index]
-    except (OSError, subprocess.SubprocessError, TypeError):
-        return 1000
+        size = re.search(r"MaxArraySize\s*=\s*(\d+)", answer.stdout)
+    return max(1, int(size[1]) - 1) if size else 1000  # the largest index, from 0, is below the size
 
 
 def _wait_for_runs(todo: Sequence[Run], job: str, submitted: float) -> list[int]:

@@ -82,10 +82,7 @@ class GridSweeper(Sweeper):
         _check_before_start([run.cfg for run in todo], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
-            check_files((run.cfg for run in todo), ("embedded", "parquet"))
-            print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
-            print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
-            _print_left_out(runs)
+            self._print_plan(runs, states, todo, starts)
             return
         todo.sort(key=lambda run: places[run.folder.key])
         for run in todo:
@@ -102,6 +99,12 @@ class GridSweeper(Sweeper):
             print(_format_next_step(runs[0].cfg))
             return
         self._report_and_exit(runs, codes)
+
+    def _print_plan(self, runs: list[Run], states: list[RunState], todo: list[Run], starts: Sequence[str]) -> None:
+        check_files((run.cfg for run in todo), ("embedded", "parquet"))
+        print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
+        print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
+        _print_left_out(runs)
 
     def _run_untrained_analysis(self, runs: list[Run]) -> None:
         name = runs[0].cfg.experiment.name or "analysis"
@@ -162,18 +165,16 @@ def print_changed_sources(runs: list[Run]) -> None:
     if recorded:
         from isobench.training.instantiate import hash_sources  # imports torch
 
-        changed = {name for own, sources in recorded for name in sources.items() - hash_sources(own).items()}
-        for name in sorted({target for target, _ in changed}):
+        changed = {name for own, sources in recorded for name, _ in sources.items() - hash_sources(own).items()}
+        for name in sorted(changed):
             print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 
 def _print_elsewhere(runs: list[Run]) -> None:
     """Say which other processes are carrying out runs of this sweep."""
-    begun = [
-        run.folder for run in runs if run.state not in ("done", "failed", "damaged") and run.folder.path.exists()
-    ]
+    left = [run.folder for run in runs if run.state not in ("done", "failed", "damaged")]
     with suppress(StorageError):  # the folder may be one that can only be read
-        if held := [folder for folder in begun if folder.is_locked()]:
+        if held := [folder for folder in left if folder.path.exists() and folder.is_locked()]:
             beats = [beat for folder in held if (beat := read_live_heartbeat(folder.path))]
             processes = ", ".join(dict.fromkeys(f"process {beat.pid} on {beat.machine}" for beat in beats))
             print_note(f"{format_count(len(held), 'run')} left to {processes or 'another process'}, still at work")
@@ -190,25 +191,26 @@ def _check_before_start(configs: list[Config], is_dry: bool) -> None:
         trained_on = None if cfg.analysis and not needs_training(cfg.analysis) else cfg.task.max_length
         for note in describe_own_settings(cfg.encoder, trained_on, pools=cfg.head.name == "isobn"):
             print_note_once(note)
-    if configs:
-        from isobench.training.instantiate import check_method_settings
-        from isobench.training.monitor import check_monitors
-        from isobench.training.optimizers import check_optimizer
+    if not configs:
+        return
+    from isobench.training.instantiate import check_method_settings  # imports torch
+    from isobench.training.monitor import check_monitors
+    from isobench.training.optimizers import check_optimizer
 
-        for cfg in configs:
-            check_optimizer(cfg.optimization)
-            check_monitors(cfg)
-        for cfg in {repr((cfg.encoder, cfg.task)): cfg for cfg in configs}.values():
-            kind_of(cfg.task).check_model(cfg)
-        encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
-        widths = {name: read_width(encoder) for name, encoder in encoders.items()}
-        groups: dict[tuple[Kind, int | None], list[Any]] = {}
-        for cfg in configs:
-            kind = kind_of(cfg.task)
-            width = None if kind.predicts_words else widths[repr(cfg.encoder)]
-            groups.setdefault((kind, width), []).append(cfg.calibration)
-        for (kind, width), calibrations in groups.items():
-            check_method_settings(calibrations, kind, width)
+    for cfg in configs:
+        check_optimizer(cfg.optimization)
+        check_monitors(cfg)
+    for cfg in {repr((cfg.encoder, cfg.task)): cfg for cfg in configs}.values():
+        kind_of(cfg.task).check_model(cfg)
+    encoders = {repr(cfg.encoder): cfg.encoder for cfg in configs}
+    widths = {name: read_width(encoder) for name, encoder in encoders.items()}
+    calibrations: dict[tuple[Kind, int | None], list[Any]] = {}  # of runs of one kind and width, checked together
+    for cfg in configs:
+        kind = kind_of(cfg.task)
+        width = None if kind.predicts_words else widths[repr(cfg.encoder)]
+        calibrations.setdefault((kind, width), []).append(cfg.calibration)
+    for (kind, width), of_group in calibrations.items():
+        check_method_settings(of_group, kind, width)
 
 
 def _add_tracking_groups(runs: list[Run]) -> None:

@@ -53,11 +53,9 @@ def work(runs: Sequence[Run], since: float, killed_since: float | None = None, i
     waiting = sorted(runs, key=lambda run: find_run_state(run, {}).was_killed)
     codes, progress = {EXIT_DONE}, time.monotonic()
     while True:
-        busy = []
-        for run in waiting:
-            code = _carry_out(run, labels[run.folder.key], since, killed_since)
-            codes |= {code} - {EXIT_BUSY}
-            busy += [run] if code == EXIT_BUSY else []
+        outcomes = [(run, _carry_out(run, labels[run.folder.key], since, killed_since)) for run in waiting]
+        codes |= {code for _, code in outcomes} - {EXIT_BUSY}
+        busy = [run for run, code in outcomes if code == EXIT_BUSY]
         if len(busy) < len(waiting):
             progress = time.monotonic()
         waiting = busy
@@ -74,10 +72,10 @@ def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
     if _has_ended(run, since):
         return EXIT_DONE
     state = find_run_state(run, {})
-    is_ours = state.beat is not None and state.beat.machine == socket.gethostname()  # another may have died itself
-    latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
-    if state.was_killed and is_ours and state.beat and killed_since < state.beat.updated <= latest:
-        return EXIT_FAILED
+    if state.was_killed and state.beat and state.beat.machine == socket.gethostname():  # another may have died itself
+        latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
+        if killed_since < state.beat.updated <= latest:
+            return EXIT_FAILED
     return execute_run(run, label, since)
 
 
@@ -86,7 +84,7 @@ def _has_ended(run: Run, since: float) -> bool:
     if not run.folder.result_file.exists():
         return False
     try:
-        return not run.cfg.retry_failed or run.folder.read_final_record(run.cfg.retry_failed, since) is not None
+        return not run.cfg.retry_failed or run.folder.read_final_record(True, since) is not None
     except UserError:
         return True
 
@@ -122,19 +120,22 @@ def read_plan(
         folders: the user's own folders of configs, whose classes may be run.
         is_trusted: whether all classes that the plan names may be run.
     """
-    is_away = output_dir is None and file.absolute().parent != plans_folder(file.absolute().parents[1])
+    folder = Path(output_dir or file.parent.parent)
+    is_foreign = file.absolute().parent != plans_folder(folder.absolute())
     refuse(
         (not file.is_file(), f"{file} is no file: name a plan, OUTPUT_DIR/plans/NAME.json"),
-        (is_away, f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER"),
+        (
+            is_foreign and output_dir is None,
+            f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER",
+        ),
     )
     with doing(f"reading the plan {file}"):
-        plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir or str(file.parent.parent))
-    for cfg, _ in plan.runs if is_trusted else ():
-        load_kind(cfg.task)
-    if not is_trusted:
+        plan = parse_plan(read_bounded(file, RECORD_LIMIT), str(folder))
+    if is_trusted:
+        for cfg, _ in plan.runs:
+            load_kind(cfg.task)
+    else:
         plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
-        if file.absolute().parent != plans_folder(Path(output_dir or file.parents[1]).absolute()):
+        if is_foreign:
             plan = replace(plan, runs=[(_stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
-    return plan, [
-        Run(cfg, RunFolder(cfg.output_dir, identity.key), None, identity=identity) for cfg, identity in plan.runs
-    ]
+    return plan, [Run(cfg, RunFolder(cfg.output_dir, own.key), None, identity=own) for cfg, own in plan.runs]

@@ -61,7 +61,7 @@ class Workers:
             try:
                 watch.start()
                 lost = self._wait(self.division.workers, watch, since)
-                moment, given_up = time.time(), set[str]()
+                moment, given_up = time.time(), set[str]()  # what is killed again, alone on the machine, is given up
                 while lost and any(run.folder.key not in given_up for run in self.left):
                     lost = self._wait(1, watch, moment)
                     given_up |= lost if BEFORE_A_RUN not in lost else {run.folder.key for run in self.left}
@@ -136,7 +136,8 @@ class Workers:
             raise SystemExit(EXIT_USER_ERROR)
         if code > 128:
             raise Interrupted(code - 128)
-        self.codes |= {EXIT_USER_ERROR} & {code}
+        if code == EXIT_USER_ERROR:
+            self.codes.add(code)
         if code >= 0:
             return None
         here = (socket.gethostname(), process.pid)

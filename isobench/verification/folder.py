@@ -38,9 +38,8 @@ class VerifiedFolder:
         self.root = root
         self.is_bundle = any((root / name).exists() for name in (MANIFEST_FILE, RECORDS_FILE))
         if not (self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()):
-            raise UserError(
-                f"{root} is neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
-            )
+            reason = f"neither a bundle (it has no {MANIFEST_FILE}) nor an output folder of isobench"
+            raise UserError(f"{root} is {reason}")
         self.runs: dict[str, RunFolder] = {}
 
     def find_runs(self) -> None:

@@ -104,13 +104,10 @@ def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> 
         raise NotAvailable("it read files of the user's own: add data.root=FOLDER with the same files")
     if source == "parquet":
         return replace(data, root=options.root)
-    files = {
-        split: file
-        if isinstance(file, float)
-        else options.call_once(_find_file, options.root, recorded.get(split), file, cfg.data.encoding)
-        for split, file in (cfg.data.files or {}).items()
-        if split in cfg.task.read_splits
-    }
+    files = {split: file for split, file in (cfg.data.files or {}).items() if split in cfg.task.read_splits}
+    for split, file in files.items():
+        if not isinstance(file, float):  # a share of the training file's rows
+            files[split] = options.call_once(_find_file, options.root, recorded.get(split), file, cfg.data.encoding)
     return replace(data, root=options.root, files=files)
 
 
@@ -226,10 +223,28 @@ def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
 def retrain_runs(
     folders: Mapping[str, RunFolder], runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes
 ) -> None:
-    """Train some of the finished runs again, drawn at random, and compare what they give with their records.
+    """Train some of the finished runs again, drawn at random, and compare what they give with their records."""
+    prepared = _prepare_runs(runs, options, outcomes)
+    drawn = random.Random(options.seed).sample(list(prepared), min(options.retrain, len(prepared)))
+    for position, name in enumerate(drawn, 1):
+        cfg, record = prepared[name], runs[name].record
+        assert record is not None
+        cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
+        print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
+        try:
+            with tempfile.TemporaryDirectory() as output_dir:
+                again = _train_again(replace(cfg, output_dir=output_dir))
+                stored = folders[name].read_predictions()
+                outcomes.note(name, "retrained", *_compare_training(cfg, record, stored, *again))
+        except Exception as error:  # what a stranger's config makes of training may raise anything
+            outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
 
-    Only runs are drawn that passed every other check, because what fails already is not worth its training, and that
-    can be trained here. How many can't, and why, is noted as not checked.
+
+def _prepare_runs(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> dict[str, Config]:
+    """Return the configs of the finished runs that may be trained again, by name.
+
+    These passed every other check, because what fails already is not worth its training, and can be trained here. How
+    many can't, and why, is noted as not checked.
     """
     failing = {part for entry in outcomes.list_entries(FAILS) for part in entry.subject.split("/")}
     intact = {name: run for name, run in runs.items() if run.record and name not in failing}
@@ -248,19 +263,7 @@ def retrain_runs(
     for reason, count in reasons.items():
         text = f"{count} of {len(finished)} finished run(s) can't be trained here, and are not drawn: {reason}"
         outcomes.note("runs", "retrained", UNCHECKED, text)
-    drawn = random.Random(options.seed).sample(list(prepared), min(options.retrain, len(prepared)))
-    for position, name in enumerate(drawn, 1):
-        cfg, record = prepared[name], intact[name].record
-        assert record is not None
-        cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
-        print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
-        try:
-            with tempfile.TemporaryDirectory() as output_dir:
-                again = _train_again(replace(cfg, output_dir=output_dir))
-                stored = folders[name].read_predictions()
-                outcomes.note(name, "retrained", *_compare_training(cfg, record, stored, *again))
-        except Exception as error:  # what a stranger's config makes of training may raise anything
-            outcomes.note(name, "retrained", UNCHECKED, extract_first_line(error))
+    return prepared
 
 
 def _prepare_training(run: CheckedRun, options: Options) -> Config:

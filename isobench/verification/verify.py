@@ -35,6 +35,7 @@ from isobench.verification.run_check import CheckedRun, check_run, compare_runs,
 OF_RUNS = 1e-6  # statistics of records and predictions in float64
 OF_VECTORS = 1e-3  # of what an encoder gives, in float32, on another processor
 
+ABOUT_TYPES = {"analysis": dict, "keys": list, "ended": set, "sha256": dict}  # of what a stranger's about.json has
 Planned = Mapping[str, tuple[Config, Identity]]  # the runs that were asked for, by key
 
 
@@ -130,22 +131,13 @@ def _check_analysis(
     """Check the tables of an experiment's analysis by their checksums and by computing their rows again."""
     subject = path.relative_to(folder.root).as_posix()
     try:
-        about = read_json(path / ABOUT_FILE, RECORD_LIMIT)
-        experiment = path.name if manifest is None else manifest.experiment
-        if about["experiment"]["name"] != experiment:
-            raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
-        digests = {file: sha256 for file, sha256 in about["sha256"].items() if file.endswith(".parquet")}
-        listed = {file for file in manifest.files if file.startswith(f"{subject}/")} if manifest else set()
-        if manifest and listed - {f"{subject}/{ABOUT_FILE}"} != {f"{subject}/{file}" for file in digests}:
-            raise ValueError("its tables are not those of the bundle")
-        about |= {"analysis": dict(about["analysis"]), "keys": list(about["keys"]), "ended": set(about["ended"])}
-        contents = {file: read_bounded(path / file, TABLE_LIMIT) for file in digests}
+        about, contents = _read_analysis(path, subject, manifest)
         stored = {file: parse_table(content) for file, content in contents.items()}
     except Exception as error:  # a stranger's file may be wrong in any way
         outcomes.note(f"{subject}/{ABOUT_FILE}", "analysis", FAILS, extract_first_line(error))
         return
-    for file, sha256 in digests.items():
-        if hashlib.sha256(contents[file]).hexdigest() != sha256:
+    for file, content in contents.items():
+        if hashlib.sha256(content).hexdigest() != about["sha256"][file]:
             outcomes.note(f"{subject}/{file}", "analysis", FAILS, f"its sha256 is not that in {ABOUT_FILE}")
     try:
         expected, tolerance = _compute_again(folder, about, runs, planned, options)
@@ -155,14 +147,26 @@ def _check_analysis(
     except Exception as error:  # what a stranger's settings make of an analysis may raise anything
         outcomes.note(subject, "analysis", UNCHECKED, f"its rows are not computed again: {extract_first_line(error)}")
         return
-    for file in stored.keys() | expected.keys():
-        if file not in expected:
-            problems = ["its rows are stored, and not computed"]
-        elif file not in stored:
-            problems = ["its rows are missing"]
-        else:
-            problems = list(find_differences(stored[file], expected[file], tolerance))
-        outcomes.judge(f"{subject}/{file}", "analysis", problems)
+    problems = {file: ["its rows are stored, and not computed"] for file in stored}
+    problems |= {file: ["its rows are missing"] for file in expected}
+    for file in stored.keys() & expected.keys():
+        problems[file] = list(find_differences(stored[file], expected[file], tolerance))
+    for file, found in problems.items():
+        outcomes.judge(f"{subject}/{file}", "analysis", found)
+
+
+def _read_analysis(path: Path, subject: str, manifest: Manifest | None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read an analysis's about.json, and the tables that it names: file -> content."""
+    about = read_json(path / ABOUT_FILE, RECORD_LIMIT)
+    experiment = path.name if manifest is None else manifest.experiment
+    if about["experiment"]["name"] != experiment:
+        raise ValueError(f"it is of the experiment {about['experiment']['name']}, and not of {experiment}")
+    about |= {name: make(about[name]) for name, make in ABOUT_TYPES.items()}
+    files = [file for file in about["sha256"] if file.endswith(".parquet")]
+    listed = {file for file in manifest.files if file.startswith(f"{subject}/")} if manifest else set()
+    if manifest and listed != {f"{subject}/{file}" for file in (ABOUT_FILE, *files)}:
+        raise ValueError("its tables are not those of the bundle")
+    return about, {file: read_bounded(path / file, TABLE_LIMIT) for file in files}
 
 
 def _compute_again(
@@ -189,10 +193,9 @@ def _compute_again(
             analysed = list(_list_trained_runs(folder, about, runs, planned))
         else:
             analysed = []
-            for key in about["keys"]:
-                cfg, identity = planned[key]
-                cfg = adapt_config(cfg, identity, options, output_dir)
-                analysed.append(Run(cfg, RunFolder(output_dir, key), None, identity=identity))
+            for cfg, identity in map(planned.__getitem__, about["keys"]):
+                adapted = adapt_config(cfg, identity, options, output_dir)
+                analysed.append(Run(adapted, RunFolder(output_dir, identity.key), None, identity=identity))
         tables = make_tables(load_analysis(settings).compute(make_subjects(analysed)))
     tolerance = OF_RUNS if trains else OF_VECTORS
     return {f"{name}.parquet": table for name, table in tables.items()}, tolerance

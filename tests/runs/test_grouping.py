@@ -9,7 +9,7 @@ from helpers import make_config, make_record, review_columns, save_tiny, write_p
 from isobench.config.schema import Experiment
 from isobench.report.build import build_report
 from isobench.report.output.terminal import print_table
-from isobench.runs.grouping import find_varying_settings, group_over_seeds, list_setting_values
+from isobench.runs.grouping import find_varying_settings, group_over_seeds, read_settings
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_states
@@ -42,7 +42,7 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     varying = find_varying_settings(rows)
     assert varying == ["task.data"]
     assert [len(group) for group in group_over_seeds(rows, varying)] == [2, 2]
-    shown = [list_setting_values(row, varying)[0] for row in rows[::2]]
+    shown = [next(iter(values.values())) for values in read_settings(rows[::2], varying)]
     print_table(build_report(Experiment(), rows), rows)
     print_overview("runs", rows, find_run_states(rows))
     out = capfd.readouterr().out

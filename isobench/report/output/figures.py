@@ -86,7 +86,7 @@ class Panel:
         epochs. ``values`` has a row for each run, a column for each epoch, and NaN where there is no number;
         ``runs_of``: method -> positions of its rows.
         """
-        epochs, numbers = values.columns.to_numpy(), values.to_numpy()
+        epochs, numbers = values.columns.to_numpy(), values.to_numpy()  # [epochs], [runs, epochs]
         is_known = ~np.isnan(numbers)
         if not (is_known.sum(1) > 1).any():
             return None
@@ -97,7 +97,7 @@ class Panel:
             if not reached.any():
                 continue
             drawn = np.array(_subsample_evenly(runs, LIMITS["runs"]))
-            with_gaps = np.pad(drawn, [(0, 0), (0, 1)], constant_values=np.nan)
+            with_gaps = np.pad(drawn, [(0, 0), (0, 1)], constant_values=np.nan)  # so that one line draws all runs
             x = np.tile([*epochs, np.nan], len(drawn))
             self.axis.plot(x, with_gaps.ravel(), color=style.colour, linewidth=0.6, alpha=0.45)
             means = np.nanmean(runs[:, reached], axis=0)

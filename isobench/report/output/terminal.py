@@ -92,7 +92,7 @@ def _print_columns(
     label_width = min(_measure_width([name for _, name in labels]), LEAST_LABEL)
     rest = list(columns)
     while rest:
-        shown = [rest.pop(0)]
+        shown = [rest.pop(0)]  # then as many more as fit beside it
         while rest and label_width + sum(2 + widths[name] for name in (*shown, rest[0])) <= out.width:
             shown.append(rest.pop(0))
         for section in sections:
