@@ -226,21 +226,6 @@ def write_sets(root, **changed):
     return root
 
 
-def write_sts(root, count=24, **changed):
-    """The sets of sentence pairs, of words that the tiny encoder knows; ``changed``: a set's columns."""
-    import numpy as np
-
-    from isobench_papers.mteb import sts_sets as sts
-
-    rng = np.random.default_rng(0)
-    for name, own in sts.SETS.items():
-        first, second = ([" ".join(rng.choice(WORDS, rng.integers(2, 12))) for _ in range(count)] for _ in range(2))
-        columns = {"sentence1": first, "sentence2": second, "score": rng.uniform(0, 5, count).round(1).tolist()}
-        for file in own.files:
-            write_parquet(root / file, changed.get(name, columns))
-    return root
-
-
 def train_run(*overrides: str) -> tuple[dict, RunFolder, Config]:
     """Validate a config and train its run in this process; returns the record's content, the folder, the config."""
     from isobench.training.train import train  # imports torch

@@ -33,13 +33,9 @@ def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds
     """Runs of sst2 in an output folder."""
     data, encoder = write_data_and_encoder(root)
     overrides = [
-        "task=sst2",
-        f"task.train_samples={TRAINED}",
-        f"data.root={data}",
-        "encoder=local",
-        f"encoder.path={encoder}",
-        f"output_dir={outputs}",
-    ]
+        "task=sst2", f"task.train_samples={TRAINED}", f"data.root={data}", "encoder=local",
+        f"encoder.path={encoder}", f"output_dir={outputs}",
+    ]  # fmt: skip
     for method in methods:
         base = make_config(*overrides, "optimization.epochs=2", "optimization.patience=null", f"calibration={method}")
         for seed in seeds:

@@ -1,8 +1,6 @@
 """A throw-away SLURM cluster on loopback: munged, slurmctld and two slurmd, without systemd.
 
     python tests/slurm_cluster.py install        Debian's slurm-wlm and munge, if they are not there (root)
-    python tests/slurm_cluster.py up FOLDER      start; prints the SLURM_CONF to export
-    python tests/slurm_cluster.py down FOLDER    stop
 
 Written for the tests: two nodes of four CPUs and two pretended GPUs each, quick requeues, no accounting.
 """
@@ -13,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from waiting import wait_until
@@ -84,8 +81,8 @@ def install() -> None:
         subprocess.run(command.split(), env=environment, check=True, stdout=subprocess.DEVNULL, timeout=600)
 
 
-def up(folder: Path) -> Path:
-    """Start the cluster; returns the path for SLURM_CONF."""
+def up(folder: Path) -> None:
+    """Start the cluster."""
     for name in ("munge", "state", "spool/" + NODES[0], "spool/" + NODES[1]):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for parent in (folder, *folder.parents):  # munge's own user must get through, and refuses what others may write
@@ -110,7 +107,6 @@ def up(folder: Path) -> Path:
     for node in NODES:
         start_node(node)
     wait_until_idle(folder)
-    return configuration
 
 
 def start_munge(folder: Path) -> None:
@@ -207,11 +203,4 @@ def free_ports(count: int) -> list[int]:
 
 
 if __name__ == "__main__":
-    action = sys.argv[1]
-    if action == "install":
-        install()
-    elif action == "up":
-        print(f"export SLURM_CONF={up(Path(sys.argv[2]).absolute())}")
-    elif action == "down":
-        os.environ["SLURM_CONF"] = str(Path(sys.argv[2]).absolute() / "slurm.conf")
-        down(Path(sys.argv[2]).absolute())
+    install()

@@ -10,9 +10,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet
 from bundle_tools import edit_rows, editable, list_best_epochs, write_signed_json
 
 from isobench.common.files import sha256_file
+from isobench.metrics.task import evaluate_predictions
 from isobench.runs.record import format_record
 from isobench.verification.folder import FAILS
 from isobench.verification.reproduction import Options
@@ -20,6 +22,24 @@ from isobench.verification.verify import verify
 
 Way = Callable[[random.Random, Path, bool], None]
 DECIDING = ("optimization.lr", "optimization.batch_size", "optimization.warmup", "seed", "task.max_length")
+
+
+def rewrite_predictions(run: Path, change: Callable[[list[dict]], None]) -> None:
+    """Change a run's predictions, and its record to what they say then."""
+    file = run / "predictions.parquet"
+    edit_rows(file, change)
+    table = pyarrow.parquet.read_table(file)
+
+    def follow(content):
+        both = (table[name].to_numpy() for name in ("label", "prediction"))
+        metrics = evaluate_predictions(content["config"]["task"]["metrics"], *both)
+        score = metrics[content["config"]["task"]["primary"]]
+        content["predictions"]["sha256"] = sha256_file(file)
+        for epoch in list_best_epochs(content):
+            epoch |= {"score": score, "selection": score}
+            epoch["validation"] |= metrics | {"constant_predictor": False}
+
+    edit_record(run, follow, repair=True)
 
 
 def choose_run(rng: random.Random, folder: Path) -> Path:
@@ -96,8 +116,8 @@ def hide_scale(rng, folder, repair):
     edit_record(choose_run(rng, folder), lambda content: content["scale"].update({"differs": []}), repair)
 
 
-def edit_predictions(rng, folder, column, repair) -> None:
-    """Change one example's label or prediction; with ``repair`` the record has the new sum."""
+def change_prediction(rng, folder, repair, column="prediction"):
+    """Change one example's prediction or label; with ``repair`` the record has the new sum."""
 
     def change(rows):
         row = rng.choice(rows)
@@ -112,12 +132,8 @@ def edit_predictions(rng, folder, column, repair) -> None:
         edit_record(run, lambda content: content["predictions"].update({"sha256": sha256_file(file)}), True)
 
 
-def change_prediction(rng, folder, repair):
-    edit_predictions(rng, folder, "prediction", repair)
-
-
 def change_label(rng, folder, repair):
-    edit_predictions(rng, folder, "label", repair)
+    change_prediction(rng, folder, repair, "label")
 
 
 def change_config(rng, folder, repair):

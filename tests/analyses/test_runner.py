@@ -56,13 +56,9 @@ def module(tmp_path, monkeypatch):
     sys.modules.pop("my_own_analysis", None)
 
 
-@pytest.fixture
-def mine(module, small):
-    own = ["encoder.pooling=cls", "task.train_samples=60"]
-    return [f"--config-dir={module.parent}/conf", "+experiment=mine", *small, *own]
-
-
-def test_rows_are_computed_written_and_shown(cli, mine, outputs):
+def test_rows_are_computed_written_and_shown(cli, module, small, outputs):
+    mine = [f"--config-dir={module.parent}/conf", "+experiment=mine", *small, "encoder.pooling=cls"]
+    mine += ["task.train_samples=60"]
     out, _ = check_done(cli(*mine))
     folder = outputs / "reports" / "mine"
     rows = read_analysis_rows(outputs, "mine")["norms"]

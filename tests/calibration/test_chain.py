@@ -39,9 +39,8 @@ class Shifted(Calibration):
 
 
 def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
-    chain = Chain(
-        [Link(Shifted(2, 3.0)), Link(Shifted(2, 5.0), "before_pooler", "vocabulary"), Link(Shifted(2, 7.0))]
-    )
+    links = [Link(Shifted(2, 3.0)), Link(Shifted(2, 5.0), "before_pooler", "vocabulary"), Link(Shifted(2, 7.0))]
+    chain = Chain(links)
     h = torch.zeros(4, 2)
     out, given = chain(h, lambda x: 10 * x)
     assert [float(g[0, 0]) for g in given] == [0.0, 50.0, 53.0]  # before the pooler first, then in order
@@ -68,9 +67,8 @@ class Regularised(Shifted):
 
 
 def test_a_regulariser_gets_what_its_method_is_given_and_its_gradient_reaches_the_encoder():
-    chain = Chain(
-        [Link(Shifted(2, 5.0), "before_pooler"), Link(Regularised(2), "before_pooler"), Link(Regularised(2))]
-    )
+    links = [Link(Shifted(2, 5.0), "before_pooler"), Link(Regularised(2), "before_pooler"), Link(Regularised(2))]
+    chain = Chain(links)
     h = torch.ones(4, 2, requires_grad=True)
     _, given = chain(h, lambda x: 10 * x)
     matrices = {"head": lambda: torch.zeros(1, 2)}

@@ -7,19 +7,6 @@ import torch
 from isobench.calibration import BatchNorm, FixedNorm, IsoBN, Whitening
 from isobench.calibration.batch_statistics import count_effective_rows
 
-ORIGINAL = {"momentum": 0.95, "eps": 0, "beta": 1, "gamma": "sum", "rescale": "none", "subtract_mean": True}
-
-
-def test_the_original_gives_groups_of_duplicates_one_over_their_size():
-    """Eq. 3 by hand: a feature that stands k times, up to its sign, has group size k; each copy deviates by 1 / k."""
-    columns = np.random.default_rng(3).normal(size=(50, 3))
-    uncorrelated, _ = np.linalg.qr(columns - columns.mean(0))
-    one, other, lone = uncorrelated.T * [[0.2], [3.0], [40.0]]
-    h = np.stack([one, -5 * one, 2 * one + 7, other, other - 1, lone], axis=1)
-    out = IsoBN(6, **ORIGINAL).train()(torch.tensor(h)).numpy()
-    np.testing.assert_allclose(out.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(out.std(0), [1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2, 1], rtol=1e-5)
-
 
 @pytest.mark.parametrize("rescale", ["variance", "printed", "none", "released"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

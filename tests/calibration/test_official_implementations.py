@@ -39,12 +39,7 @@ METHODS = {
     "center": ("center", {}, equations.centring, ("center", 0, True, 0.1)),
     "center_scaled": ("center_scaled", {}, equations.centring, ("center_scaled", 0, True, 0.1)),
     "all_but_the_top": ("all_but_the_top", {"D": 2}, equations.centring, ("all_but_the_top", 2, True, 0.1)),
-    "all_but_original": (
-        "all_but_the_top",
-        UNCENTRED,
-        equations.centring,
-        ("all_but_the_top", 2, False, 0.1),
-    ),
+    "all_but_original": ("all_but_the_top", UNCENTRED, equations.centring, ("all_but_the_top", 2, False, 0.1)),
     "fixed_norm_z": ("fixed_norm_z", {}, equations.fixed_norm, ("z", 1e-5)),
     "fixed_norm_minmax": ("fixed_norm_minmax", {}, equations.fixed_norm, ("minmax", 1e-5)),
     "fixed_norm_l2": ("fixed_norm_l2", {}, equations.fixed_norm, ("l2", 1e-5)),
@@ -113,9 +108,8 @@ def by_equations(name, kind):
 def package(name, dtype):
     config, changes, *_ = METHODS[name]
     torch.manual_seed(0)
-    method = instantiate_calibration(
-        OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml")) | changes, DIM
-    )
+    settings = OmegaConf.to_container(OmegaConf.load(f"{conf_dir()}/calibration/{config}.yaml"))
+    method = instantiate_calibration(settings | changes, DIM)
     return method if name.startswith(FLOAT32) else method.to(dtype)
 
 

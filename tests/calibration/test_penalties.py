@@ -66,13 +66,11 @@ def test_duplicates_and_zero_rows():
 @pytest.mark.parametrize(
     ("h", "expected"),
     [
-        (torch.ones(1, 3), 0.0),  # no pair
-        (torch.zeros(4, 3), 0.0),
+        (torch.ones(1, 3), 0.0), (torch.zeros(4, 3), 0.0), (torch.full((5, 3), 0.7), 0.0),  # no pair; all alike
         (torch.eye(3)[:1].repeat(2, 1) * torch.tensor([[0.0], [1.0]]), 0.0),  # one row with a direction
-        (torch.full((5, 3), 0.7), 0.0),  # all alike: the largest value
         (torch.tensor([[1.0, 0, 0], [-2.0, 0, 0]]), -8.0),  # opposites: the smallest, -4t
     ],
-)
+)  # fmt: skip
 def test_the_ends_and_batches_without_a_pair(h, expected):
     value, gradient = value_and_gradient(Uniformity(3).regularize, h)
     assert float(value) == pytest.approx(expected, abs=1e-5)

@@ -60,13 +60,10 @@ def test_loss_and_gradients_are_those_of_the_formulas(shape, decay):
 
 
 DEGENERATE = {
-    "zero": torch.zeros(2, 5),
-    "one zero row": torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]),
-    "repeated values": 2 * torch.eye(4),
-    "rank 1": torch.ones(6, 3),
-    "one row": torch.tensor([[3.0, 4.0]]),
+    "zero": torch.zeros(2, 5), "one zero row": torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]),
+    "repeated values": 2 * torch.eye(4), "rank 1": torch.ones(6, 3), "one row": torch.tensor([[3.0, 4.0]]),
     "tiny": 1e-30 * torch.eye(3),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("weight", DEGENERATE.values(), ids=DEGENERATE)

@@ -28,6 +28,7 @@ INVALID = [
     ["calibration._target_=3"],
     ["evaluation.every=last", "optimization.report=best"], ["evaluation.every=last", "optimization.patience=1"],
     ["evaluation.every=99"], ["head=huggingface", "head.dropout=0.5"], ["head=huggingface", "encoder.pooling=mean"],
+    ["head=huggingface", "encoder.layer=0"], ["head=huggingface", "scale=paper", "encoder=gpt2"],
     ["encoder.layer=3"], ["encoder.missing_from=x"], ["encoder.attention=sigmoid", "checkpoint.export=/tmp/x"],
 ]  # fmt: skip
 

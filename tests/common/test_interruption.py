@@ -8,12 +8,7 @@ import sys
 
 import pytest
 
-from isobench.common.interruption import (
-    Interrupted,
-    SignalWatch,
-    handle_signals,
-    hold_signals,
-)
+from isobench.common.interruption import Interrupted, SignalWatch, handle_signals, hold_signals
 from isobench.common.progress import print_above_bars
 from isobench.common.terminal import CONTROL_CHARACTERS, is_output_read, make_console, outlive_readers, unwrap_stream
 
@@ -97,6 +92,5 @@ def test_what_a_terminal_would_obey_is_replaced_whoever_prints_it(capsys):
         make_console().print(evil, style="bold")
     shown = capsys.readouterr()
     assert (shown.out + shown.err).count("a?[2Jb?c?d?") == 6
-    assert CONTROL_CHARACTERS.sub("", shown.out + shown.err.replace("\rbar", "")) == (
-        shown.out + shown.err.replace("\rbar", "")
-    )
+    left = shown.out + shown.err.replace("\rbar", "")
+    assert CONTROL_CHARACTERS.sub("", left) == left

@@ -9,62 +9,45 @@ import pytest
 from helpers import fails, make_config
 
 from isobench.common.errors import UserError
-from isobench.config.bounds import (
-    check_value,
-    find_section,
-    read_hints,
-)
+from isobench.config import schema
+from isobench.config.bounds import check_value, find_section, read_hints
 from isobench.config.command_line import Override, check_typed_settings, expand_home_folders
 from isobench.config.removed import REMOVED, restore_removed
-from isobench.config.schema import (
-    Config,
-    Data,
-    Encoder,
-    Evaluation,
-    Experiment,
-    Generation,
-    Head,
-    MethodSettings,
-    Optimization,
-    Seeds,
-    Selection,
-    Task,
-    Trainer,
-    config_from_plain,
-)
 
 # Of settings with the same bounds: values at the edge of what is valid, and values just outside.
 BAD_NAMES = ["a/b", "/a", "../a", ".a", "-a", "=a", "", "a b", "[/bold]a", "<b>", "a\n", "a\x1b", "\u00e4", "x" * 65]
 BAD_FOLDERS = ["/a", "a/", "../a", "a/../b", "a//b", "", "a\\b", ".a"]
 BOUNDS = [
-    (Config, "seed", [0, 2**32 - 1], [-1, 2**32]), (Config, "scale", ["paper"], ["papers"]),
-    (Config, "output_dir", ["x"], ["", "  "]), (Seeds, "init order dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
-    (Encoder, "name", ["a.b-c_1"], BAD_NAMES),
-    (Encoder, "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
-    (Encoder, "layer", [None, 0], [-1]), (Head, "dropout", [None, 0, 0.99], [-0.1, 1]),
-    (Optimization, "lr", [1e-9], [0, -1]), (Optimization, "batch_size epochs accumulate", [1], [0]),
-    (Evaluation, "every", [1, 7, "last"], [0, -1, 1.5, True, "first", None]),
-    (Trainer, "precision", ["bf16-mixed"], ["bf16"]), (Trainer, "threads", [None, 1, 4096], [0, 4097]),
-    (Data, "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]), (Selection, "seeds", [[], [0]], [[-1]]),
-    (Experiment, "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES), (MethodSettings, "version", [1], [0, 1.5]),
-    (Task, "folder subset", [None, "wmt16/ro-en", "3.0.0"], BAD_FOLDERS),
-    (Task, "text", [[], ["a"], ["a", "b"]], [["a", "b", "c"], ["a", "a"]]),
-    (Task, "labels", [None, ["a", "b"]], [[], ["a"], ["a", "a"], ["a", "b", "a"], ["a", " "]]),
-    (Task, "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
-    (Task, "metrics", [[], ["bleu"]], [["bl eu"]]),
-    (Task, "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]), (Task, "label", [None, "stars"], [""]),
-    (Generation, "target", ["de"], ["???"]),
-    (Generation, "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
-    (Generation, "length_penalty", [-1, 0.0], [math.nan, math.inf]),
+    ("Config", "seed", [0, 2**32 - 1], [-1, 2**32]), ("Config", "scale", ["paper"], ["papers"]),
+    ("Config", "output_dir", ["x"], ["", "  "]), ("Seeds", "init order dropout", [None, 0, 2**32 - 1], [-1, 2**32]),
+    ("Encoder", "name", ["a.b-c_1"], BAD_NAMES),
+    ("Encoder", "missing_from", [None, "pytorch_model.bin"], ["", "../a.bin", "a/b.bin"]),
+    ("Encoder", "layer", [None, 0], [-1]), ("Head", "dropout", [None, 0, 0.99], [-0.1, 1]),
+    ("Optimization", "lr", [1e-9], [0, -1]), ("Optimization", "batch_size epochs accumulate", [1], [0]),
+    ("Evaluation", "every", [1, 7, "last"], [0, -1, 1.5, True, "first", None]),
+    ("Trainer", "precision", ["bf16-mixed"], ["bf16"]), ("Trainer", "threads", [None, 1, 4096], [0, 4097]),
+    ("Data", "files", [None, {"train": "a.csv"}], [{}, "a.csv", {"train": 1}]),
+    ("Selection", "seeds", [[], [0]], [[-1]]),
+    ("Experiment", "name", [None, "a.b-c_1", "_a", "x" * 64], BAD_NAMES),
+    ("MethodSettings", "version", [1], [0, 1.5]),
+    ("Task", "folder subset", [None, "wmt16/ro-en", "3.0.0"], BAD_FOLDERS),
+    ("Task", "text", [[], ["a"], ["a", "b"]], [["a", "b", "c"], ["a", "a"]]),
+    ("Task", "labels", [None, ["a", "b"]], [[], ["a"], ["a", "a"], ["a", "b", "a"], ["a", " "]]),
+    ("Task", "label_range", [None, [0, 5]], [[0], [5, 0], [0, math.inf], [math.nan, 5]]),
+    ("Task", "metrics", [[], ["bleu"]], [["bl eu"]]),
+    ("Task", "dev_splits", [["a"]], [[], *([name] for name in BAD_NAMES)]), ("Task", "label", [None, "stars"], [""]),
+    ("Generation", "target", ["de"], ["???"]),
+    ("Generation", "languages", [None, ["en", "ro"]], [["en"], ["en", "ro", "de"]]),
+    ("Generation", "length_penalty", [-1, 0.0], [math.nan, math.inf]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("part", "names", "valid", "invalid"), BOUNDS, ids=[f"{part.__name__}.{names}" for part, names, _, _ in BOUNDS]
+    ("part", "names", "valid", "invalid"), BOUNDS, ids=[f"{part}.{names}" for part, names, _, _ in BOUNDS]
 )
 def test_a_bound_holds_at_its_edges(part, names, valid, invalid):
     for name in names.split():
-        hint = read_hints(part)[name]
+        hint = read_hints(getattr(schema, part))[name]
         for value in valid:
             check_value(f"part.{name}", value, hint)
         for value in invalid:
@@ -73,13 +56,13 @@ def test_a_bound_holds_at_its_edges(part, names, valid, invalid):
 
 
 def test_every_number_has_a_bound():
-    sections = [Config]
+    sections = [schema.Config]
     for section in sections:
         for name, hint in read_hints(section).items():
             options = [hint] if hasattr(hint, "__metadata__") else [hint, *typing.get_args(hint)]
             assert not [option for option in options if option in (int, float)], f"{section.__name__}.{name}"
             sections += [found for found in [find_section(hint)] if found]
-    assert Generation in sections
+    assert schema.Generation in sections
 
 
 @pytest.mark.parametrize("setting", REMOVED)
@@ -89,10 +72,10 @@ def test_a_stored_setting_that_is_gone_is_read_with_its_old_value_alone(setting)
     *parents, name = setting.split(".")
     section = functools.reduce(dict.get, parents, plain)
     section[name] = REMOVED[setting][0]
-    assert config_from_plain(plain) == cfg
+    assert schema.config_from_plain(plain) == cfg
     section[name] = "another value"
     with fails():
-        config_from_plain(plain)
+        schema.config_from_plain(plain)
 
 
 def test_settings_that_are_gone_keep_their_place_in_the_key():

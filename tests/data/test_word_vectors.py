@@ -107,14 +107,9 @@ def test_the_words_of_a_text():
     assert tokenizer.unk_token_id == tokenizer.pad_token_id == max(tokenizer.get_vocab().values()) == unknown
 
 
-@pytest.fixture
-def settings(tmp_path):
-    file = tmp_path / "vectors.txt"
-    file.write_bytes(FORMS["glove"])
-    return ["encoder=word_vectors", f"encoder.path={file}", f"data.cache={tmp_path / 'cache'}"]
-
-
-def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(settings, capsys):
+def test_a_frozen_encoder_averages_known_words_and_counts_texts_without_one(tmp_path, capsys):
+    (tmp_path / "vectors.txt").write_bytes(FORMS["glove"])
+    settings = ["encoder=word_vectors", f"encoder.path={tmp_path}/vectors.txt", f"data.cache={tmp_path}/cache"]
     texts = ["The film.", "", "do do xyz n't", "xyz, zyx", "the", "Film film film film 7", "xyz, zyx"]
     rows = [[0, 2, 8], [], [3, 3, 4], [], [0], [1, 2, 2, 2, 12], []]
     exact = [VECTORS[row].astype(np.float64).sum(0) / max(len(row), 1) for row in rows]

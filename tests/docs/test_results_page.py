@@ -4,6 +4,7 @@ import importlib
 import re
 from collections import Counter
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
@@ -132,3 +133,21 @@ def test_what_it_says_was_found_is_in_the_bundles():
         f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW", f"Of {len(ledger)} published", f"[{ledger.hit.sum()}]",
     ]  # fmt: skip
     assert [number for number in numbers if number not in FOUND] == []
+
+
+ESTIMATE = re.compile(r"([-+]\d+\.\d+)\*? \[([-+]\d+\.\d+), ([-+]\d+\.\d+)\]")
+
+
+@pytest.mark.parametrize("page", ["causes/README", "causes/appendix", "retrieval/README", "isotropy_dial/appendix"])
+def test_every_estimate_on_a_studys_page_is_in_its_bundles(page):
+    rows, study = [], ROOT / "experiments" / page.partition("/")[0]
+    for file in study.glob("results/*/analysis/*.parquet"):
+        table = pd.read_parquet(file).select_dtypes(float)
+        for low in [name for name in table if name.endswith("low")]:
+            rows += [table[[name, low, f"{low[:-3]}high"]].to_numpy() for name in table]
+    rows = np.concatenate([*rows, *(100 * own for own in rows)])  # a share may be shown in points
+    found = ESTIMATE.findall(" ".join((ROOT / "experiments" / f"{page}.md").read_text().split()))
+    assert found
+    for estimate in {*found} - {("-2.48", "-3.59", "-1.37")}:  # this one is of a bound that nobody chose
+        half = 0.5 * 10.0 ** -len(estimate[0].partition(".")[2]) + 1e-9
+        assert (np.abs(rows - [*map(float, estimate)]) <= half).all(1).any(), estimate

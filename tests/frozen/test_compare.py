@@ -44,13 +44,6 @@ def test_what_rotates_and_scales_changes_nothing():
     assert linear_cka(1e-200 * A, 1e200 * B) == pytest.approx(linear_cka(A, B))
 
 
-def test_rows_that_moved_are_named():
-    moved = A.copy()
-    moved[[7, 30]] *= -1
-    found = compare_spaces(A, moved)
-    assert {row for row, _, _ in found.moved[:2]} == {7, 30}
-
-
 @pytest.mark.parametrize("collapsed", [np.ones((90, 4)), RNG.normal(size=(90, 4)) / 50 + 1])
 def test_a_collapsed_space_is_named(collapsed):
     assert "B has collapsed" in compare_spaces(A, collapsed).verdict

@@ -43,8 +43,9 @@ def minimise(x, y, weights, strength, classes):
     return found.x.reshape(d + 1, classes)
 
 
-def test_problems_that_are_fitted_together_are_those_of_scipy(exact):
-    n, d, classes = 30, 4, 3
+@pytest.mark.parametrize(("n", "d"), [(30, 4), (12, 20)])
+def test_problems_that_are_fitted_together_are_those_of_scipy(exact, n, d):
+    classes = 3
     sets = [make_classes(n, d, classes, seed) for seed in (1, 2)]
     weights = np.random.default_rng(3).integers(0, 3, (2, n, 2)).astype(float)
     x, y = np.stack([own[0] for own in sets]), np.stack([own[1] for own in sets])
@@ -61,15 +62,6 @@ def test_problems_that_are_fitted_together_are_those_of_scipy(exact):
                 )
                 predicted = x[draw] @ ours[:d] + ours[d]
                 np.testing.assert_allclose(logits[draw, :, problem].numpy(), predicted, atol=1e-10)
-
-
-@pytest.mark.parametrize(("n", "d"), [(40, 6), (12, 40), (40, 40)])
-def test_a_basis_is_orthonormal_and_spans_the_vectors(n, d):
-    x = torch.tensor(np.random.default_rng(0).normal(size=(2, n, d)))
-    basis = logistic.find_basis(x)
-    assert basis.shape == (2, d, min(n, d))
-    np.testing.assert_allclose((basis.mT @ basis).numpy(), np.stack([np.eye(min(n, d))] * 2), atol=1e-10)
-    np.testing.assert_allclose((x @ basis @ basis.mT).numpy(), x.numpy(), atol=1e-10)
 
 
 def tune(x, y, test, seed):
@@ -125,16 +117,9 @@ def test_large_folds_are_not_all_fitted_and_draws_are_split_to_save_memory(monke
     assert (together[1] == alone[1]).all()
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "strength"),
-    [
-        (np.ones((6, 3)), [0, 0, 0, 0, 1, 1], 0.1),  # no variance: the frequent class
-        (np.array([[0.0, 1], [0, 2], [5, 0]]), [0, 0, 1], 1.0),  # one example of a class allows no cross-validation
-    ],
-)
-def test_vectors_without_variance_and_classes_of_one_example(x, y, strength):
-    names = np.array(["a", "b"])[y]
-    predicted, chosen = probe.predict_tuned(x, names, x)
-    assert chosen == strength
-    expected = ["a"] * 6 if len(x) == 6 else ["a", "a", "b"]
-    assert predicted.tolist() == expected
+def test_vectors_without_variance_and_classes_of_one_example():
+    names, flat, lone = np.array([*"aaaabb"]), np.ones((6, 3)), np.array([[0.0, 1], [0, 2], [5, 0]])
+    predicted, chosen = probe.predict_tuned(flat, names, flat)
+    assert (predicted.tolist(), chosen) == (["a"] * 6, 0.1)  # the frequent class
+    predicted, chosen = probe.predict_tuned(lone, names[2:5], lone)
+    assert (predicted.tolist(), chosen) == (["a", "a", "b"], 1.0)  # one example of a class allows no cross-validation

@@ -55,16 +55,19 @@ def test_f1_is_that_of_whole_entities():
     assert Tagging().score(None, ["O"], ["O"]) == {"entity_f1": 0}
 
 
-@pytest.mark.slow
-def test_it_trains_is_verified_and_reported(cli, tiny, cache, tmp_path, files):
-    outputs = tmp_path / "outputs"
-    own = ["--config-dir", str(FOLDER)]
-    settings = [
-        "task=tagging", files, "encoder=local", f"encoder.path={tiny}", "data.root=null", f"data.cache={cache}",
-        f"output_dir={outputs}", "tracking=none", "calibration=none,isobn_paper", "seed=1,2",
-        "optimization.epochs=6", "optimization.batch_size=8", "optimization.lr=5e-3",
+@pytest.fixture
+def settings(tiny, cache, tmp_path, files):
+    return [
+        "--config-dir", str(FOLDER), "task=tagging", files, "encoder=local", f"encoder.path={tiny}", "data.root=null",
+        f"data.cache={cache}", f"output_dir={tmp_path / 'outputs'}", "tracking=none",
     ]  # fmt: skip
-    out, _ = check_done(cli(*own, "-m", *settings))
+
+
+@pytest.mark.slow
+def test_it_trains_is_verified_and_reported(cli, tiny, tmp_path, settings):
+    outputs = tmp_path / "outputs"
+    own = ["calibration=none,isobn_paper", "seed=1,2", "optimization.epochs=6", "optimization.batch_size=8"]
+    out, _ = check_done(cli(*settings, *own, "optimization.lr=5e-3", "-m"))
     records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert [record["status"] for record in records] == ["finished"] * 4
     assert min(record["best"]["score"] for record in records) > 0.5  # of a tiny encoder
@@ -78,13 +81,9 @@ def test_it_trains_is_verified_and_reported(cli, tiny, cache, tmp_path, files):
 
 
 @pytest.mark.slow
-def test_a_strangers_kind_is_not_imported(cli, tiny, cache, tmp_path, files, monkeypatch):
+def test_a_strangers_kind_is_not_imported(cli, tmp_path, settings, monkeypatch):
     outputs = tmp_path / "outputs"
-    settings = [
-        "task=tagging", files, "encoder=local", f"encoder.path={tiny}", "data.root=null", f"data.cache={cache}",
-        f"output_dir={outputs}", "tracking=none", "optimization.epochs=1",
-    ]  # fmt: skip
-    assert cli("--config-dir", str(FOLDER), *settings)[0] == 0
+    assert cli(*settings, "optimization.epochs=1")[0] == 0
     monkeypatch.setattr("isobench.kinds.base._loaded", {})
     sys.modules.pop("tagging")
     assert "needs --trust" in "".join(check_done(cli("verify", str(outputs), "--level", "2")))

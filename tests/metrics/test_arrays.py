@@ -20,17 +20,12 @@ H = np.random.default_rng(0).normal(size=(40, 8)) * np.arange(1, 9) + 2
 LABELS = np.arange(40) % 3
 
 
-def read_only(array):
-    copy = array.copy()
-    copy.setflags(write=False)
-    return copy
-
-
 VARIANTS = {
     "float64": H, "float32": H.astype(np.float32), "float16": H.astype(np.float16), "bits": H > 2,
     "whole numbers": (10 * H).astype(np.int32), "unsigned numbers": (10 * H + 300).astype(np.uint16),
-    "reversed": H[::-1, ::-1], "read-only": read_only(H), "other byte order": H.astype(">f8"),
+    "reversed": H[::-1, ::-1], "read-only": H.copy(), "other byte order": H.astype(">f8"),
 }  # fmt: skip
+VARIANTS["read-only"].setflags(write=False)
 OF_CLASSES = (
     "silhouette silhouette_values class_summary fisher_score best_threshold_accuracy threshold_accuracies"
 ).split()

@@ -32,14 +32,6 @@ def test_fisher_score_of_a_constant_dimension_and_of_one_class_is_0():
     assert fisher_score(torch.randn(20, 4), torch.full((20,), 3)).tolist() == [0] * 4
 
 
-def planted(rng, sizes, noise=0.3, n=500):
-    """Vectors [n, d] with groups of dimensions that repeat each other, with either sign, shuffled; and the groups."""
-    groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    signs = rng.choice([-1, 1], len(groups))
-    common = rng.normal(size=(n, len(sizes)))
-    return signs * (common[:, groups] + noise * rng.normal(size=(n, len(groups)))), groups
-
-
 def correlation(h):
     return correlation_of(torch.tensor(np.cov(h.T, bias=True)))
 
@@ -59,7 +51,9 @@ def test_correlation_of_constant_dimensions_is_the_identity(rng):
 
 
 def test_clusters_find_the_planted_groups_whatever_the_signs(rng):
-    h, groups = planted(rng, (5, 9, 2, 1))
+    groups = rng.permutation(np.repeat(np.arange(4), (5, 9, 2, 1)))
+    signs, common = rng.choice([-1, 1], 17), rng.normal(size=(500, 4))
+    h = signs * (common[:, groups] + 0.3 * rng.normal(size=(500, 17)))
     order, found = clusters_of(correlation(h), 0.5)
     assert sorted(order) == list(range(17))
     assert np.count_nonzero(np.diff(groups[order])) == 3  # from each group to the next, once

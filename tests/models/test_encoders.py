@@ -156,19 +156,14 @@ def copy_with_pooling(tiny, tmp_path, own):
     return folder
 
 
-def declare(folder, longest, prompt="", small_letters=False):
-    texts = {"prompts": {"query": prompt, "other": "bad "}, "default_prompt_name": "query"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(texts))
-    own = {"max_seq_length": longest, "do_lower_case": small_letters}
-    (folder / "sentence_bert_config.json").write_text(json.dumps(own))
-
-
 @pytest.mark.parametrize("below", [False, True])  # the transformer may lie in a folder of its own
 def test_vectors_of_a_frozen_encoder_are_those_that_its_folder_declares(tiny, tmp_path, below):
     from transformers import AutoModel, AutoTokenizer
 
     folder = copy_with_pooling(tiny, tmp_path, MEAN)
-    declare(folder, 6, "good film ", small_letters=True)
+    texts = {"prompts": {"query": "good film ", "other": "bad "}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(texts))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6, "do_lower_case": True}))
     if below:
         modules = json.loads((folder / "modules.json").read_text())
         (folder / "modules.json").write_text(json.dumps([modules[0] | {"path": "0_Transformer"}, *modules[1:]]))

@@ -6,11 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 from isobench.data.batches.tokens import plan_packing
-from isobench.models.attention import (
-    find_first_position,
-    register_packed_attention,
-    restrict_to_first_token,
-)
+from isobench.models.attention import find_first_position, register_packed_attention, restrict_to_first_token
 from isobench.models.sentence_encoder import SentenceEncoder
 
 LENGTHS = [9, 9, 7, 6, 6, 1]
@@ -51,11 +47,6 @@ def make_row(lengths, groups):
     }
 
 
-def encode_alone(encoder, row, lengths):
-    parts = [part[None] for part in row["input_ids"][0].split(lengths)]
-    return torch.cat([encoder(input_ids=part, attention_mask=torch.ones_like(part)) for part in parts])
-
-
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("groups", [[0, 6], [0, 2, 3, 6]], ids=["one group", "three groups"])
 def test_packed_sentences_are_encoded_as_alone(kind, groups):
@@ -63,10 +54,12 @@ def test_packed_sentences_are_encoded_as_alone(kind, groups):
     assert find_first_position(model) == FIRST_POSITION.get(kind, 0)
     model.double()
     row = make_row(LENGTHS, groups)
+    parts = [part[None] for part in row["input_ids"][0].split(LENGTHS)]
     for pooling, layer in (("mean", None), ("cls", None), ("last", 1)):
         encoder = SentenceEncoder(model, pooling, layer, first_position=find_first_position(model))
         gradients = []
-        alone, packed = encode_alone(encoder, row, LENGTHS), encoder(**row)
+        alone = torch.cat([encoder(input_ids=part, attention_mask=torch.ones_like(part)) for part in parts])
+        packed = encoder(**row)
         torch.testing.assert_close(packed, alone, rtol=1e-10, atol=1e-12)
         weight = torch.randn(alone.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
         for output in (alone, packed):

@@ -33,9 +33,8 @@ def test_what_the_adaptation_paper_reads_from_its_figures_is_in_its_text(papers)
     assert "fall into two clusters" in text
     within = read_experiment("adaptation_embeddings")["analysis"]["within"]
     assert f"most dimensions has an average value within {within}, while some dimensions have very large" in text
-    types = re.search(
-        r"\(1\) In (\w+), .*? \(2\) In ([\w-]+), ([\w-]+), .*? \(3\) In (\w+) \(also (\w+), (\w+), (\w+)\)", text
-    )
+    said = r"\(1\) In (\w+), .*? \(2\) In ([\w-]+), ([\w-]+), .*? \(3\) In (\w+) \(also (\w+), (\w+), (\w+)\)"
+    types = re.search(said, text)
     named = [name.lower().replace("-", "") for name in types.groups()]
     (grid,) = read_experiment("adaptation_embeddings")["experiment"]["grid"]["paper"]
     assert sorted(grid["task"]) == sorted(named)
@@ -52,9 +51,8 @@ def test_the_numbers_beside_too_much_in_commons_figures_3_and_4_are_in_its_text(
     near, far = (own for own in settings["ranges"] if own["published"] is not None)
     frequent = f"cosine similarity of {near['published']} with tokens in indices [{near['first']}-{near['end']}]"
     assert frequent in text
-    assert re.search(
-        rf"tokens in indices \[{far['first']}-{far['end']}\]\S* is {re.escape(str(far['published']))}", text
-    )
+    indices, value = rf"\[{far['first']}-{far['end']}\]", re.escape(str(far["published"]))
+    assert re.search(rf"tokens in indices {indices}\S* is {value}", text)
     few, more = settings["heads"]
     assert f"{few['published']} of the corpus can be accounted for using {few['types']} most frequent tokens" in text
     assert f"{more['published']} of the corpus can be accounted for using just {more['types']} tokens" in text

@@ -31,12 +31,8 @@ def runs(outputs, method, scores, *more, **kinds):
     return [row(outputs, score, *common, f"seed={seed}", **kinds) for seed, score in enumerate(scores, 1)]
 
 
-def experiment_of(selection) -> Experiment:
-    return Experiment("glue_isobn", "isobn", ["table1"], selection=selection)
-
-
-def experiment(**selection) -> Experiment:
-    return experiment_of(Selection(**selection))
+def experiment(*selection, **more) -> Experiment:
+    return Experiment("glue_isobn", "isobn", ["table1"], selection=Selection(*selection, **more))
 
 
 def cells(report, column="RTE"):
@@ -45,7 +41,7 @@ def cells(report, column="RTE"):
 
 def select(rows, *selection, **more):
     """The runs that the tables show, and the rule in words."""
-    report = build_report(experiment_of(Selection(*selection, **more)), rows)
+    report = build_report(experiment(*selection, **more), rows)
     return [row for row, chosen in zip(rows, report.runs["selected"], strict=True) if chosen], report.selection
 
 
@@ -106,11 +102,8 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
-    rows = [
-        *runs(tmp_path, "none", [0.7, 0.8]),
-        row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False),
-    ]
-    report = build_report(experiment(), rows)
+    missing = row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False)
+    report = build_report(experiment(), [*runs(tmp_path, "none", [0.7, 0.8]), missing])
     assert list(report.runs["status"]) == ["finished", "finished", "missing"]
     assert list(report.runs["score"]) == [70.0, 80.0, None]
     first = report.runs.iloc[0]

@@ -149,10 +149,8 @@ def test_a_part_of_what_the_paper_prints_does_not_decide_and_unstated_settings_n
     whole = claim.printed()
     most = [row for row in whole if (row["encoder"], row["task"], row["method"]) != ("roberta-large", "rte", "none")]
     missing = (UNDECIDED, "1; not measured: roberta-large, rte, none")
-    in_a_figure = replace(
-        claim, printed="a figure", broken={"none": lambda: whole}
-    )  # what is made up says what counts
-    for own in (claim, in_a_figure):
+    figure = replace(claim, printed="a figure", broken={"none": lambda: whole})  # what is made up says what counts
+    for own in (claim, figure):
         assert judge_claim(own, None, lambda *_: (whole, []))[0] == (HOLDS, "1")
         assert judge_claim(own, None, lambda *_: (most, []))[0] == missing
     outcome = judge_claim(replace(claim, unstated="constants"), None, lambda *_: (whole, []))

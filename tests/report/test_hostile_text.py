@@ -22,8 +22,8 @@ from isobench.runs.run import Run
 from isobench.runs.state import RunState
 from isobench.sweep.overview import print_details, print_overview
 
-EVIL = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ \x1b[2Jz\u202e"
-SHOWN = "[/bold]x <script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ ?[2Jz?"
+EVIL = "[/bold]x </style><script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ \x1b[2Jz\u202e"
+SHOWN = "[/bold]x </style><script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ ?[2Jz?"
 
 
 def make_rows(outputs) -> list[Run]:
@@ -88,6 +88,7 @@ def test_a_report_of_hostile_records_starts_no_markup(tmp_path):
     for text in (page, markdown, claims):
         assert "<script" not in text
         assert "&lt;script&gt;" in text
+    assert page.lower().count("</style>") == 1
     assert "\x1b" not in markdown + latex
     assert not re.search(r"\\input|(?<!\\)\$y", latex)
     shown = escape_markdown("a|b\r\nc\u2028d <b>&amp; [x](javascript:y) `z` ~~s~~ \x1b")

@@ -26,15 +26,12 @@ def make_row(*overrides: str, score: float = 0.7) -> Run:
     return row
 
 
-def write_reviews(root, seed: int) -> str:
-    for place, split in enumerate(("train", "validation")):
-        write_parquet(root / "glue" / "sst2" / f"{split}.parquet", review_columns(20, seed + place))
-    return f"data.root={root}"
-
-
 @pytest.fixture
 def two_sources(tmp_path):
-    return [["task=sst2", write_reviews(tmp_path / name, seed)] for name, seed in (("a", 1), ("b", 5))]
+    for name, seed in (("a", 1), ("b", 5)):
+        for place, split in enumerate(("train", "validation")):
+            write_parquet(tmp_path / name / "glue" / "sst2" / f"{split}.parquet", review_columns(20, seed + place))
+    return [["task=sst2", f"data.root={tmp_path / name}"] for name in "ab"]
 
 
 def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd):

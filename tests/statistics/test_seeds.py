@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isobench.papers import published
 from isobench.statistics.seeds import Arm, compare_runs, count_trials, expected_maximum, flip_signs, hedges_g, holm
 
 PAGE = Path(__file__).parents[2] / "docs" / "development" / "statistics.md"
@@ -32,18 +31,7 @@ def unpaired(ours, theirs):
     return arm(ours), arm(theirs, [100 + number for number in range(len(theirs))])
 
 
-def test_welch_on_isobns_table_1():
-    cells = published.load_tables("isobn")["table1"].cells
-    pairs = {
-        (e, column): (rows["isobn"][column], cell)
-        for e, rows in cells.items()
-        for column, cell in rows["plain"].items()
-    }
-    p = {key: stats.ttest_ind_from_stats(*x, 5, *y, 5, equal_var=False).pvalue for key, (x, y) in pairs.items()}
-    assert (len(p), sum(value < 0.05 for value in p.values())) == (14, 7)
-    adjusted = dict(zip(p, holm(list(p.values())), strict=True))
-    survivors = {key for key, value in adjusted.items() if value < 0.05}
-    assert survivors == {("roberta-large", "MNLI"), ("bert-base-cased", "MRPC")}
+def test_an_undefined_p_is_in_no_family():
     adjusted = holm([float("nan"), 0.01, 0.2])
     assert (math.isnan(adjusted[0]), adjusted[1:]) == (True, [0.02, 0.2])
 
@@ -195,19 +183,9 @@ def test_the_detectable_difference_of_published_tables(n, tests, d):
     assert compare_runs([unpaired(scores, scores)]).find_detectable(tests) == pytest.approx(d, abs=0.005)
 
 
-@pytest.mark.parametrize(("n", "tests"), [(3, 1), (5, 4), (10, 8)])
-def test_a_detectable_difference_is_found_with_power_80_percent_at_holms_first_step(n, tests):
-    steps = 1.5 * np.linspace(-1, 1, n) / np.std(np.linspace(-1, 1, n), ddof=1)
-    shift = compare_runs([(arm(steps), arm([0.0] * n))]).find_detectable(tests)
-    rng = np.random.default_rng(0)
-    p = stats.ttest_1samp(rng.normal(shift, 1.5, (40_000, n)), 0, axis=1).pvalue
-    assert np.mean(p < 0.05 / tests) == pytest.approx(0.8, abs=0.01)
-
-
 def test_expected_maximum():
     """k = 2: 1/sqrt(pi); k = 3: 1.5/sqrt(pi); IsoBN's 18 configurations against 6 are worth 0.55 SD."""
-    assert [expected_maximum(k) for k in (1, 2, 3)] == pytest.approx(
-        [0, 1 / math.sqrt(math.pi), 1.5 / math.sqrt(math.pi)], abs=1e-9
-    )
+    root = math.sqrt(math.pi)
+    assert [expected_maximum(k) for k in (1, 2, 3)] == pytest.approx([0, 1 / root, 1.5 / root], abs=1e-9)
     assert expected_maximum(10) == pytest.approx(1.53875, abs=1e-5)  # Harter's (1961) tables
     assert expected_maximum(18) - expected_maximum(6) == pytest.approx(0.55, abs=0.005)

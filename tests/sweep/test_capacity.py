@@ -13,17 +13,10 @@ from isobench.sweep.forecast import BASE_BYTES, GIB, MIB, estimate_bytes, foreca
 from isobench.sweep.machine import Division, divide_machine, limit_by_memory, measure_free_memory
 
 
-@pytest.fixture
-def cores(monkeypatch):
-    """Set the number of cores; there is no GPU, and the user has set no threads."""
+def test_every_gpu_has_a_process(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(machine, "list_gpus", list)
     monkeypatch.setattr(machine, "has_apple_gpu", lambda: False)
-    return lambda count: monkeypatch.setattr(machine, "_count_cores", lambda: count)
-
-
-def test_every_gpu_has_a_process(cores, monkeypatch):
-    cores(8)
+    monkeypatch.setattr(machine, "_count_cores", lambda: 8)
     monkeypatch.setattr(machine, "list_gpus", lambda: ["0", "1"])
     assert divide_machine([make_config()] * 15, 15) == Division(2, 4, ("0", "1"))
     assert divide_machine([make_config("trainer.accelerator=cpu")] * 15, 15) == Division(8, 1)

@@ -52,17 +52,12 @@ def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(cli, smal
         find("+experiment=other_of_mine", f"output_dir={tmp_path}/copy")
 
 
-def make_unplanned_run(output_dir, experiment: str, seed: int) -> None:
-    """Make a run's folder, and no plan."""
-    cfg = make_config("tracking=none", f"output_dir={output_dir}")
-    cfg = replace(cfg, seed=seed, experiment=replace(cfg.experiment, name=experiment))
-    folder = RunFolder(str(output_dir), identify(cfg).key)
-    folder.write_record(make_record(cfg, key=folder.key))
-
-
 def test_an_output_folder_without_a_plan_is_read_by_its_runs_records(tmp_path):
     for name, seed in (("mine", 1), ("mine", 2), ("other", 5)):
-        make_unplanned_run(tmp_path, name, seed)
+        cfg = make_config("tracking=none", f"output_dir={tmp_path}")
+        cfg = replace(cfg, seed=seed, experiment=replace(cfg.experiment, name=name))
+        folder = RunFolder(str(tmp_path), identify(cfg).key)
+        folder.write_record(make_record(cfg, key=folder.key))
     assert count_states(find("+experiment=mine", f"output_dir={tmp_path}")) == ["done", "done"]
     assert len(find(f"output_dir={tmp_path}")) == 3
 

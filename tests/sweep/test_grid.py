@@ -1,7 +1,6 @@
 """Settings on the command line of a sweep: each planned run has one of the values typed, or the sweep is refused."""
 
 import itertools
-from collections import Counter
 
 import pytest
 import yaml
@@ -92,12 +91,3 @@ def test_settings_of_two_methods_and_of_a_chain_go_to_their_own():
     assert [cfg.calibration.get("beta", cfg.calibration.get("strength")) for cfg in both] == [0.3, 0.4, 1, 2, 3]
     chain = plan("calibration=[isobn_paper,cosine]", "calibration.then.strength=2", "calibration.beta=0.3,0.4")
     assert [(cfg.calibration["beta"], cfg.calibration["then"]["strength"]) for cfg in chain] == [(0.3, 2), (0.4, 2)]
-
-
-@pytest.mark.slow
-def test_at_the_papers_scale_a_typed_setting_wins_and_plain_fine_tuning_keeps_its_runs():
-    planned = plan(
-        "+experiment=glue_isobn", "scale=paper", "calibration.beta=0.3,0.4", "encoder=bert-base-cased", "task=rte"
-    )
-    counts = Counter((cfg.calibration["name"], cfg.calibration.get("beta")) for cfg in planned)
-    assert counts == {("none", None): 6} | {(name, beta): 6 for name in VARIANTS for beta in (0.3, 0.4)}

@@ -87,32 +87,12 @@ def slow_sweep(quick, outputs, tmp_path, monkeypatch):
             os.killpg(sweep.process.pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_sweep_saves_what_its_processes_do_and_starts_nothing_more(slow_sweep, outputs, signum):
-    sweep = slow_sweep()
-    sweep.wait_until_training()
-    os.kill(sweep.process.pid, signum)
-    told = next(line for line in sweep.process.stderr if "saving 2 running runs" in line)  # by now they know
-    sweep.release("0")
-    _, err = sweep.process.communicate()
-    assert sweep.process.returncode == 128 + signum, told + err
-    assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
-    assert [beat["state"] for beat in read_beats(outputs)].count("interrupted") == 2
-    assert not results(outputs)
-
-
 def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
     """Kill a process, and return the processes that it and its children had started."""
     descendants = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
     return descendants
-
-
-def wait_for_ends(processes: list[psutil.Process], outputs: Path) -> None:
-    have_ended = lambda: not any(is_process_alive(one.pid) for one in processes)  # noqa: E731
-    wait_until(have_ended, "the processes have ended", watch_folder(outputs))
 
 
 @pytest.mark.slow
@@ -122,31 +102,12 @@ def test_workers_save_and_end_when_their_parent_is_killed(slow_sweep, outputs):
     descendants = kill_alone(sweep.process)
     assert {beat["pid"] for beat in read_beats(outputs)} <= {one.pid for one in descendants}
     sweep.release("0.5")  # they learn of it meanwhile
-    wait_for_ends(descendants, outputs)
+    have_ended = lambda: not any(is_process_alive(one.pid) for one in descendants)  # noqa: E731
+    wait_until(have_ended, "the processes have ended", watch_folder(outputs))
     assert len(list(outputs.glob("runs/*/checkpoints/*.ckpt"))) == 2
     states = [beat["state"] for beat in read_beats(outputs)]
     assert states == ["interrupted"] * 2  # and no other run was begun
     assert not results(outputs)
-
-
-@pytest.mark.slow
-def test_two_workers_killed_at_once_lose_nothing_and_the_sweep_ends_with_its_table(
-    slow_sweep, cli, quick, outputs, tmp_path, monkeypatch
-):
-    sweep = slow_sweep(seeds="1,2")
-    sweep.wait_until_training()
-    for beat in read_beats(outputs):
-        os.kill(beat["pid"], signal.SIGKILL)
-    sweep.release("0")
-    out, err = sweep.process.communicate()
-    assert sweep.process.returncode == 0, err
-    assert err.count("it is tried again at the end, alone") == 2
-    assert "Records:" in out
-    monkeypatch.syspath_prepend(str(HERE))
-    slow = [*quick, "calibration._target_=slow_calibration.Slow", f"output_dir={tmp_path}/undisturbed", "seed=1,2"]
-    check_done(cli(*slow, "-m"))
-    expected = results(tmp_path / "undisturbed")
-    assert {name: (*result[:2], 2) for name, result in expected.items()} == results(outputs)
 
 
 @pytest.mark.slow

@@ -5,13 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import ROOT, build_parts, fails, make_config, switch_off_packing
+from helpers import ROOT, build_parts, switch_off_packing
 from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
 from isobench.calibration import Calibration
 from isobench.models.dropout import CpuDropout
-from isobench.runs.validate import validate_config
 
 
 def test_chunks_change_nothing(small, monkeypatch):
@@ -145,18 +144,6 @@ def test_the_head_starts_alike_under_every_method(small, head):
     assert torch.equal(plain.head.weight, drawing.head.weight)
     assert not torch.equal(plain.head.weight, other.head.weight)
     assert torch.equal(plain.pooler.dense.weight, drawing.pooler.dense.weight)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ["head.dropout=0"], ["encoder.pooling=mean"], ["encoder.layer=0"], ["scale=paper", "encoder=gpt2"],
-        ["+experiment=isobn_ev"],
-    ],
-)  # fmt: skip
-def test_settings_that_the_head_does_not_have_are_refused(wrong):
-    with fails():
-        validate_config(make_config("head=huggingface", *wrong))
 
 
 @pytest.mark.parametrize("overrides", [[], ["head=huggingface"], ["encoder.gradient_checkpointing=true"]])

@@ -7,13 +7,14 @@ import pytest
 from helpers import tiny_overrides, train_run
 from killed_runs import outcome, start
 
+pytestmark = pytest.mark.slow
+
 
 def run(*overrides):
     record, folder, _ = train_run(*overrides)
     return record, pyarrow.parquet.read_table(folder.path / "predictions.parquet")
 
 
-@pytest.mark.slow
 def test_evaluating_less_often_changes_nothing_else(small):
     long = [*small, "optimization.epochs=5", "optimization.patience=null", "calibration=isobn_paper"]
     last = [*long, "optimization.report=last"]
@@ -30,7 +31,6 @@ def test_evaluating_less_often_changes_nothing_else(small):
     assert len({result["key"] for result in (often, second, once)}) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("every", "patience", "evaluated"), [(1, 2, [1, 2, 3]), (2, 2, [2, 4]), (2, 3, [2, 4, 6])])
 def test_patience_counts_epochs_and_ends_at_an_evaluation(small, every, patience, evaluated):
     """A run that learns nothing: its first epoch is the best, and that it predicts one class is in the record."""
@@ -49,7 +49,6 @@ def long_run(tiny, reviews, cache, outputs):
 
 
 # Checkpoints are made every three steps, so that each kill in training goes on from another one: 3, 9, 12, 18, 27.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "call", "when"),
     [("Classifier.training_step", call, "before") for call in (5, 11, 15, 21, 30)]
@@ -59,9 +58,8 @@ def test_killed_in_any_epoch_it_is_evaluated_after_the_same_epochs(
     processes, tiny, reviews, tmp_path, target, call, when, undisturbed
 ):
     arguments = long_run(tiny, reviews, str(tmp_path / "cache"), tmp_path / "outputs")
-    assert (
-        start(processes, arguments, f"isobench.kinds.classification.module.{target}", call, when) == -signal.SIGKILL
-    )
+    place = f"isobench.kinds.classification.module.{target}"
+    assert start(processes, arguments, place, call, when) == -signal.SIGKILL
     assert start(processes, arguments) == 0
     assert outcome(tmp_path / "outputs") == undisturbed
 

@@ -172,10 +172,3 @@ def test_predictions_of_a_test_split_whose_labels_are_known_hidden_or_none(cli, 
     record = json.loads((file.parent / "result.json").read_text())
     assert record["data"]["examples"] == {"train": 48, "validation": 16, "test": 12}
     assert "validation" in record["best"].keys() - {"test"}
-
-
-@pytest.mark.parametrize("export", ["file", "outputs/runs"])
-def test_an_export_over_a_file_or_the_runs_is_refused_before_training(cli, small, tmp_path, export):
-    (tmp_path / "file").write_text("")
-    assert cli(*small, f"checkpoint.export={tmp_path}/{export}")[0] == 2
-    assert not (tmp_path / "outputs").exists()

@@ -32,22 +32,16 @@ POINTS = [
     ("isobench.kinds.classification.loaders.Loaders.__init__", 1, "after"),
     ("isobench.training.checkpoint.Checkpointer.on_train_start", 1, "before"),
     (f"{CLASSIFICATION}.Classifier.training_step", 30, "before"),
-    (f"{CLASSIFICATION}.Classifier.configure_optimizers", 1, "after"),
-    ("torch.optim.AdamW.step", 30, "after"),
+    (f"{CLASSIFICATION}.Classifier.configure_optimizers", 1, "after"), ("torch.optim.AdamW.step", 30, "after"),
     (f"{CLASSIFICATION}.Classifier.validation_step", 3, "after"),
-    (f"{CLASSIFICATION}.Classifier.on_validation_epoch_end", 3, "before"),
-    (f"{CLASSIFICATION}.Classifier.on_validation_epoch_end", 3, "after"),
-    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"),
-    ("torch.save", 8, "half"),
+    *((f"{CLASSIFICATION}.Classifier.on_validation_epoch_end", 3, when) for when in ("before", "after")),
+    ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "before"), ("torch.save", 8, "half"),
     ("isobench.training.checkpoint.CheckpointFiles.save_checkpoint", 8, "after"),
-    ("isobench.training.train.write_predictions", 1, "before"),
-    ("isobench.training.train.write_predictions", 1, "after"),
-    ("pyarrow.parquet.write_table", 1, "half"),
-    ("isobench.runs.folder.RunFolder.write_record", 1, "before"),
-    ("pathlib.Path.write_text", 3, "half"),
-    ("isobench.runs.folder.RunFolder.write_record", 1, "after"),
+    *(("isobench.training.train.write_predictions", 1, when) for when in ("before", "after")),
+    ("pyarrow.parquet.write_table", 1, "half"), ("isobench.runs.folder.RunFolder.write_record", 1, "before"),
+    ("pathlib.Path.write_text", 3, "half"), ("isobench.runs.folder.RunFolder.write_record", 1, "after"),
     ("isobench.training.checkpoint.CheckpointFiles.remove_all", 1, "before"),
-]
+]  # fmt: skip
 
 
 LONG = ["optimization.epochs=3", "calibration=isobn_paper", "checkpoint.steps=3", "trainer.threads=1"]
@@ -123,9 +117,8 @@ def test_damaged_checkpoints_are_passed_over(cli, long, outputs, interrupted, un
     if damage == "foreign":
         torch.save({"run": "another", "state_dict": {}}, newest)
     elif damage == "flipped":  # a bit of a weight, which torch.load does not notice
-        name, weight = max(
-            torch.load(newest, weights_only=True)["state_dict"].items(), key=lambda item: item[1].numel()
-        )
+        weights = torch.load(newest, weights_only=True)["state_dict"]
+        name, weight = max(weights.items(), key=lambda item: item[1].numel())
         content = bytearray(newest.read_bytes())
         content[content.index(weight.numpy().tobytes()) + 2] ^= 0x40
         newest.write_bytes(content)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import signal
 
 import numpy as np
@@ -55,11 +54,6 @@ def as_bert(overrides, objective):
     ]  # fmt: skip
 
 
-@pytest.fixture
-def causal(language):
-    return build_parts(*language)
-
-
 def first_batch(parts, size=4):
     return parts.loaders.train_tokens.collate(range(size))
 
@@ -84,17 +78,6 @@ def test_a_state_sees_no_later_token(language, family):
 
 
 @pytest.mark.slow
-def test_the_loss_is_the_models_own(causal):
-    module, batch = causal.module.eval(), first_batch(causal)
-    module.log = lambda *_, **__: None
-    with torch.no_grad():
-        own = module.model(input_ids=batch["ids"], labels=batch["ids"]).loss
-        states, labels, _ = module.compute_states(batch["ids"], None)
-        ours = module.projection.sum_losses(states, labels) / len(labels)
-    assert float(ours) == pytest.approx(float(own), rel=1e-5)
-
-
-@pytest.mark.slow
 def test_masked_tokens_are_hidden_and_only_they_are_predicted(language):
     parts = build_parts(*as_bert(language, "masked"))
     module, ids = parts.module.eval(), first_batch(parts)["ids"]
@@ -113,8 +96,8 @@ def test_masked_tokens_are_hidden_and_only_they_are_predicted(language):
     assert float(loss) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_windows_are_the_text_without_a_gap(causal):
-    loaders = causal.loaders
+def test_windows_are_the_text_without_a_gap(language):
+    loaders = build_parts(*language).loaders
     tokenizer, ids = loaders.inputs.tokenizer, loaders.train_tokens.ids
     texts = [text for text in make_texts(150, 0)["text"] if text]
     whole = [i for text in texts for i in [*tokenizer(text, add_special_tokens=False)["input_ids"], 2]]
@@ -181,8 +164,6 @@ def test_an_exported_model_is_transformers_own_and_can_be_trained_on(language, t
         content[-100] ^= 1
         weights.write_bytes(content)
         assert cli(*fine_tuning, "seed=2", "dry_run=true")[0] == code
-    shutil.copytree(folder, export / "another")
-    assert cli(*fine_tuning, "seed=2")[0] == 2  # which of two models?
 
 
 def test_a_calibration_changes_the_states_that_the_head_reads(language):
@@ -227,9 +208,8 @@ def test_normformer_is_its_equations(language):
 
     def norm(x, name):
         centred = x - x.mean(-1, keepdims=True)
-        return (
-            centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p[f"{name}.weight"] + p[f"{name}.bias"]
-        )
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return scaled * p[f"{name}.weight"] + p[f"{name}.bias"]
 
     def linear(x, name):
         return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]

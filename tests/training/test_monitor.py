@@ -15,12 +15,6 @@ from isobench.training.monitor import IsotropyMonitor
 MEASURES = ("isoscore", "average_cosine", "effective_rank", "mean_ratio", "coordinate_share")
 
 
-def one_shot(w: torch.Tensor, k: int) -> dict[str, float]:
-    found = {name: getattr(metrics, name)(w) for name in MEASURES}
-    found["i1"], found["i2"] = partition_isotropy(w)
-    return {**found, **{f"ev{i}": metrics.explained_variance(w, i) for i in range(1, k + 1)}}
-
-
 def make_trainer(logger=False, **settings):
     quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
     return pl.Trainer(accelerator="cpu", logger=logger, **quiet, **settings)
@@ -54,7 +48,10 @@ def test_any_module_can_be_monitored(tmp_path):
     with torch.no_grad():
         expected = {"embedding": module.layer(rows), "head": module.layer.weight, "words": module.words.weight}
     for matrix, w in expected.items():
-        for name, value in one_shot(w, 3).items():
+        measured = {name: getattr(metrics, name)(w) for name in MEASURES}
+        measured |= {f"ev{k}": metrics.explained_variance(w, k) for k in (1, 2, 3)}
+        measured["i1"], measured["i2"] = partition_isotropy(w)
+        for name, value in measured.items():
             assert float(logged[f"isotropy/{matrix}/{name}"]) == pytest.approx(value, rel=1e-4, abs=1e-6), name
     assert "isotropy/head/i1_printed" in logged
     assert "isotropy/words/i1" in (tmp_path / "metrics.csv").read_text()
@@ -68,17 +65,13 @@ class Classes(Theirs):
         return super().validation_step(batch["rows"], index)
 
 
-def log_of_validation(labels, rows):
-    module, trainer = Classes(), make_trainer(callbacks=[IsotropyMonitor(curve=3)])
-    examples = [{"rows": row, "labels": label} for row, label in zip(rows, labels, strict=True)]
-    (logged,) = trainer.validate(module, DataLoader(examples, 5), verbose=False)
-    return logged, module.layer(rows).detach()
-
-
 def test_embeddings_with_classes_have_the_measures_by_class():
     torch.manual_seed(0)
     rows, labels = torch.randn(12, 4), torch.arange(12) % 3
-    logged, h = log_of_validation(labels, rows)
+    module, trainer = Classes(), make_trainer(callbacks=[IsotropyMonitor(curve=3)])
+    examples = [{"rows": row, "labels": label} for row, label in zip(rows, labels, strict=True)]
+    (logged,) = trainer.validate(module, DataLoader(examples, 5), verbose=False)
+    h = module.layer(rows).detach()
     assert logged["isotropy/embedding/silhouette"] == pytest.approx(metrics.silhouette(h, labels), rel=1e-5)
     best = metrics.best_threshold_accuracy(h, labels)
     assert logged["isotropy/embedding/threshold_accuracy"] == pytest.approx(best)

@@ -10,12 +10,9 @@ from isobench.models.dropout import CpuDropout
 
 TOKENS = ["calibration=istar", "calibration.scope=tokens"]
 LAYOUTS = {
-    "packed": [],
-    "padded": [],
-    "chunks": [],
-    "layer": ["encoder.layer=1", "encoder.pooling=mean"],
+    "packed": [], "padded": [], "chunks": [], "layer": ["encoder.layer=1", "encoder.pooling=mean"],
     "transformers' head": ["head=huggingface"],
-}
+}  # fmt: skip
 
 
 def built(small, *overrides):

@@ -94,7 +94,7 @@ def offline(tiny, reviews, cache, tmp_path_factory):
 
 @pytest.mark.slow
 def test_training_curves(offline):
-    record, cfg, log, _ = offline
+    _, cfg, log, _ = offline
     steps = EPOCHS * BATCHES
     assert log.curve("train/loss")[-1] < log.curve("train/loss")[0]
     assert len(log.curve("train/loss")) == steps  # a short run: every step
@@ -103,19 +103,13 @@ def test_training_curves(offline):
     np.testing.assert_allclose(log.curve("train/lr"), cfg.optimization.lr * np.array(factor), rtol=1e-6)
     np.testing.assert_allclose(log.curve("train/gradient_norm"), Norms.seen, rtol=1e-5)
     assert max(Norms.seen) > cfg.optimization.clip
-    speeds = log.curve("train/examples_per_second")
-    assert len(speeds) == EPOCHS
-    assert sum(160 / speed for speed in speeds) == pytest.approx(record["cost"]["training_seconds"], abs=2e-3)
-    tokens = np.array(log.curve("train/tokens_per_second")) / speeds
-    whole = record["cost"]["tokens_per_second"] * record["cost"]["training_seconds"] / record["cost"]["examples"]
-    assert tokens == pytest.approx([whole] * EPOCHS, rel=1e-2)
     x = [row["trainer/global_step"] for row in log.history if "train/loss" in row]
     assert x == list(range(steps))
 
 
 @pytest.mark.slow
 def test_curves_of_the_epochs_are_the_records(offline):
-    record, _, log, outputs = offline
+    record, _, log, _ = offline
     history = record["history"]
     assert log.curve("dev/accuracy") == pytest.approx([epoch["score"] for epoch in history])
     assert log.curve("dev/validation/accuracy") == log.curve("dev/accuracy")
@@ -126,15 +120,6 @@ def test_curves_of_the_epochs_are_the_records(offline):
         assert found == ([] if of_two_rows else pytest.approx(expected, rel=1e-5)), name
     start = [row["trainer/global_step"] for row in log.history if "isotropy/embedding/ev1" in row]
     assert start == [0, *(epoch["step"] - 1 for epoch in history)]
-    for matrix in ("embedding", "vocabulary"):  # a line of the chart for every epoch
-        name = f"isotropy/{matrix}/ev_curve_table"
-        (path,) = {row[f"{name}.path"] for row in log.history[-2:] if f"{name}.path" in row}
-        (file,) = outputs.glob(f"wandb/offline-run-*/files/{path}")
-        for number, epoch in enumerate(record["history"], 1):
-            rows = json.loads(file.read_text())["data"]
-            line = [(k, value) for k, key, value in rows if key == f"epoch {number}"]
-            assert line == list(enumerate(epoch["explained_variance"][matrix], 1))
-        assert len(log.curve(f"{name}.path")) == EPOCHS
 
 
 @pytest.mark.slow

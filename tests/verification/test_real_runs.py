@@ -4,17 +4,13 @@ import shutil
 import sys
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
-from bundle_tools import edit_rows, list_best_epochs
 from helpers import make_config, make_record, tiny_overrides
 from hydra.core.global_hydra import GlobalHydra
 from made_up_runs import make_bundle
-from tampering import edit_record, list_failures
+from tampering import list_failures, rewrite_predictions
 
 from isobench import __main__ as entry
-from isobench.common.files import sha256_file
-from isobench.metrics.task import evaluate_predictions
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS
 from isobench.verification.reproduction import Options
@@ -54,24 +50,13 @@ def forge(outputs: Path, target: Path) -> str:
     shutil.copytree(outputs, target / "outputs")
     folder = target / "outputs"
     run = sorted((folder / "runs").iterdir())[0]
-    file = run / "predictions.parquet"
 
     def predict_rightly(rows: list[dict]) -> None:
         for row in rows:
             row["logits"] = [-1.25, 1.25] if row["label"] else [1.25, -1.25]
             row["prediction"] = row["label"]
 
-    def change(content: dict) -> None:
-        labels = pyarrow.parquet.read_table(file)["label"].to_numpy()
-        metrics = evaluate_predictions(content["config"]["task"]["metrics"], labels, labels)
-        score = metrics[content["config"]["task"]["primary"]]
-        content["predictions"]["sha256"] = sha256_file(file)
-        for epoch in list_best_epochs(content):
-            epoch |= {"score": score, "selection": score}
-            epoch["validation"] |= metrics | {"constant_predictor": False}
-
-    edit_rows(file, predict_rightly)
-    edit_record(run, change, repair=True)
+    rewrite_predictions(run, predict_rightly)
     make_bundle(folder, target / "bundle")
     return run.name
 

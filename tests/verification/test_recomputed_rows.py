@@ -39,21 +39,6 @@ def drift(tmp_path) -> Path:
     return Path(shutil.copytree(RESULTS / "isobn/results/isobn_drift", tmp_path / "isobn_drift"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("column", "factor"), [("slope", -1), ("p_holm", 0.01), ("low", 1.001)])
-def test_a_changed_slope_of_the_dose_study_fails(tmp_path, column, factor):
-    bundle = Path(shutil.copytree(RESULTS / "isotropy_dial/results/isotropy_dial", tmp_path / "isotropy_dial"))
-
-    def change(rows):
-        place = next(place for place, row in enumerate(rows) if row["quantity"] == "score" and row["complete"])
-        rows[place][column] *= factor
-        return rows
-
-    change_rows(bundle, "slopes", change)
-    (failure,) = list_failures(bundle)
-    assert failure.startswith(f"analysis/slopes.parquet analysis: {column} in row ")
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,7 +14,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from bundle_tools import (
-    edit_rows,
     editable,
     list_best_epochs,
     read_predictions,
@@ -24,11 +23,10 @@ from bundle_tools import (
     write_tables,
 )
 from helpers import check_done, make_config
-from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, tamper
+from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, rewrite_predictions, tamper
 
 from isobench.cli import verify as verify_command
 from isobench.common.files import sha256_file
-from isobench.metrics.task import evaluate_predictions
 from isobench.runs import bundled
 from isobench.runs.trust import UntrustedError, find_other_classes, use_own_classes
 from isobench.verification import reproduction
@@ -106,20 +104,9 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
         row = next(row for row in rows if row["label"] != row["prediction"])
         row["label"] = row["prediction"]
 
-    def change(content):
-        table = pyarrow.parquet.read_table(file)
-        labels, predictions = table["label"].to_pylist(), table["prediction"].to_pylist()
-        metrics = evaluate_predictions(content["config"]["task"]["metrics"], labels, predictions)
-        content["predictions"]["sha256"] = sha256_file(file)
-        for epoch in list_best_epochs(content):
-            epoch["validation"] |= metrics
-            epoch |= {"score": metrics["accuracy"], "selection": metrics["accuracy"]}
-
     with editable(folder) as place:
         run = sorted(place.glob("runs/*"))[0]
-        file = run / "predictions.parquet"
-        edit_rows(file, relabel)
-        edit_record(run, change, repair=True)
+        rewrite_predictions(run, relabel)
     assert list_failures(folder) == [
         f"{run.name} labels: its labels or numbers of examples are not those of 3 other run(s) on the same data"
     ]

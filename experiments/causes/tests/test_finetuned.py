@@ -1,8 +1,6 @@
 """Causes in fine-tuning: the chosen learning rates, the paired changes, the verdicts."""
 
-import json
 import math
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +8,6 @@ import pytest
 from helpers import read_experiment
 from scipy import stats
 
-from isobench.analyses.rows import read_stored_rows
-from isobench.analyses.shown import format_estimate
-from isobench.runs.bundled import read_records
 from isobench_papers.causes import finetuned
 
 STUDY = Path(__file__).parents[1]
@@ -69,44 +64,3 @@ def test_changes_are_paired_and_corrected_over_causes_and_tasks(gain, verdict):
         assert row["p_holm"] in [other["p_holm"] for other in fewer]
     untrained = [row for row in changes if row["cause"] == finetuned.UNTRAINED]
     assert [(row["verdict"], math.isnan(row["p_holm"])) for row in untrained] == [("", True)] * 2
-
-
-def read_bundle():
-    return read_stored_rows(STUDY / "results/causes_finetuned/analysis")
-
-
-def measure_models():
-    values = {}
-    for text in read_records(STUDY / "results/causes_models").values():
-        record = json.loads(text)
-        best = record["best"]
-        own = (best["isotropy"]["head/average_cosine"], best["validation"]["loss"])
-        values.setdefault(record["config"]["encoder"]["name"], []).append(own)
-    assert {len(own) for own in values.values()} == {10}
-    return {name: np.mean(own, axis=0) for name, own in values.items()}
-
-
-def format_line(rows, cause):
-    cosine, loss = measure_models()[cause]
-    cells = [cause, f"{cosine:.3f}, {loss:.2f}"]
-    for task in ("rotten_tomatoes", "trec"):
-        (level,) = (row for row in rows["levels"] if (row["task"], row["cause"]) == (task, cause))
-        if cause == finetuned.BASE:
-            cells.append(f"{100 - level['loss']:.1f}")
-        else:
-            (row,) = (row for row in rows["changes"] if (row["task"], row["cause"]) == (task, cause))
-            cells.append(format_estimate(row) + "*" * (row["p_holm"] < 0.05))
-    return f"| {' | '.join(cells)} |"
-
-
-def test_the_appendix_has_the_studys_numbers():
-    rows = read_bundle()
-    assert Counter(row["state"] for row in rows["scores"]) == {"finished": 200}
-    text = (STUDY / "appendix.md").read_text(encoding="utf-8")
-    for cause in (finetuned.BASE, *CAUSES, finetuned.UNTRAINED):
-        assert format_line(rows, cause) in text
-    judged = [row for row in rows["changes"] if row["verdict"]]
-    assert [row["verdict"] for row in judged] == ["can't tell"] * 6
-    assert f"(p after Holm's correction at least {min(row['p_holm'] for row in judged):.3f})" in " ".join(
-        text.split()
-    )

@@ -15,13 +15,9 @@ from isobench_papers.isobn import embeddings
 from isobench_papers.isobn.drift_monitor import fit_optimal_classifier, logit_variance_shares, measure_drift
 
 
-@pytest.fixture
-def arguments(small):
-    return [*small, "encoder.pooling=cls", "task.train_samples=100"]
-
-
 @pytest.mark.slow
-def test_explained_variance_is_that_of_an_svd_under_every_method(cli, arguments, outputs):
+def test_explained_variance_is_that_of_an_svd_under_every_method(cli, small, outputs):
+    arguments = [*small, "encoder.pooling=cls", "task.train_samples=100"]
     check_done(cli("+experiment=isobn_ev", *arguments, "analysis.curve=32"))
     cfg = make_config(*arguments)
     h = Subject(Run.of(cfg, identify(cfg).key)).encoded().double().numpy()
@@ -106,9 +102,9 @@ def test_drift_is_measured_within_the_subspace_only():
     drift = measure_drift(torch.from_numpy(moved), torch.from_numpy(initial), top)
     projected = [(w @ vectors[:, :3], v @ vectors[:, :3]) for w, v in zip(moved, initial, strict=True)]
     assert (drift["l2"], drift["initial_norm"]) == (pytest.approx(0.5), pytest.approx(norm))
-    assert drift["cosine"] == pytest.approx(
-        np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in projected])
-    )
+    lengths = [np.linalg.norm(a) * np.linalg.norm(b) for a, b in projected]
+    cosines = [a @ b / length for (a, b), length in zip(projected, lengths, strict=True)]
+    assert drift["cosine"] == pytest.approx(np.mean(cosines))
 
 
 def test_the_optimal_classifier_finds_the_component_that_matters():
@@ -119,13 +115,10 @@ def test_the_optimal_classifier_finds_the_component_that_matters():
     assert top[1] < 0.2 < 0.8 < top[2]
 
 
-@pytest.fixture
-def drifting(small):
-    return ["+experiment=isobn_drift", *small, "task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
-
-
 @pytest.mark.slow
-def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cli, drifting, small, outputs):
+def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cli, small, outputs):
+    shared = ["task.train_samples=64", "task.dev_samples=30", "encoder.pooling=cls"]
+    drifting = ["+experiment=isobn_drift", *small, *shared]
     check_done(cli(*drifting, "-m", "seed=1,2"))
     rows = read_analysis_rows(outputs, "isobn_drift")["drift"]
     assert [(row["seed"], row["epoch"]) for row in rows] == [(s, e) for s in (1, 2) for e in (0, 1, 2)]
@@ -136,7 +129,6 @@ def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cl
             assert row["l2"] > 0
         assert row["initial_norm"] > 0
         assert row["fine_tuned_top1"] <= row["fine_tuned_top5"] <= row["fine_tuned_top30"]
-    shared = [setting for setting in drifting if setting not in small][1:]
     assert cli(*small, *shared, "optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=3e-3")[0] == 0
     records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     measured, plain = sorted(

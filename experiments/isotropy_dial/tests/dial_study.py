@@ -49,9 +49,8 @@ class Study:
         values["embedding/ev1"] = 0.5 + 0.1 * dose if turned != "cosine" else 0.5  # follows the dose
         values["embedding/i1"] = score  # follows the score
         epoch = types.SimpleNamespace(score=score, isotropy=values)
-        record = types.SimpleNamespace(
-            best=epoch, status="finished", provenance=self.record.provenance, cost=self.record.cost
-        )
+        about = {"provenance": self.record.provenance, "cost": self.record.cost}
+        record = types.SimpleNamespace(best=epoch, status="finished", **about)
         return types.SimpleNamespace(encoder="E", task="T", cfg=cfg, record=record, folder=self.folder)
 
     def find(self, dial, dose, seed):

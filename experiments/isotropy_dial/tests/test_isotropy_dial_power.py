@@ -1,7 +1,5 @@
 """The simulation of the dose study: it analyses as the study does, and its scenarios have the stated truth."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,6 @@ from isobench_papers.isotropy_dial.simulation.correlations import correlate, dra
 from isobench_papers.isotropy_dial.simulation.power import STUDY, read_dials
 from isobench_papers.isotropy_dial.simulation.power import test_slopes as compare_slopes
 from isobench_papers.isotropy_dial.simulation.studies import holm, read_pilot, simulate
-
-
-@pytest.fixture(scope="module")
-def study():
-    design, seeds = read_dials()
-    return SimpleNamespace(design=design, seeds=seeds, noise=read_pilot(STUDY / "pilot.csv"))
 
 
 def build_rows(design, scores, isotropy):
@@ -36,12 +28,12 @@ def build_rows(design, scores, isotropy):
 
 
 @pytest.mark.slow
-def test_the_simulation_analyses_studies_as_the_study_does(study):
-    design, rng = study.design, np.random.default_rng(0)
+def test_the_simulation_analyses_studies_as_the_study_does():
+    (design, seeds), rng = read_dials(), np.random.default_rng(0)
     studies, effects = 200, design.effects(1.0, -2.0, 0.0, 3.0)
     scores, isotropy, slopes, given = {}, {}, {}, {GIVEN_DIAL: {}, GIVEN_DOSE: {}}
-    for name, noise in study.noise.items():
-        drawn = simulate(rng, noise, effects, studies, study.seeds)
+    for name, noise in read_pilot(STUDY / "pilot.csv").items():
+        drawn = simulate(rng, noise, effects, studies, seeds)
         scores[name] = drawn
         isotropy[name] = draw_isotropy(rng, design, drawn, effects, len(MEASURES), 3.0, 0.5)
         slopes[name] = compare_slopes(design, drawn)

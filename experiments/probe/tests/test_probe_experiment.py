@@ -12,11 +12,6 @@ from scipy import stats
 from isobench_papers.probe import probe, recipes, sets
 
 
-def make_set(n, trained, classes=2, columns=1, seed=0):
-    labels = np.random.default_rng(seed).permutation(np.arange(n) % classes)
-    return probe.LabelledSet([["text"] * n] * columns, labels, [f"c{k}" for k in range(classes)], trained)
-
-
 def divide(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
@@ -53,7 +48,8 @@ def test_pairs_of_texts_become_differences_and_products():
 @pytest.mark.parametrize("classifier", ["logistic", "mteb"])
 @pytest.mark.parametrize(("trained", "budget"), [(60, 4), (60, None), (100, 4), (100, None)])
 def test_no_draw_is_tested_on_what_it_may_see(classifier, trained, budget):
-    own = make_set(100, trained)
+    labels = np.random.default_rng(0).permutation(np.arange(100) % 2)
+    own = probe.LabelledSet([["text"] * 100], labels, ["c0", "c1"], trained)
     draws = probe.plan_draws(own, budget, 3, classifier, "a")
     tested = np.concatenate([draw.test for draw in draws])
     for draw in draws:
@@ -113,35 +109,19 @@ def test_holms_correction_is_over_the_methods_and_tasks_of_a_table():
     assert [row["holm"] for row in probe.add_holm(rows)] == pytest.approx([0.03, 0.06, 0.06, 0.04])
 
 
-@pytest.fixture(scope="module")
-def probe_root(tmp_path_factory):  # with two sets: with a test split, and with one split
-    root = tmp_path_factory.mktemp("sets")
-    rng = np.random.default_rng(0)
-
-    def columns(n, classes=("down", "up")):
-        labels = [classes[i % len(classes)] for i in range(n)]
-        marks = dict(zip(classes, WORDS, strict=False))
-        return {"text": [f"{marks[y]} {' '.join(rng.choice(WORDS, 3))}" for y in labels], "label": labels}
-
-    write_parquet(root / "probe/split/train.parquet", columns(60))
-    write_parquet(root / "probe/split/test.parquet", columns(120))
-    write_parquet(root / "probe/whole/train.parquet", columns(110, ("a", "b", "c")))
-    return root
-
-
-@pytest.fixture
-def experiment(tiny, probe_root, tmp_path):
-    return [
-        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0",
-        f"data.root={probe_root}", f"data.cache={tmp_path / 'cache'}", f"output_dir={tmp_path / 'outputs'}",
-        "calibration=none,center", "tracking=none", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]",
-        "analysis.draws=3", "analysis.classifiers=[logistic,neighbours,mteb]",
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
-def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outputs):
-    check_done(cli(*experiment))
+def test_the_experiments_rows_follow_from_its_predictions(cli, tiny, outputs, tmp_path):
+    rng = np.random.default_rng(0)
+    for place, size, classes in (("split/train", 60, "du"), ("split/test", 120, "du"), ("whole/train", 110, "abc")):
+        labels = [classes[i % len(classes)] for i in range(size)]
+        texts = [f"{WORDS[classes.index(y)]} {' '.join(rng.choice(WORDS, 3))}" for y in labels]
+        write_parquet(tmp_path / f"probe/{place}.parquet", {"text": texts, "label": labels})
+    check_done(cli(
+        "+experiment=probe", "encoder=local", f"encoder.path={tiny}", "encoder.layer=null,0", "tracking=none",
+        f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}", f"output_dir={outputs}",
+        "calibration=none,center", "analysis.sets=[split,whole]", "analysis.budgets=[4,null]", "analysis.draws=3",
+        "analysis.classifiers=[logistic,neighbours,mteb]",
+    ))  # fmt: skip
     rows = read_analysis_rows(outputs, "probe")
     predictions, scores = rows["predictions"], rows["scores"]
     per_setting = {"split": 3 + 3 + 10 + 1 * 3, "whole": 3 + 3 + 10 + 10 * 3}  # draws of a budget, then of all labels
@@ -159,12 +139,6 @@ def test_the_experiments_rows_follow_from_its_predictions(experiment, cli, outpu
     assert all(abs(row["change"]) < 1e-9 for row in tuned)  # a tuned classifier with intercepts does not see a mean
 
 
-def write_set(root, **splits):
-    for split, labels in splits.items():
-        columns = {"text": [f"{split} {row}" for row in range(len(labels))], "label": labels}
-        write_parquet(root / f"probe/own/{split}.parquet", columns)
-
-
 @pytest.mark.parametrize(
     "splits",
     [
@@ -173,7 +147,9 @@ def write_set(root, **splits):
     ],
 )  # fmt: skip
 def test_likely_mistakes_are_refused(tmp_path, splits):
-    write_set(tmp_path, **splits)
+    for split, labels in splits.items():
+        columns = {"text": [f"{split} {row}" for row in range(len(labels))], "label": labels}
+        write_parquet(tmp_path / f"probe/own/{split}.parquet", columns)
     with fails():
         sets.read_probe_set(str(tmp_path), "own")
 

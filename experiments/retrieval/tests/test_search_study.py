@@ -1,9 +1,8 @@
 """The study of searches: its question pairs, bootstrap and verdicts, and a search from end to end."""
 
 import numpy as np
-import pandas
 import pytest
-from helpers import ROOT, check_done, read_analysis_rows, write_parquet
+from helpers import check_done, read_analysis_rows, write_parquet
 
 from isobench_papers.retrieval import search
 
@@ -61,39 +60,13 @@ def test_a_search_from_end_to_end(cli, cache, tmp_path):
     ids = [f"d{number}" for number in range(12)]
     write_parquet(folder / "corpus.parquet", {"id": ids, "title": [""] * 12, "text": texts})
     write_parquet(folder / "queries.parquet", {"id": ["q0", "q1", "q2"], "text": [texts[1], texts[6], "moon"]})
-    write_parquet(
-        folder / "qrels.parquet",
-        {"query": ["q0", "q1", "q2"], "document": ["d1", "d6", "d2"], "relevance": [2, 1, 0]},
-    )
+    judged = {"query": ["q0", "q1", "q2"], "document": ["d1", "d6", "d2"], "relevance": [2, 1, 0]}
+    write_parquet(folder / "qrels.parquet", judged)
     settings = ["encoder=minilm", "calibration=none,center", "analysis.sets=[dbpedia]", f"data.root={tmp_path}"]
-    check_done(
-        cli(
-            "+experiment=retrieval", f"output_dir={tmp_path / 'o'}", f"data.cache={cache}", "tracking=none", *settings
-        )
-    )
+    settings += [f"output_dir={tmp_path / 'o'}", f"data.cache={cache}", "tracking=none"]
+    check_done(cli("+experiment=retrieval", *settings))
     rows = read_analysis_rows(tmp_path / "o", "retrieval")
     assert [(row["method"], row["queries"], row["ndcg_10"], row["mrr_10"]) for row in rows["effects"]] == [
         ("none", 2, 1.0, 1.0), ("center", 2, 1.0, 1.0),
     ]  # fmt: skip
     assert len(rows["queries"]) == 4
-
-
-def test_the_page_has_the_bundles_numbers():
-    effects = pandas.read_parquet(ROOT / "experiments/retrieval/results/retrieval/analysis/effects.parquet")
-    names = {
-        "MiniLM": ("minilm", 3),
-        "MPNet": ("mpnet", 7),
-        "DistilBERT": ("distilbert-quire", 7),
-        "GloVe": ("glove", 2),
-    }
-    page = (ROOT / "experiments/retrieval/README.md").read_text()
-    for title, name in (("entities", "dbpedia"), ("questions", "qqp")):
-        for label, (encoder, most) in names.items():
-            own = effects[(effects["encoder"] == encoder) & (effects["set"] == name)].set_index("method")
-            methods = ["center", f"all-but-the-top {most}", "soft ZCA", "ZCA"]
-            cells = [
-                f"{100 * row['change']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
-                for row in (own.loc[method] for method in methods)
-            ]
-            plain = f"{100 * own.loc['none', 'ndcg_10']:.1f}"
-            assert f"| {title}, {label} | {plain} | {' | '.join(cells)} |" in page

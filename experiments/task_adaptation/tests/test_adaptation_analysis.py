@@ -12,11 +12,7 @@ from scipy.cluster.vq import kmeans2
 from sklearn.feature_selection import f_classif
 
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, judge_claim, load_claims
-from isobench_papers.task_adaptation.claims import (
-    BASE,
-    L2,
-    LARGE,
-)
+from isobench_papers.task_adaptation.claims import BASE, L2, LARGE
 from isobench_papers.task_adaptation.embeddings import (
     compare_with_one_gaussian,
     compute_cluster_index,
@@ -68,18 +64,15 @@ def test_one_gaussian_is_told_from_two(sizes, several):
     assert (ours, gaussian) == compare_with_one_gaussian(plant(*sizes), 1)
 
 
-@pytest.fixture
-def setting(tiny, reviews, tmp_path) -> list[str]:
-    own = [f"data.cache={tmp_path}/cache", f"output_dir={tmp_path}", "tracking=none"]
-    data = ["encoder=local", f"encoder.path={tiny}", "task=sst2", f"data.root={reviews}"]
-    return ["+experiment=adaptation_embeddings", *data, *own]
-
-
 @pytest.mark.slow
-def test_with_a_pooler_h_is_what_comes_out_of_it_and_else_what_goes_in(cli, setting, tiny, reviews, tmp_path):
+def test_with_a_pooler_h_is_what_comes_out_of_it_and_else_what_goes_in(cli, tiny, reviews, tmp_path):
     import pyarrow.parquet
     from transformers import BertModel
 
+    setting = [
+        "+experiment=adaptation_embeddings", "encoder=local", f"encoder.path={tiny}", "task=sst2",
+        f"data.root={reviews}", f"data.cache={tmp_path}/cache", f"output_dir={tmp_path}", "tracking=none",
+    ]  # fmt: skip
     check_done(cli(*setting, "encoder.pooling=pooler", "analysis.points=100"))
     (file,) = (tmp_path / "cache" / "embeddings").glob("*.npy")
     before = torch.tensor(np.load(file))
@@ -104,13 +97,8 @@ def test_with_a_pooler_h_is_what_comes_out_of_it_and_else_what_goes_in(cli, sett
 CLAIMS = load_claims("task_adaptation")
 
 
-def find_claim(text):
-    (claim,) = (claim for claim in CLAIMS if text in claim.quote)
-    return claim
-
-
 def judge(text, rows, differences=()):
-    claim = find_claim(text)
+    (claim,) = (claim for claim in CLAIMS if text in claim.quote)
     return judge_claim(claim, lambda _: rows, lambda *_: (rows, list(differences)))[0]
 
 

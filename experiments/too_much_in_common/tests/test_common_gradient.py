@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from isobench.analyses.rows import read_stored_rows
+from isobench.metrics import average_cosine
 from isobench_papers.too_much_in_common import gradient
 
 MASK = "[PAD]"  # a token of the tiny vocabulary that no text has
@@ -29,11 +30,6 @@ def differentiate_by_autograd(states, targets, weight, bias):
     logits = states @ weight.T
     cross_entropy(logits if bias is None else logits + bias, targets).backward()
     return weight.grad
-
-
-def mean_cosine(rows):
-    cosines = normalize(rows) @ normalize(rows).T
-    return cosines[~torch.eye(len(rows), dtype=torch.bool)].mean().item()
 
 
 @pytest.mark.parametrize("biased", [True, False])
@@ -58,7 +54,7 @@ def test_targets_and_other_words_are_measured_apart():
     is_target = [word in targets for word in range(len(weight))]
     for name, own in (("targets", gradients[is_target]), ("others", gradients[[not x for x in is_target]])):
         assert row[name] == len(own)
-        assert row[f"{name}_cosine"] == pytest.approx(mean_cosine(own))
+        assert row[f"{name}_cosine"] == pytest.approx(average_cosine(own))
         away = normalize(-own) @ -normalize(states.mean(0), dim=0)
         assert row[f"{name}_away"] == pytest.approx(away.mean().item())
         assert row[f"{name}_norm"] == pytest.approx(own.norm(dim=1).mean().item())
@@ -111,6 +107,6 @@ def test_common_gradient_from_the_command_line(cli, cache, tmp_path, architectur
     whole = differentiate_by_autograd(kept[0], targets, weight, bias)
     is_target = torch.isin(torch.arange(len(whole)), targets)
     assert last["targets"] == is_target.sum()
-    assert last["others_cosine"] == pytest.approx(mean_cosine(whole[~is_target]), rel=1e-3)
+    assert last["others_cosine"] == pytest.approx(average_cosine(whole[~is_target]), rel=1e-3)
     assert last["targets_norm"] == pytest.approx(whole[is_target].norm(dim=1).mean().item(), rel=1e-3)
     check_refused(cli(*arguments, f"analysis.predictions=[{every + 1}]"))

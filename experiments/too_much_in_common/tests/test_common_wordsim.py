@@ -91,13 +91,7 @@ def test_the_experiment_from_a_folder(tiny, cache, cli, outputs, tmp_path):
     left = [expected["centered", name] for name in ("men", "simlex999", "ws353_sim", "ws353_rel")]
     assert mean["pearson"] == pytest.approx(np.mean(left), abs=1e-4)
     write_parquet(tmp_path / "corpus" / "some.parquet", {"text": ["the film was good , the plot dull", "great"]})
-    check_done(
-        cli(
-            *arguments(tiny, cache, outputs, f"data.root={root}")[:-2],
-            f"data.root={root}",
-            "analysis.corpus=wikitext",
-        )
-    )
+    check_done(cli(*arguments(tiny, cache, outputs, f"data.root={root}"), "analysis.corpus=wikitext"))
     rows = read_analysis_rows(outputs, "common_wordsim")["word_similarity"]
     methods = [*common_wordsim.METHODS, common_wordsim.RELEASED_CODE, *common_wordsim.FREQUENCY_METHODS]
     assert [row["method"] for row in rows[:: 5 * 2]] == methods

@@ -12,11 +12,7 @@ from isobench.config.schema import Data
 from isobench.data.scored_pairs import ScoredPairs
 from isobench_papers.too_much_in_common import word_pairs
 from isobench_papers.too_much_in_common.convert_wordsim import PUBLIC_FILES, convert_word_pairs, main
-from isobench_papers.too_much_in_common.corpus import (
-    TEXTS_PER_BATCH,
-    find_corpus_differences,
-    open_corpus,
-)
+from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, find_corpus_differences, open_corpus
 from isobench_papers.too_much_in_common.zipf import zipf_exponents
 
 
@@ -68,49 +64,30 @@ def test_a_pair_counts_if_both_words_are_one_known_token(tiny):
     assert scores.tolist() == [0.0, 4.0, 5.0]
 
 
-COUNTS = {"men": 3000, "rw": 2034, "simlex999": 999, "ws353_sim": 203, "ws353_rel": 252}
+LINES = {  # of the public files; the others have three columns
+    "men": "{}-n {}-j {:.6f}", "rw": "{}\t{}\t{:g}" + 10 * "\t5",
+    "simlex999": "{}\t{}\tA\t{:g}\t2.72\t2.81\t2\t7.25\t1\t0.41",
+}  # fmt: skip
 SIMLEX_HEADER = "word1\tword2\tPOS\tSimLex999\tconc(w1)\tconc(w2)\tconcQ\tAssoc(USF)\tSimAssoc333\tSD(SimLex)"
 
 
-def format_line(name, first, second, score):
-    if name == "men":
-        return f"{first}-n {second}-j {score:.6f}"
-    if name == "rw":
-        return "\t".join([first, second, f"{score:g}", *["5"] * 10])
-    if name == "simlex999":
-        return f"{first}\t{second}\tA\t{score:g}\t2.72\t2.81\t2\t7.25\t1\t0.41"
-    return f"{first}\t{second}\t{score:g}"
-
-
-def made_up_pairs():
-    rng = np.random.default_rng(0)
-    pairs = {}
-    for name, count in COUNTS.items():
-        scores = (rng.uniform(0, PUBLIC_FILES[name].highest, count)).round(2)
-        scores[:2] = 0, PUBLIC_FILES[name].highest
-        pairs[name] = ([f"t-shirt{i}" for i in range(count)], [f"re-n{i}" for i in range(count)], scores.tolist())
-    return pairs
-
-
-@pytest.fixture
-def published(tmp_path):
-    for name, columns in made_up_pairs().items():
-        lines = [format_line(name, *row) for row in zip(*columns, strict=True)]
-        file = tmp_path / "downloads" / f"archive of {name}" / PUBLIC_FILES[name].name
+def test_the_analysis_reads_what_the_command_writes_and_nothing_is_replaced(command, tmp_path):
+    rng, written = np.random.default_rng(0), {}
+    for name, public in PUBLIC_FILES.items():
+        scores = [0, public.highest, *rng.uniform(0, public.highest, public.pairs - 2).round(2).tolist()]
+        written[name] = [(f"t-shirt{i}", f"re-n{i}", score) for i, score in enumerate(scores)]
+        file = tmp_path / "downloads" / f"archive of {name}" / public.name
         file.parent.mkdir(parents=True)
+        lines = [LINES.get(name, "{}\t{}\t{:g}").format(*row) for row in written[name]]
         file.write_text("\n".join([SIMLEX_HEADER] * (name == "simlex999") + lines) + "\n", encoding="utf-8")
-    return tmp_path / "downloads"
-
-
-def test_the_analysis_reads_what_the_command_writes_and_nothing_is_replaced(command, published, tmp_path):
+    assert [len(rows) for rows in written.values()] == [3000, 2034, 999, 203, 252]
     root = tmp_path / "new" / "data"
-    assert command(main, str(published), str(root))[0] == 0
-    sets = word_pairs.load_word_pairs(Data(root=str(root)))
-    for name, (first, second, scores) in made_up_pairs().items():
-        assert (sets[name].first, sets[name].second) == (first, second)
-        np.testing.assert_array_equal(sets[name].scores, scores)
+    assert command(main, str(tmp_path / "downloads"), str(root))[0] == 0
+    for name, pairs in word_pairs.load_word_pairs(Data(root=str(root))).items():
+        assert list(zip(pairs.first, pairs.second, pairs.scores, strict=True)) == written.pop(name)
+    assert not written
     with fails():
-        convert_word_pairs(published, root)
+        convert_word_pairs(tmp_path / "downloads", root)
 
 
 @pytest.mark.parametrize("s", [0.7, 1.0, 1.6])
