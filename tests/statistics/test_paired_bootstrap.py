@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+import simulated_pairs
 from scipy import special, stats
 
-from benchmarks import simulated_pairs
 from isobench.metrics.task import METRIC_FUNCTIONS
 from isobench.statistics.paired_bootstrap import (
     ALL_EQUAL,
     RESAMPLED_METRICS,
+    average_covariance,
     compare_predictions,
     draw_multiplicities,
     judge_differences,
+    resample_differences,
     resample_metric,
 )
 
@@ -76,6 +78,29 @@ def test_the_comparison_is_that_of_a_plain_loop(metric):
     assert found.difference.high - found.difference.value == pytest.approx(max(margins), rel=1e-9)
     excludes_zero = found.difference.low > 0 or found.difference.high < 0
     assert excludes_zero == (found.p < 0.05)
+
+
+def test_samples_of_the_examples_give_the_exact_covariance_of_accuracy():
+    labels, ours, theirs = made_up_runs("accuracy", seeds=5, examples=200)
+    ours[:, :20], theirs[:, 10:40] = labels[:20], labels[10:40]  # examples that the methods answer alike in all seeds
+    theirs[:, :10] = (labels[:10] + 1) % 3
+    changes = (ours == labels).astype(float) - (theirs == labels)
+    exact = average_covariance(changes.T) / 200
+    differences, covariance = resample_differences("accuracy", labels, ours, theirs, draw_multiplicities(200, 8_000))
+    assert differences == pytest.approx(changes.mean(1))
+    assert covariance == pytest.approx(exact, rel=0.08)
+    assert exact > 0
+
+
+def test_the_variance_is_that_of_seeds_examples_and_both():
+    rng = np.random.default_rng(0)
+    seeds, examples, studies = 4, 30, 20_000
+    d = rng.normal(0, 0.3, (studies, seeds, 1)) + rng.normal(0, 1.0, (studies, 1, examples))
+    d += rng.normal(0, 2.0, (studies, seeds, examples))
+    estimated = d.mean(2).var(1, ddof=1) / seeds + average_covariance(d.swapaxes(1, 2)) / examples
+    expected = 0.3**2 / seeds + 1.0 / examples + 4.0 / (seeds * examples)
+    assert estimated.mean() == pytest.approx(expected, rel=0.02)
+    assert d.mean((1, 2)).var() == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.parametrize("seeds", [3, 4, 5, 10, 20])

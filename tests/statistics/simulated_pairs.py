@@ -1,6 +1,6 @@
 """Measure, on made-up studies, how far the report's comparison over shared seeds and dev examples can be trusted.
 
-    python benchmarks/simulated_pairs.py [--studies 10000] [--resampled 2000] [--only accuracy|metrics]
+    python tests/statistics/simulated_pairs.py [--studies 10000] [--resampled 2000] [--only accuracy|metrics]
 
 A study has two methods with the same seeds and dev examples. An answer is correct if a sum of normal variables is
 above a threshold: an example's difficulty, a seed's effect, seed and example together (all three the same for both
@@ -212,8 +212,9 @@ def simulate_metrics(studies: int) -> None:
         planted = find_true_difference(metric)
         for seeds, examples in METRIC_SHAPES:
             r = simulate_metric(metric, seeds, examples, studies, planted)
-            kinds = ("null/below", "null/coverage", "planted/coverage", "planted/below")
-            cells = [f"{r[kind]:7.1%}" for kind in kinds]
+            cells = [
+                f"{r[kind]:7.1%}" for kind in ("null/below", "null/coverage", "planted/coverage", "planted/below")
+            ]
             print(f"{metric:20} {seeds:2} {examples:5} {r['null/said']:4.0%}", *cells, f"({planted:.1f})", flush=True)
 
 
