@@ -1,9 +1,11 @@
-"""Averages of a frozen encoder's layers; tests/cli/test_diagnose_command.py holds its states against the model's."""
+"""Frozen encoders: averages of layers, and weights without a place; tests/cli/test_diagnose_command.py holds its states against the model's."""
 
 from types import SimpleNamespace
 
 import torch
+from helpers import WORDS, make_config, save_tiny
 
+from isobench.frozen.encode import FrozenEncoder
 from isobench.models.sentence_encoder import select_layer
 
 
@@ -12,7 +14,7 @@ def test_weights_that_its_config_has_no_place_for_are_said(tmp_path, capsys):
     file = tmp_path / "config.json"
     file.write_text(file.read_text().replace('"num_hidden_layers": 2', '"num_hidden_layers": 1'))
     cfg = make_config("encoder=local", f"encoder.path={tmp_path}", "encoder.pooling=mean")
-    assert len(list(FrozenEncoder(cfg, [None]).iterate_tokens(TEXTS, None))) > 0
+    assert len(list(FrozenEncoder(cfg, [None]).iterate_tokens(WORDS, None))) > 0
     assert "encoder.layer.1." in capsys.readouterr().err
 
 
