@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from beside_print import _format_difference
 from helpers import ROOT
+from notebook import execute_page
 from scipy.stats import ttest_ind
 
 from isobench.papers.published import PublishedTable
@@ -52,18 +54,12 @@ def test_the_examples_of_the_library_page_run():
 
 
 @pytest.mark.slow
-def test_the_code_of_the_notebook_page_runs(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "site"))
-    from notebook import execute_page
-
+def test_the_code_of_the_notebook_page_runs():
     shown = execute_page((ROOT / "docs" / "how-to" / "notebook.md").read_text(), ROOT)
     assert (shown.count("<table"), shown.count("data:image/svg+xml;base64,")) == (5, 1)
 
 
-def test_a_difference_from_print_has_welchs_interval_and_prints_rounding(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "docs" / "site"))
-    from beside_print import _format_difference
-
+def test_a_difference_from_print_has_welchs_interval_and_prints_rounding():
     theirs, values = [58.0, 60.0, 60.0, 61.0, 63.5], [61.0, 64.0, 63.0]
     printed = [statistics.fmean(theirs), statistics.stdev(theirs)]  # 60.5 and 2
     table = PublishedTable.model_construct(

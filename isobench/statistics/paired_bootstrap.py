@@ -14,7 +14,7 @@ together from its parts here. With d_i the difference of the two methods' scores
 This is Obuchowski and Rockette's variance for readers and cases (1995). Its t statistic has (n - 1) (1 + C / A)
 degrees of freedom here. Hillis's (2007) square 1 + C / A, and his interval then holds the true value in only 92% of
 studies with 3 seeds where C is a tenth of A. No result is surer than a paired t-test over the seeds alone.
-tests/statistics/simulated_pairs.py shows how often the intervals hold the true value, and how often p is below .05
+docs/site/simulated_pairs.py shows how often the intervals hold the true value, and how often p is below .05
 by chance.
 """
 

@@ -1,4 +1,4 @@
-"""Frozen encoders: averages of layers, and weights without a place; tests/cli/test_diagnose_command.py holds its states against the model's."""
+"""Frozen encoders: averages of layers, and weights without a place; test_diagnose_command.py holds their states."""
 
 from types import SimpleNamespace
 

@@ -1,6 +1,6 @@
 """Measure, on made-up studies, how far the report's comparison over shared seeds and dev examples can be trusted.
 
-    python tests/statistics/simulated_pairs.py [--studies 10000] [--resampled 2000] [--only accuracy|metrics]
+    python docs/site/simulated_pairs.py [--studies 10000] [--resampled 2000] [--only accuracy|metrics]
 
 A study has two methods with the same seeds and dev examples. An answer is correct if a sum of normal variables is
 above a threshold: an example's difficulty, a seed's effect, seed and example together (all three the same for both
@@ -61,15 +61,18 @@ class Setting:
 
     @property
     def sd(self) -> float:
+        """Standard deviation of the sum that decides an answer."""
         own = self.method_seed + self.method_example + self.method_seed_example
         return (self.difficulty + self.seed + self.seed_example + own) ** 0.5
 
     @property
     def threshold(self) -> float:
+        """What the sum must exceed for a correct answer."""
         return float(special.ndtri(self.accuracy)) * self.sd
 
     @property
     def planted_shift(self) -> float:
+        """How much the better method's sum is raised for the planted difference."""
         return float(special.ndtri(self.accuracy + self.planted / 100)) * self.sd - self.threshold
 
 
@@ -196,6 +199,7 @@ def simulate_metric(metric: str, seeds: int, examples: int, studies: int, plante
 
 
 def simulate_accuracy(studies: int) -> None:
+    """Print the rows of accuracy."""
     print("setting n m said; ours and percentile: false positives, coverage 0, coverage planted, power; planted")
     for name, setting in SETTINGS.items():
         for seeds in SEEDS:
@@ -207,6 +211,7 @@ def simulate_accuracy(studies: int) -> None:
 
 
 def simulate_metrics(studies: int) -> None:
+    """Print the rows of the other metrics."""
     print("metric                n     m said  false positives  coverage 0/planted  power (points planted)")
     for metric in METRICS:
         planted = find_true_difference(metric)
@@ -219,6 +224,7 @@ def simulate_metrics(studies: int) -> None:
 
 
 def main() -> None:
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=10_000)
     parser.add_argument("--resampled", type=int, default=2_000, help="studies of each metric that needs resamples")
