@@ -120,7 +120,7 @@ def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Cal
     def read() -> Iterator[list[str]]:
         for file in files:
             for batch in pyarrow.parquet.ParquetFile(file).iter_batches(TEXTS_PER_BATCH, columns=[source.column]):
-                yield check_texts(batch.column(0).to_pylist(), source.column, str(file))
+                yield check_texts(batch.column(0).to_pylist(), source.column, str(file), blank="skipped")
 
     return count, read
 
@@ -141,6 +141,6 @@ def _open_hub(name: str, source: CorpusSource) -> tuple[int, Callable[[], Iterat
 
     def read() -> Iterator[list[str]]:
         for batch in rows.iter(TEXTS_PER_BATCH):
-            yield check_texts(batch[source.column], source.column, str(source.hub))
+            yield check_texts(batch[source.column], source.column, str(source.hub), blank="skipped")
 
     return len(rows), read

@@ -8,10 +8,11 @@ imports nothing heavy, because runs are keyed before torch is imported.
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from isobench.common.errors import UserError, refuse
 from isobench.common.files import require_regular_file, sha256_file
+from isobench.common.terminal import format_count, print_note_once
 from isobench.config.schema import Data, Task
 from isobench.data import hub
 from isobench.data.tables import (
@@ -146,7 +147,7 @@ def read_texts(task: Task, data: Data, split: str) -> list[str]:
         texts, where = read_field(read_columns(path, [column]), column), str(path)
     else:
         texts, where = load_hub_split(task, split)[column][:], f"{task.hub}/{task.subset} {split}"
-    return [text for text in check_texts(texts, column, where) if text.strip()]
+    return [text for text in check_texts(texts, column, where, blank="skipped") if text.strip()]
 
 
 def load_hub_split(task: Task, split: str) -> Any:
@@ -162,13 +163,22 @@ def advise_without_hub(task: Task) -> str:
     return f"set data.root=FOLDER to Parquet files, or use scale=embedded task={instead}"
 
 
-def check_texts(texts: list[Any], column: str, where: str, may_be_blank: bool = True) -> list[str]:
-    """Return the texts of a column; UserError if one is not a string, or blank and must not be, or there is none."""
+def check_texts(
+    texts: list[Any], column: str, where: str, blank: Literal["refused", "named", "skipped"] = "named"
+) -> list[str]:
+    """Return the texts of a column; UserError if one is not a string, or there is none.
+
+    ``blank``: what becomes of texts without a letter; those that the caller skips are not spoken of.
+    """
     for row, text in enumerate(texts, 1):
-        if not isinstance(text, str) or not (may_be_blank or text.strip()):
+        if not isinstance(text, str) or (blank == "refused" and not text.strip()):
             raise UserError(f"{where} has no text in the column {column}, row {row}: {str(text)[:60]!r}")
-    if not any(map(str.strip, texts)):
-        raise UserError(f"{where} has no row with a text in the column {column}")
+    count = sum(not text.strip() for text in texts)
+    refuse((count == len(texts), f"{where} has no row with a text in the column {column}"))
+    if count and blank == "named":
+        print_note_once(
+            f"{where}: {format_count(count, 'row')} of {len(texts)} without a text in the column {column}"
+        )
     return texts
 
 

@@ -49,6 +49,12 @@ def test_a_split_that_is_a_copy_of_the_training_split_is_refused(tmp_path):
         check_files([make_config("task=sst2", f"data.root={tmp_path}")], ["parquet"])
 
 
+def test_blank_texts_are_said(tmp_path, capsys):
+    columns = {"sentence": ["a", "", "b", "  "], "label": [0, 1, 1, 0]}
+    assert len(read_examples(*parquet_task(tmp_path, columns), "train")) == 4
+    assert "2 rows of 4" in capsys.readouterr().err
+
+
 def test_of_a_fixed_choice_of_examples_each_has_its_label(tmp_path):
     columns = {"sentence": [f"s{i}" for i in range(50)], "label": [i % 2 for i in range(50)]}
     some = read_examples(*parquet_task(tmp_path, columns), "train", limit=10)

@@ -90,7 +90,7 @@ def _read_own_columns(path: Path, task: Task, encoding: str | None, may_lack_lab
     label = task.label or "label"
     table = read_own_file(path, encoding)
     require_columns(table.schema, task.text if may_lack_labels else (*task.text, label), str(path))
-    columns = {name: check_texts(table[name].to_pylist(), name, str(path), may_be_blank=False) for name in task.text}
+    columns = {name: check_texts(table[name].to_pylist(), name, str(path), blank="refused") for name in task.text}
     if "label" in columns:  # the labels would stand in its place
         raise UserError(f"{path}: a column of texts can't be called label: rename it")
     values = table[label].to_pylist() if label in table.column_names else []
