@@ -43,10 +43,9 @@ class Change(NamedTuple):
         return f"{self.dial.read_value(self.contrast['dose']):g}".replace("-", "\N{MINUS SIGN}")
 
 
-def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
-    """Choose the contrasts of one encoder and task that ``RULE`` names; whitening's come first."""
-    finished = select_rows(rows, {"encoder": encoder, "task": task, "state": FINISHED})
-    own = [row for row in finished if not math.isnan(row[ISOSCORE])]
+def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow]) -> list[Change]:
+    """Choose the contrasts that ``RULE`` names; whitening's come first. ``rows``: of one encoder and task."""
+    own = [row for row in rows if row["state"] == FINISHED and not math.isnan(row[ISOSCORE])]
     isoscores = {  # rounding can give 0 or less, which has no logarithm
         place: max(np.mean([row[ISOSCORE] for row in runs]), 1e-6)
         for place, runs in group_rows(own, "dial", "dose", "method").items()
@@ -54,7 +53,8 @@ def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow], encode
     before = next((isoscore for (*_, method), isoscore in isoscores.items() if method == PLAIN), math.nan)
     scores = {row["seed"]: row["score"] for row in own if row["method"] == PLAIN}
     level = np.mean(list(scores.values())) if scores else math.nan
-    with_plain = select_rows(contrasts, {"encoder": encoder, "task": task, "against": PLAIN})
+    names = {name: rows[0][name] for name in ("encoder", "task")}
+    with_plain = select_rows(contrasts, names | {"against": PLAIN})
     chosen: list[Change] = []
     for dial in reversed(DIALS):
         changes = [

@@ -95,7 +95,7 @@ def test_a_cell_that_decides_is_found_by_leaving_it_out(tmp_path):
     ):
         kept = [row for row in rows["doses"] if not is_left_out(row)]
         tests = (*dial_analysis.measure_slopes(kept), *dial_analysis.measure_correlations(kept))
-        expected = [{"left_out": cell, "measure": "", **row, "complete": True} for row in tests if is_primary(row)]
+        expected = [{"left_out": cell, "measure": "", **row} for row in tests if is_primary(row)]
         assert [row for row in found if row["left_out"] == cell] == expected
 
 

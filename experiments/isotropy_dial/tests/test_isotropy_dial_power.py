@@ -14,7 +14,15 @@ from isobench_papers.isotropy_dial.simulation.studies import Design, holm, read_
 def build_rows(design, scores, isotropy):
     return [
         {
-            **{"encoder": encoder, "task": "T", "seed": seed, "dial": dial, "dose": dose, "state": FINISHED},
+            **{
+                "encoder": encoder,
+                "task": "T",
+                "seed": seed,
+                "dial": dial,
+                "dose": dose,
+                "state": FINISHED,
+                "complete": False,
+            },
             **{"method": "none" if cell == 0 else dial, "score": own[seed, cell]},
             **dict(zip(MEASURES, isotropy[encoder][seed, :, cell], strict=True)),
             **dict.fromkeys(VOCABULARY_MEASURES, 0.0),
