@@ -14,12 +14,10 @@ from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.config.bounds import NOT_EMPTY, PositiveInt
 from isobench_papers.probe.probe import (
-    PLAIN,
     LabelledSet,
     Plan,
-    Probed,
     check_subjects,
-    compare_draws,
+    compare_methods,
     list_outcomes,
     plan_draws,
     probe_sets,
@@ -72,8 +70,15 @@ def compute(
         plans = {name: plan_budgets(own, budgets, draws, classifier, name) for name, own in read.items()}
         for probed in probe_sets(subjects, read, plans, lengths, "train"):
             scores += [row for row, _, _ in list_outcomes(probed)]
-            side = {"held_out": probed.names["task"] in held_out}
-            changes += [row | side | {"shrinkage": shrinkage.get(row["method"])} for row in list_changes(probed)]
+            for plan, length, method, change in compare_methods(probed, of_length=True):
+                labels_a_class = float(plan.budget or len(plan.draws[0].train) / len(probed.own.classes))
+                changes.append(
+                    probed.names
+                    | {"classifier": classifier, "unit_length": length, "method": method}
+                    | {"budget": plan.budget, "labels_a_class": labels_a_class}
+                    | change
+                    | {"held_out": probed.names["task"] in held_out, "shrinkage": shrinkage.get(method)}
+                )
             if classifier == "logistic":
                 pool = probed.plans[0].draws[0].pool
                 isotropy.append(probed.names | {"isoscore": float(isoscore(probed.vectors[0, pool].double()))})
@@ -101,28 +106,6 @@ def plan_budgets(
         elif budget <= most:
             plans.append(Plan(classifier, budget, plan_draws(own, budget, draws, classifier, name)))
     return plans
-
-
-def list_changes(probed: Probed) -> list[TidyRow]:
-    """List what each method changes, in points, against no method with the same unit length.
-
-    The change by unit length alone is against the vectors as they are.
-    """
-    rows = []
-    for (length, method), ours in probed.outcomes.items():
-        against = ("none" if method == PLAIN else length, PLAIN)
-        if (length, method) == against:
-            continue
-        for plan, arm, plain in zip(probed.plans, ours, probed.outcomes[against], strict=True):
-            found = [[predicted for predicted, _ in outcomes] for outcomes in (arm, plain)]
-            labels_a_class = plan.budget or len(plan.draws[0].train) / len(probed.own.classes)
-            key = probed.names | {"classifier": plan.classifier, "unit_length": length, "method": method}
-            rows.append(
-                key
-                | {"budget": plan.budget, "labels_a_class": float(labels_a_class)}
-                | compare_draws(plan.draws, probed.own.labels, *found)
-            )
-    return rows
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows, fitted: list[str], held_out: list[str]) -> list[str]:
