@@ -77,20 +77,20 @@ def compute(subjects: list["Subject"]) -> Rows:
     rows = keep_grid_runs(build_rows(subjects), list_grid_runs(subjects[0].cfg), complete)
     if not any(row["state"] == FINISHED for row in rows):
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
-    slopes, correlations, contrasts = measure_slopes(rows), measure_correlations(rows), measure_contrasts(rows)
-    left_out = leave_one_cell_out(rows) if complete else []
+    measured = {
+        "slopes": measure_slopes(rows),
+        "correlations": measure_correlations(rows),
+        "contrasts": measure_contrasts(rows),
+        "left_out_cells": leave_one_cell_out(rows) if complete else [],
+    }
     optional = {
-        "contrasts": contrasts,
-        "left_out_cells": left_out,
-        "verdicts": judge_statements(slopes, correlations, contrasts, left_out),
-        "slopes_new_examples": measure_example_slopes(slopes, rows, subjects),
+        "verdicts": judge_statements(measured),
+        "slopes_new_examples": measure_example_slopes(measured["slopes"], rows, subjects),
         "code_second": list_code(list(filter(is_of_second, subjects))),
     }
     return {
         "doses": rows,
-        "slopes": slopes,
-        "correlations": correlations,
-        **{name: own for name, own in optional.items() if own},
+        **{name: own for name, own in (measured | optional).items() if own or name in ("slopes", "correlations")},
         "progress": progress,
         "design": list_design(subjects[0].cfg),
         "code": list_code([subject for subject in subjects if not is_of_second(subject)]),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -87,6 +87,10 @@ class Dial:
         return f"{self.short_label} {self.setting}={self.read_value(dose):g}"
 
 
+WHITENING = Dial(
+    "whitening", "whitening", "whitening_zca", "epsilon", "a higher epsilon whitens less",
+    {"shrinkage": 0.0, "keep_norm": None}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+)  # fmt: skip
 DIALS = (
     Dial("isobn", "IsoBN", "isobn_paper", "beta", "a higher beta changes more"),
     Dial(
@@ -97,21 +101,16 @@ DIALS = (
         "cosine", "cosine", "cosine", "strength", "a higher strength penalises more",
         {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     ),
-    Dial(
-        "whitening", "whitening", "whitening_zca", "epsilon", "a higher epsilon whitens less",
-        {"shrinkage": 0.0, "keep_norm": None}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+    WHITENING,
+    replace(
+        WHITENING, name="whitening_norm", short_label="whitening, norm kept",
+        fixed={"shrinkage": 0.0, "keep_norm": True},
     ),
-    Dial(
-        "whitening_norm", "whitening, norm kept", "whitening_zca", "epsilon",
-        "a higher epsilon whitens less", {"shrinkage": 0.0, "keep_norm": True}, starts_plain=False,
-        steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
-    ),
-    Dial(
-        "norm_effect", "norm kept less not kept", "", "epsilon", "a higher epsilon whitens less",
-        starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0), pair=("whitening_norm", "whitening"),
+    replace(
+        WHITENING, name="norm_effect", short_label="norm kept less not kept", method="",
+        pair=("whitening_norm", "whitening"),
     ),
 )  # fmt: skip
-
 DIAL = {dial.name: dial for dial in DIALS}
 
 

@@ -1,9 +1,10 @@
 """Judge the statements of the second registration (second_registration.md) by the rules that it fixed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from isobench.analyses.rows import TidyRow, group_rows, select_rows
+from isobench.analyses.shown import Rows
 from isobench.statistics.dose_response import narrow_interval
 from isobench.statistics.seeds import ALPHA
 from isobench_papers.isotropy_dial.rows import (
@@ -25,57 +26,46 @@ SUPPORTED, REFUTED, OPEN, NOT_ANSWERABLE = "supported", "refuted", "can't tell",
 Judged = tuple[str, str]  # a verdict, and why
 
 
-def judge_statements(
-    slopes: Sequence[TidyRow],
-    correlations: Sequence[TidyRow],
-    contrasts: Sequence[TidyRow],
-    left_out: Sequence[TidyRow],
-) -> list[TidyRow]:
+def judge_statements(rows: Rows) -> list[TidyRow]:
     """Judge each statement for each encoder and task, once the registered families of tests are complete."""
-    family = tuple(sum(row["complete"] and is_primary(row) for row in rows) for rows in (slopes, correlations))
+    family = tuple(
+        sum(row["complete"] and is_primary(row) for row in rows[name]) for name in ("slopes", "correlations")
+    )
     verdicts: list[TidyRow] = []
-    for (encoder, task), own in group_rows(contrasts, "encoder", "task").items():
-        names = {"encoder": encoder, "task": task}
-        lines, ranks, repeated = (select_rows(rows, names) for rows in (slopes, correlations, left_out))
-        judged: dict[str, Judged] = {}
+    for (encoder, task), contrasts in group_rows(rows["contrasts"], "encoder", "task").items():
+        names, judged = {"encoder": encoder, "task": task}, dict[str, Judged]()
+        own = {name: select_rows(several, names) for name, several in rows.items()}
         if family == FAMILY_A and task == TASK:
-            judged = judge_replication(lines, ranks, own, repeated)
-        if family == FAMILY_B and any(row["dial"] == "norm_effect" for row in own):
-            judged = judge_norm(lines, own, repeated)
+            judged = judge_replication(own)
+        if family == FAMILY_B and any(row["dial"] == "norm_effect" for row in contrasts):
+            judged = judge_norm(own)
         for statement, (verdict, because) in judged.items():
             verdicts.append(names | {"statement": statement, "verdict": verdict, "because": because})
     return verdicts
 
 
-def judge_replication(
-    slopes: Sequence[TidyRow],
-    correlations: Sequence[TidyRow],
-    contrasts: Sequence[TidyRow],
-    left_out: Sequence[TidyRow],
-) -> dict[str, Judged]:
-    """Judge the statements of part A."""
-    (full,) = select_rows(contrasts, {"dial": "whitening", "dose": 0})
+def judge_replication(rows: Rows) -> dict[str, Judged]:
+    """Judge the statements of part A, of one encoder and task."""
+    (full,) = select_rows(rows["contrasts"], {"dial": "whitening", "dose": 0})
     costs = choose(is_different(full, -1), is_different(full, 1) or is_equivalent(full))
     judged = {
-        "more isotropy helps (IsoBN's authors)": judge_slope("isobn", 1, slopes, left_out),
-        "calibration does not help (Ding et al.)": judge_calibration(contrasts),
-        "less isotropy helps (I-STAR's authors)": judge_slope("istar", -1, slopes, left_out),
+        "more isotropy helps (IsoBN's authors)": judge_slope("isobn", 1, rows),
+        "calibration does not help (Ding et al.)": judge_calibration(rows["contrasts"]),
+        "less isotropy helps (I-STAR's authors)": judge_slope("istar", -1, rows),
         "full whitening costs": (costs, write_contrast(full)),
     }
-    for row in select_rows(correlations, {"kind": GIVEN_DIAL}):
-        verdict, cell = judge_sign(row, MORE_ISOTROPIC[row["measure"]], left_out)
+    for row in select_rows(rows["correlations"], {"kind": GIVEN_DIAL}):
+        verdict, cell = judge_sign(row, MORE_ISOTROPIC[row["measure"]], rows)
         because = f"{row['correlation']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}], p = {row['p_holm']:.4f}{cell}"
         judged[f"the score follows {MEASURES[row['measure']]}"] = verdict, because
     return judged
 
 
-def judge_norm(
-    slopes: Sequence[TidyRow], contrasts: Sequence[TidyRow], left_out: Sequence[TidyRow]
-) -> dict[str, Judged]:
-    """Judge the statements of part B."""
-    (full,) = select_rows(contrasts, {"dial": "whitening_norm", "dose": 0, "against": PLAIN})
-    (effect,) = select_rows(slopes, {"dial": "norm_effect", "quantity": "score", "doses": WHOLE})
-    part, cell = judge_sign(effect, -1, left_out)
+def judge_norm(rows: Rows) -> dict[str, Judged]:
+    """Judge the statements of part B, of one encoder and task."""
+    (full,) = select_rows(rows["contrasts"], {"dial": "whitening_norm", "dose": 0, "against": PLAIN})
+    (effect,) = select_rows(rows["slopes"], {"dial": "norm_effect", "quantity": "score", "doses": WHOLE})
+    part, cell = judge_sign(effect, -1, rows)
     is_smaller = is_found(effect) and effect["slope"] < 0 and not cell
     costs, is_free = is_different(full, -1), is_equivalent(full)
     verdicts = {
@@ -83,22 +73,22 @@ def judge_norm(
         "whitening costs because of the directions": choose(costs, is_free or is_different(full, 1)),
         "the norm is a part of the cost": part,
     }
-    if not turns_isotropy("whitening_norm", slopes):
+    if not turns_isotropy("whitening_norm", rows):
         return dict.fromkeys(verdicts, (NOT_ANSWERABLE, "the dose changes neither EV1 nor IsoScore"))
     because = f"{write_contrast(full)}; {write_slope(effect)}{cell}"
     return {statement: (verdict, because) for statement, verdict in verdicts.items()}
 
 
-def judge_slope(dial: str, sign: int, slopes: Sequence[TidyRow], left_out: Sequence[TidyRow]) -> Judged:
+def judge_slope(dial: str, sign: int, rows: Rows) -> Judged:
     """Judge whether the slope of the score in a dial's dose has a sign, if the dial turns isotropy."""
-    (row,) = select_rows(slopes, {"dial": dial, "doses": WHOLE, "quantity": "score"})
-    if not turns_isotropy(dial, slopes):
+    (row,) = select_rows(rows["slopes"], {"dial": dial, "doses": WHOLE, "quantity": "score"})
+    if not turns_isotropy(dial, rows):
         return NOT_ANSWERABLE, f"the dose changes neither EV1 nor IsoScore; {write_slope(row)}"
-    verdict, cell = judge_sign(row, sign, left_out)
+    verdict, cell = judge_sign(row, sign, rows)
     return verdict, write_slope(row) + cell
 
 
-def judge_sign(row: TidyRow, sign: int, left_out: Iterable[TidyRow]) -> Judged:
+def judge_sign(row: TidyRow, sign: int, rows: Rows) -> Judged:
     """Judge the sign of a slope or correlation, which its 90% interval within a margin refutes too.
 
     One that differs from 0 rests on the cells of the grid without which it changes its sign, or is lost before any
@@ -110,7 +100,7 @@ def judge_sign(row: TidyRow, sign: int, left_out: Iterable[TidyRow]) -> Judged:
         name, key, size, ends, margin = "slope", "dial", "over_dial", ("over_low", "over_high"), MARGIN
     cells = [
         other["left_out"]
-        for other in left_out
+        for other in rows["left_out_cells"]
         if is_found(row)
         and other["left_out"]
         and name in other  # the rows are of slopes and of correlations
@@ -124,9 +114,9 @@ def judge_sign(row: TidyRow, sign: int, left_out: Iterable[TidyRow]) -> Judged:
     return choose(is_so, is_opposite or is_small), ""
 
 
-def turns_isotropy(dial: str, slopes: Sequence[TidyRow]) -> bool:
-    """Return True if EV1 or IsoScore follows a dial's dose (the registered check)."""
-    own = select_rows(slopes, {"dial": dial, "doses": WHOLE})
+def turns_isotropy(dial: str, rows: Rows) -> bool:
+    """Say if EV1 or IsoScore follows a dial's dose (the registered check)."""
+    own = select_rows(rows["slopes"], {"dial": dial, "doses": WHOLE})
     return any(row["p"] < ALPHA for row in own if row["quantity"] in TURNED)
 
 
@@ -146,12 +136,10 @@ def choose(is_supported: bool, is_refuted: bool) -> str:
 
 
 def is_found(row: TidyRow) -> bool:
-    """Return True if a slope or correlation, or a contrast, differs from 0 after Holm's correction."""
     return bool(row["p_holm"] < ALPHA)
 
 
 def is_different(contrast: TidyRow, sign: int) -> bool:
-    """Return True if a contrast has a sign, by more than chance."""
     return is_found(contrast) and contrast["difference"] * sign > 0
 
 

@@ -56,9 +56,9 @@ def of_one_group(monkeypatch):
 
 
 def judge(rows):
-    tables = (measure_slopes(rows), measure_correlations(rows), measure_contrasts(rows))
-    judged = judge_statements(*tables, leave_one_cell_out(rows))
-    return {row["statement"]: row["verdict"] for row in judged}
+    measured = {"slopes": measure_slopes(rows), "correlations": measure_correlations(rows)}
+    measured |= {"contrasts": measure_contrasts(rows), "left_out_cells": leave_one_cell_out(rows)}
+    return {row["statement"]: row["verdict"] for row in judge_statements(measured)}
 
 
 NOTHING = {"isobn": lambda _: 0, "istar": lambda _: 0, "cosine": lambda _: 0, "whitening": lambda _: 0}
