@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # importing them takes seconds
     from isobench.config.schema import Config
 
 PLAIN = "none"
-VERSION = 1  # of the cached predictions, part of their names: raise it when they change
+VERSION = 2  # of the cached predictions, part of their names: raise it when they change
 FOLDS = 10  # of a set with one split that all its examples are trained on, as in SentEval
 HELD_OUT = 5  # a set with one split keeps one part in so many for testing where a budget is trained on
 CLASSIFIERS = ("logistic", "neighbours", "mteb")
@@ -81,6 +81,11 @@ class Plan:
     classifier: str
     budget: int | None
     draws: list[Draw]
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where the predictions of each draw but the last end, among those of all draws."""
+        return np.cumsum([len(draw.test) for draw in self.draws])[:-1]
 
 
 @dataclass(frozen=True)
@@ -209,12 +214,13 @@ def probe_sets(
                     file = name_outcomes(subject, name, own, plans[name], settings)
                     arrays = load_or_make_arrays(file, partial(probe_plans, transform, own, plans[name], fit))
                     outcomes[length, method] = [
-                        [
-                            (row[: len(draw.test)], strength)
-                            for draw, row, strength in zip(
-                                plan.draws, arrays[f"predicted{i}"], arrays[f"strength{i}"].tolist(), strict=True
+                        list(
+                            zip(
+                                np.split(arrays[f"predicted{i}"], plan.ends),
+                                arrays[f"strength{i}"].tolist(),
+                                strict=True,
                             )
-                        ]
+                        )
                         for i, plan in enumerate(plans[name])
                     ]
                 yield Probed(names, own, plans[name], outcomes, vectors)
@@ -244,16 +250,12 @@ def name_outcomes(
 def probe_plans(
     transform: Callable[[np.ndarray], np.ndarray], own: LabelledSet, plans: Sequence[Plan], fit: int | str
 ) -> dict[str, np.ndarray]:
-    """Carry out the plans under one method: each draw's predicted classes, [draws, N], and C, [draws], by plan."""
+    """Carry out the plans under one method: by plan, the classes that all draws predict, and each draw's C."""
     calibrated: dict[bytes, np.ndarray] = {}
     arrays = {}
     for i, plan in enumerate(plans):
-        found = probe(transform, calibrated, own, plan, fit == "drawn")
-        longest = max(len(predicted) for predicted, _ in found)  # parts of a set can differ by one example
-        table = np.zeros((len(found), longest), np.int32)
-        for row, (predicted, _) in zip(table, found, strict=True):
-            row[: len(predicted)] = predicted
-        arrays |= {f"predicted{i}": table, f"strength{i}": np.array([strength for _, strength in found])}
+        predicted, strengths = zip(*probe(transform, calibrated, own, plan, fit == "drawn"), strict=True)
+        arrays |= {f"predicted{i}": np.concatenate(predicted).astype(np.int32), f"strength{i}": np.array(strengths)}
     return arrays
 
 
