@@ -53,34 +53,19 @@ CASES = (
 
 
 def draw_isotropy(
-    rng: np.random.Generator,
-    design: Design,
-    scores: np.ndarray,
-    effects: np.ndarray,
-    measures: int,
-    moved: float,
-    shared: float,
+    rng: np.random.Generator, design: Design, rest: np.ndarray, case: Case, measures: int
 ) -> np.ndarray:
-    """Draw the measures of isotropy of each run: what its dial does, and noise that the measures partly share.
+    """Draw measures of isotropy of each run: what its dial does, and noise that the measures partly share.
 
-    Args:
-        rng: draws the noise.
-        design: of the study.
-        scores: of the runs, [studies, seeds, cells].
-        effects: true effects on the score, [cells]; what is left of the scores is their own noise.
-        measures: how many measures of isotropy.
-        moved: by how many standard deviations of its noise a dial moves isotropy over its range.
-        shared: correlation of the noise of isotropy and score; of the first measure alone.
-
-    Returns:
-        [studies, seeds, measures, cells]
+    What the noise of score and isotropy share is of the first measure alone. ``rest``: the scores less their true
+    effects, [studies, seeds, cells] -> [studies, seeds, measures, cells].
     """
-    common = rng.normal(size=(*scores.shape[:2], 1, design.cells))
-    own = rng.normal(size=(*scores.shape[:2], measures, design.cells))
+    common = rng.normal(size=(*rest.shape[:2], 1, design.cells))
+    own = rng.normal(size=(*rest.shape[:2], measures, design.cells))
     noise = np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own
-    if shared:
-        noise[:, :, 0] = mix(noise[:, :, 0], scores - effects, shared)
-    return moved * move_isotropy(design) + noise
+    if case.shared:
+        noise[:, :, 0] = mix(noise[:, :, 0], rest, case.shared)
+    return case.moved * move_isotropy(design) + noise
 
 
 def move_isotropy(design: Design) -> np.ndarray:
@@ -118,7 +103,7 @@ def draw_correlations(
     pilot = {"isobn": noise.changes["isobn_paper beta 1"], "whitening": -noise.changes["whitening_zca epsilon 0.0"]}
     effects = design.effects(pilot if case.follows_dose else 0.0)
     scores = simulate(rng, noise, effects, studies, seeds)
-    isotropy = draw_isotropy(rng, design, scores, effects, measures, case.moved, case.shared)
+    isotropy = draw_isotropy(rng, design, scores - effects, case, measures)
     return {
         kind: correlate(design, isotropy[:, :, :1] if with_dose else isotropy, scores[:, :, None], with_dose)
         for kind, with_dose in GIVEN.items()
@@ -167,7 +152,7 @@ def find_smallest_correlations(
         scores = [simulate(rng, own, nothing, n, design.seeds) for n in chunks(min(studies, POWER_STUDIES))]
         first, p_values = [], []
         for part in scores:
-            isotropy = draw_isotropy(rng, design, part, nothing, len(MEASURES), TURNED, 0.0)
+            isotropy = draw_isotropy(rng, design, part, CASES[0], len(MEASURES))
             p_values.append(test_seeds(correlate(design, isotropy, part[:, :, None], with_dose=False))[3])
             first.append(isotropy[:, :, 0] - dial)
         drawn[name] = np.concatenate(first), np.concatenate(scores)

@@ -6,8 +6,8 @@ Every synthetic study has the shape of the real one: its encoders, dials, doses 
 experiment/isotropy_dial.yaml. Scores are slope x dose, plus an effect of the seed, plus noise: residuals of our pilot
 runs (experiments/isotropy_dial/pilot.csv), drawn at random and scaled to the degrees of freedom that fitting their
 means took. Scores are rounded to whole examples of the dev set. Slopes, partial correlations, intervals and
-p-values come from isobench.statistics, as in the study's analysis. Arranging the runs of many
-studies at a time, and Holm's correction, are written anew here; a test compares both with the analysis itself
+p-values come from isobench.statistics, as in the study's analysis. Arranging the runs of many studies at a time is
+written anew here; a test compares it with the analysis itself
 (experiments/isotropy_dial/tests/test_isotropy_dial_power.py).
 
 Five parts are printed, and --write puts them into experiments/isotropy_dial/power.json:

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import special
 
 from isobench.config.composing import compose_experiment
+from isobench.statistics import seeds
 from isobench.statistics.dose_response import fit_slopes, student_t
 from isobench.statistics.seeds import ALPHA, POWER
 from isobench_papers.isotropy_dial.design import list_design
@@ -104,9 +105,9 @@ class Design:
         return np.stack(own, axis=-1)
 
 
-def simulate(rng: np.random.Generator, noise: Noise, effects: np.ndarray, studies: int, seeds: int) -> np.ndarray:
+def simulate(rng: np.random.Generator, noise: Noise, effects: np.ndarray, studies: int, repeats: int) -> np.ndarray:
     """Draw scores with independent noise of one size: true effects in points [cells] -> [studies, seeds, cells]."""
-    return make_scores(rng, noise, effects + noise.draw(rng, studies, seeds, len(effects)))
+    return make_scores(rng, noise, effects + noise.draw(rng, studies, repeats, len(effects)))
 
 
 def make_scores(rng: np.random.Generator, noise: Noise, values: np.ndarray) -> np.ndarray:
@@ -121,14 +122,8 @@ def test_seeds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values by Holm's method along the last axis, for many studies at a time."""
-    count = p.shape[-1]
-    order = np.argsort(p, axis=-1)
-    stepped = np.take_along_axis(p, order, -1) * np.arange(count, 0, -1)
-    adjusted = np.minimum(np.maximum.accumulate(stepped, axis=-1), 1)
-    result = np.empty_like(adjusted)
-    np.put_along_axis(result, order, adjusted, -1)
-    return result
+    """Adjust the p-values of each study by Holm's method: [studies, tests] -> [studies, tests]."""
+    return np.apply_along_axis(seeds.holm, -1, p)
 
 
 def find_smallest(

@@ -6,7 +6,7 @@ import pytest
 from isobench.statistics.dose_response import student_t
 from isobench_papers.isotropy_dial.analysis import measure_correlations, measure_slopes
 from isobench_papers.isotropy_dial.rows import FINISHED, GIVEN_DIAL, GIVEN_DOSE, MEASURES, VOCABULARY_MEASURES, WHOLE
-from isobench_papers.isotropy_dial.simulation.correlations import correlate, draw_isotropy
+from isobench_papers.isotropy_dial.simulation.correlations import CASES, correlate, draw_isotropy
 from isobench_papers.isotropy_dial.simulation.power import STUDY
 from isobench_papers.isotropy_dial.simulation.studies import Design, holm, read_pilot, simulate
 
@@ -42,7 +42,7 @@ def test_the_simulation_analyses_studies_as_the_study_does():
     for name, noise in read_pilot(STUDY / "pilot.csv").items():
         drawn = simulate(rng, noise, effects, studies, design.seeds)
         scores[name] = drawn
-        isotropy[name] = draw_isotropy(rng, design, drawn, effects, len(MEASURES), 3.0, 0.5)
+        isotropy[name] = draw_isotropy(rng, design, drawn - effects, CASES[-1], len(MEASURES))
         slopes[name] = student_t(np.moveaxis(design.slopes(drawn), 1, -1))[1:]
         for kind in given:
             found = correlate(design, isotropy[name], drawn[:, :, None], kind == GIVEN_DOSE)
