@@ -116,15 +116,12 @@ def choose_rates(runs: Sequence[TidyRow]) -> list[TidyRow]:
     chosen = []
     for (cause,), own in group_rows(runs, "cause").items():
         begun = {row["seed"] for row in own if row["state"] == "missing"}
-        losses = {
-            lr: float(np.mean([row["loss"] for row in rows if row["seed"] not in begun] or [math.nan]))
-            for (lr,), rows in group_rows(own, "lr").items()
-        }
-        known = {lr: loss for lr, loss in losses.items() if not math.isnan(loss)}
-        if known:
-            best = min(sorted(known), key=known.__getitem__)
-            edge = best in (min(losses), max(losses)) and len(losses) > 1
-            seeds = sorted({row["seed"] for row in own} - begun)
+        ended = group_rows([row for row in own if row["seed"] not in begun], "lr")
+        losses = {lr: float(np.mean([row["loss"] for row in rows])) for (lr,), rows in ended.items()}
+        if known := {lr: loss for lr, loss in sorted(losses.items()) if not math.isnan(loss)}:
+            best = min(known, key=known.__getitem__)
+            rates, seeds = ({row[name] for row in own} for name in ("lr", "seed"))
+            edge, seeds = best in (min(rates), max(rates)) and len(rates) > 1, sorted(seeds - begun)
             chosen.append({"cause": cause, "lr": best, "loss": known[best], "edge": edge, "seeds": seeds})
     return chosen
 
@@ -244,12 +241,12 @@ def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
 
 def describe_lacking(runs: Sequence[TidyRow]) -> list[str]:
     """Name the runs that have no result in a note, in a list; empty if all have one."""
-    lacking = [row for row in runs if math.isnan(row["loss"])]
     named = [
         f"{row.get('task', '')} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})".strip()
-        for row in lacking
+        for row in runs
+        if math.isnan(row["loss"])
     ]
-    return [f"INCOMPLETE: {len(lacking)} of {len(runs)} runs have no result: {name_some(named)}."] if lacking else []
+    return [f"INCOMPLETE: {len(named)} of {len(runs)} runs have no result: {name_some(named)}."] if named else []
 
 
 def draw_effects(effects: Sequence[TidyRow]) -> Figure:

@@ -164,7 +164,7 @@ def correlate_within(rows: Sequence[TidyRow], dial: str, series: Series, measure
     Of a dial that is the difference of two, it is the difference of their correlations.
     """
     found = [
-        correlate_where_defined(one.select_seeds(series.seeds, measure), one.select_seeds(series.seeds, "score"))
+        correlate_where_defined(one.select(series.seeds, measure), one.select(series.seeds, "score"))
         for one in [collect_series(rows, DIAL[name]) for name in DIAL[dial].pair] or [series]
     ]
     return (found[0] - found[1], 2) if len(found) > 1 else (found[0], 1)
@@ -177,7 +177,7 @@ def correlate_across(series: dict[str, Series], measure: str, kind: str) -> np.n
     dose 0 of each dial that starts there, because each dial is then looked at by itself.
     """
     seeds = sorted(set.intersection(*(set(one.seeds) for one in series.values())))
-    x, y = (np.hstack([one.select_seeds(seeds, name) for one in series.values()]) for name in (measure, "score"))
+    x, y = (np.hstack([one.select(seeds, name) for one in series.values()]) for name in (measure, "score"))
     if kind == ACROSS:
         is_plain = [DIAL[name].starts_plain and dose == 0 for name, one in series.items() for dose in one.doses]
         once = np.array([not plain or not any(is_plain[:place]) for place, plain in enumerate(is_plain)])
@@ -198,8 +198,13 @@ def correlate_where_defined(x: np.ndarray, y: np.ndarray, given: np.ndarray | No
 def name_mean(mean: SeedMean, name: str) -> TidyRow:
     """Return a mean over seeds as columns of a tidy row; ``p_holm`` is NaN until ``add_holm`` fills it."""
     return {
-        name: mean.value, "low": mean.low, "high": mean.high, "p": mean.p, "p_holm": math.nan, "seeds": mean.seeds,
-    }  # fmt: skip
+        name: mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "p": mean.p,
+        "p_holm": math.nan,
+        "seeds": mean.seeds,
+    }
 
 
 def add_holm(family: Sequence[TidyRow], name: str = "p") -> None:
@@ -270,11 +275,11 @@ def measure_example_slopes(
     """
     measured = []
     for row in filter(is_primary, slopes):
-        place = {name: row[name] for name in ("encoder", "task")}
-        series = collect_series(select_rows(rows, place), DIAL[row["dial"]])
-        own = [subject for subject in subjects if (subject.encoder, subject.task) == (row["encoder"], row["task"])]
+        dial, place = DIAL[row["dial"]], {name: row[name] for name in ("encoder", "task")}
+        series = collect_series(select_rows(rows, place), dial)
+        own = [subject for subject in subjects if (subject.encoder, subject.task) == tuple(place.values())]
         try:
-            values = slope_examples(series, DIAL[row["dial"]], own)
+            values = slope_examples(series, dial, own)
         except NotPairedError:
             continue
         names = {name: row[name] for name in ("encoder", "task", "complete", "dial", "doses", "quantity")}

@@ -129,9 +129,10 @@ class Series(NamedTuple):
     values: dict[str, np.ndarray]
     left_out: dict[int, str]
 
-    def select_seeds(self, seeds: Sequence[int], column: str) -> np.ndarray:
-        """Return the values of some of its seeds, [len(seeds), k]."""
-        return self.values[column][[self.seeds.index(seed) for seed in seeds]]
+    def select(self, seeds: Sequence[int], column: str, doses: Sequence[float] = ()) -> np.ndarray:
+        """Return the values of some of its seeds, [len(seeds), k], and of some doses only if they are given."""
+        values = self.values[column][[self.seeds.index(seed) for seed in seeds]]
+        return values[:, [self.doses.index(dose) for dose in doses or self.doses]]
 
 
 def build_rows(subjects: Sequence["Subject"]) -> list[TidyRow]:
@@ -200,22 +201,18 @@ def collect_all_series(rows: Sequence[TidyRow]) -> dict[str, Series]:
     series = {name: one for name, one in series.items() if len(one.doses) > 1}
     for dial in DIALS:
         if dial.pair and set(dial.pair) <= series.keys():
-            pair = series[dial.pair[0]], series.pop(dial.pair[1])
-            doses, seeds = (
-                [value for value in getattr(pair[0], name) if value in getattr(pair[1], name)]
-                for name in ("doses", "seeds")
-            )
-            places = [[one.doses.index(dose) for dose in doses] for one in pair]
-            values = {}
-            for name in pair[0].values:
-                ours, theirs = (one.select_seeds(seeds, name)[:, own] for one, own in zip(pair, places, strict=True))
-                values[name] = ours - theirs
-            series[dial.name] = Series(doses, seeds, values, pair[0].left_out | pair[1].left_out)
+            ours, theirs = series[dial.pair[0]], series.pop(dial.pair[1])
+            doses = [dose for dose in ours.doses if dose in theirs.doses]
+            seeds = [seed for seed in ours.seeds if seed in theirs.seeds]
+            values = {
+                name: ours.select(seeds, name, doses) - theirs.select(seeds, name, doses) for name in ours.values
+            }
+            series[dial.name] = Series(doses, seeds, values, ours.left_out | theirs.left_out)
     return series
 
 
 def is_primary(row: TidyRow) -> bool:
-    """Return True for a slope or correlation of a primary hypothesis, which Holm's correction is made over."""
+    """Say if it is a slope or correlation of a primary hypothesis, which Holm's correction is made over."""
     return row.get("kind") == GIVEN_DIAL or (row.get("quantity"), row.get("doses")) == ("score", WHOLE)
 
 

@@ -167,7 +167,12 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
     """Build the tables of slopes of the score, and the registered check: slopes of isotropy."""
     names = MEASURES | VOCABULARY_MEASURES
     dial: Columns = {"dial": lambda row: mark(DIAL[row["dial"]].label + f", {row['doses']}" * is_half(row), row)}
-    line: Columns = {"straight line, over the dial": write_change, "p": write_p()}
+    line: Columns = {
+        "straight line, over the dial": lambda row: format_estimate(
+            row["over_dial"], row["over_low"], row["over_high"], "+.2f" if row["quantity"] == "score" else "+.3g"
+        ),
+        "p": write_p(),
+    }
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
     primary: Columns = {
         name_holm(slopes): write_p("p_holm"),
@@ -255,12 +260,6 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
         build_table("Statements of the second registration", verdicts, judged, texts=3),
         build_table(title, contrasts, columns),
     ]
-
-
-def write_change(row: TidyRow) -> str:
-    """Write how much a straight line changes from the lowest to the highest dose, with its interval."""
-    form = "+.2f" if row["quantity"] == "score" else "+.3g"
-    return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
 
 
 def write_correlation(row: TidyRow) -> str:
