@@ -61,9 +61,9 @@ def compute(
         layer = subject.cfg.encoder.layer
         names = {"encoder": subject.cfg.encoder.name, "layer": "last" if layer is None else str(layer)}
         for left_out, states in select_states(subject.cfg, texts, farthest).items():
-            ev1 = {"ev1": metrics.explained_variance(states, 1)}
-            measures = {name: getattr(metrics, name)(states) for name in MEASURES if name != "ev1"}
-            rows.append(names | {"left_out": left_out, "tokens": len(states)} | ev1 | measures)
+            measures = {"ev1": metrics.explained_variance(states, 1)}
+            measures |= {name: getattr(metrics, name)(states) for name in MEASURES if name not in measures}
+            rows.append(names | {"left_out": left_out, "tokens": len(states)} | measures)
     return {"layers": rows}
 
 
@@ -127,7 +127,6 @@ def show(rows: Rows) -> Shown:
 
 
 def name_kind(kind: str) -> str:
-    """Name what is left out."""
     return kind if kind[0].isalpha() else f"the farthest {100 * float(kind):g}%"
 
 

@@ -12,16 +12,7 @@ import numpy as np
 
 from isobench.analyses.rows import TidyRow, group_rows
 from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
-from isobench_papers.causes.causes import (
-    BASE,
-    add_holm,
-    choose_rates,
-    compare_by_seed,
-    describe_lacking,
-    index_by_seed,
-    judge,
-    read_best,
-)
+from isobench_papers.causes import causes
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -41,7 +32,9 @@ def compute(subjects: list["Subject"]) -> Rows:
 def choose_levels(runs: list[TidyRow]) -> list[TidyRow]:
     """Choose each model's learning rate on each task: that with the fewest errors."""
     return [
-        {"task": task} | level for (task,), own in group_rows(runs, "task").items() for level in choose_rates(own)
+        {"task": task} | level
+        for (task,), own in group_rows(runs, "task").items()
+        for level in causes.choose_rates(own)
     ]
 
 
@@ -50,7 +43,7 @@ def read_run(subject: "Subject") -> TidyRow:
 
     Errors and cosine are NaN for a run that has none. ``choose_rates`` takes the errors as the loss.
     """
-    cfg, (state, best) = subject.cfg, read_best(subject)
+    cfg, (state, best) = subject.cfg, causes.read_best(subject)
     cosine = best.isotropy.get("vocabulary/average_cosine") if best is not None else None
     names = {"task": cfg.task.name, "cause": cfg.encoder.name, "lr": cfg.optimization.lr, "seed": cfg.seed}
     loss = math.nan if best is None else 100 * (1 - best.score)
@@ -62,16 +55,17 @@ def compare(runs: list[TidyRow], levels: list[TidyRow]) -> list[TidyRow]:
 
     A test without a result, or without a p, counts in Holm's correction with p = 1.
     """
-    chosen = {(level["task"], level["cause"]): index_by_seed(runs, level) for level in levels}
+    chosen = {(level["task"], level["cause"]): causes.index_by_seed(runs, level) for level in levels}
     changes = [
-        {"task": task, "cause": cause} | compare_by_seed(chosen.get((task, BASE), {}), own, "loss")  # of errors
+        {"task": task, "cause": cause}
+        | causes.compare_by_seed(chosen.get((task, causes.BASE), {}), own, "loss")  # of errors
         for (task, cause), own in chosen.items()
-        if cause != BASE
+        if cause != causes.BASE
     ]
-    add_holm([row for row in changes if row["cause"] != UNTRAINED], TESTS)
+    causes.add_holm([row for row in changes if row["cause"] != UNTRAINED], TESTS)
     for row in changes:
         row.setdefault("p_holm", math.nan)
-        row["verdict"] = judge(row, None if row["cause"] == UNTRAINED else 1)
+        row["verdict"] = causes.judge(row, None if row["cause"] == UNTRAINED else 1)
     return changes
 
 
@@ -82,7 +76,7 @@ def show(rows: Rows) -> Shown:
     changes = {(row["task"], row["cause"]): row for row in rows["changes"]}
     for level in rows["levels"]:
         names = level["task"], level["cause"]
-        cosine = float(np.mean([row["cosine"] for row in index_by_seed(rows["scores"], level).values()]))
+        cosine = float(np.mean([row["cosine"] for row in causes.index_by_seed(rows["scores"], level).values()]))
         change = format_estimate(changes[names]) if names in changes else ""
         cells = (f"{level['lr']:g}", f"{100 - level['loss']:.1f}", change, f"{cosine:.3f}", str(len(level["seeds"])))
         table.add_row(*names, *cells)
@@ -95,7 +89,7 @@ def show(rows: Rows) -> Shown:
         "Changes are in points of accuracy, paired by seed; intervals and tests are Student's t over seeds. cosine: "
         "the vocabulary's average cosine after fine-tuning.",
         "Each model has, on each task, the learning rate with the highest mean accuracy.",
-        *describe_lacking(rows["scores"]),
+        *causes.describe_lacking(rows["scores"]),
         describe_registration(REGISTRATION),
     ]
     return Shown([table, judged], {}, notes)

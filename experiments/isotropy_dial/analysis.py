@@ -24,15 +24,7 @@ from isobench.statistics.dose_response import (
 )
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 from isobench.statistics.seeds import holm
-from isobench_papers.isotropy_dial.design import (
-    keep_grid_runs,
-    list_code,
-    list_complete,
-    list_design,
-    list_grid_runs,
-    measure_progress,
-    refuse_mixed_settings,
-)
+from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIAL,
@@ -71,10 +63,10 @@ def compute(subjects: list["Subject"]) -> Rows:
     Raises:
         UserError: no finished run is a dose of a dial, or runs differ in more than dose and seed.
     """
-    refuse_mixed_settings(subjects)
-    progress = measure_progress(subjects)
-    complete = list_complete(progress)
-    rows = keep_grid_runs(build_rows(subjects), list_grid_runs(subjects[0].cfg), complete)
+    design.refuse_mixed_settings(subjects)
+    progress = design.measure_progress(subjects)
+    complete = design.list_complete(progress)
+    rows = design.keep_grid_runs(build_rows(subjects), design.list_grid_runs(subjects[0].cfg), complete)
     if not any(row["state"] == FINISHED for row in rows):
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
     measured = {
@@ -86,14 +78,14 @@ def compute(subjects: list["Subject"]) -> Rows:
     optional = {
         "verdicts": judge_statements(measured),
         "slopes_new_examples": measure_example_slopes(measured["slopes"], rows, subjects),
-        "code_second": list_code(list(filter(is_of_second, subjects))),
+        "code_second": design.list_code(list(filter(is_of_second, subjects))),
     }
     return {
         "doses": rows,
         **{name: own for name, own in (measured | optional).items() if own or name in ("slopes", "correlations")},
         "progress": progress,
-        "design": list_design(subjects[0].cfg),
-        "code": list_code([subject for subject in subjects if not is_of_second(subject)]),
+        "design": design.list_design(subjects[0].cfg),
+        "code": design.list_code([subject for subject in subjects if not is_of_second(subject)]),
     }
 
 

@@ -17,12 +17,7 @@ from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_
 from isobench.papers.folders import find_config
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA
-from isobench_papers.isotropy_dial.design import (
-    describe_power,
-    describe_preregistration,
-    describe_progress,
-    label_progress,
-)
+from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.front import RULE, choose_changes, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
@@ -49,7 +44,7 @@ Collected = Mapping[tuple[str, str], Mapping[str, Series]]  # encoder and task -
 
 def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
-    labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
+    labels = {(row["encoder"], row["task"]): design.label_progress(row) for row in rows["progress"]}
     studies = {names: ", ".join(names) + f" ({label})" * bool(label) for names, label in labels.items()}
     rows = {
         name: [row | {"study": studies[row["encoder"], row["task"]]} if "encoder" in row else row for row in own]
@@ -75,15 +70,15 @@ def show(rows: Rows) -> Shown:
     figures = {"isotropy": draw_isotropy(found, correlations, labels), "dose": draw_doses(found, studies)}
     registrations = {"code": "preregistration.md", "code_second": "second_registration.md"}
     notes = [
-        *describe_progress(rows["progress"]),
+        *design.describe_progress(rows["progress"]),
         *describe_outcome(slopes, correlations, verdicts),
         *(
             note
             for name, file in registrations.items()
             if name in rows
-            for note in describe_preregistration(rows[name], FOLDER / file)
+            for note in design.describe_preregistration(rows[name], FOLDER / file)
         ),
-        *describe_power(FOLDER / "power.json", rows["design"]),
+        *design.describe_power(FOLDER / "power.json", rows["design"]),
         *list_notes(doses, slopes),
     ]
     return Shown([table for table in tables if table.row_count], front | figures, notes)

@@ -497,13 +497,11 @@ def list_notes(scores: Sequence[TidyRow], contrasts: Sequence[TidyRow], fit: int
 
 
 def format_change(row: TidyRow) -> str:
-    """Write a method's change with its interval."""
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
     return f" {row['change']:+.2f}{interval}{'*' if row['holm'] < 0.05 else ''}"
 
 
 def describe_setting(names: TidyRow) -> str:
-    """Write a table's title."""
     layer = "" if names["layer"] is None else f" layer {names['layer']}"
     budget = "all labels" if names["budget"] is None else f"{names['budget']} labels a class"
     words = {"none": "", "before": ", unit length before", "after": ", unit length after"}

@@ -13,16 +13,7 @@ from isobench.analyses.rows import TidyRow, list_distinct
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.config.bounds import NOT_EMPTY, PositiveInt
-from isobench_papers.probe.probe import (
-    LabelledSet,
-    Plan,
-    check_subjects,
-    compare_methods,
-    list_outcomes,
-    plan_draws,
-    probe_sets,
-    read_set,
-)
+from isobench_papers.probe import probe
 from isobench_papers.whitening_map.show import show
 from isobench_papers.whitening_map.verdicts import judge
 
@@ -53,11 +44,11 @@ def compute(
     """
     from isobench.metrics.isotropy import isoscore
 
-    check_subjects(subjects)
+    probe.check_subjects(subjects)
     sets = [*fitted, *held_out]
     if len(set(sets)) < len(sets):
         raise UserError("analysis.fitted and analysis.held_out share a set: name each once")
-    read = {name: keep_distinct(read_set(subjects[0].cfg, name, limit)) for name in sets}
+    read = {name: keep_distinct(probe.read_set(subjects[0].cfg, name, limit)) for name in sets}
     shrinkage = {
         subject.method: subject.cfg.calibration.get("shrinkage")
         for subject in subjects
@@ -68,9 +59,9 @@ def compute(
     isotropy: list[TidyRow] = []
     for classifier, lengths in LENGTHS.items():
         plans = {name: plan_budgets(own, budgets, draws, classifier, name) for name, own in read.items()}
-        for probed in probe_sets(subjects, read, plans, lengths, "train"):
-            scores += [row for row, _, _ in list_outcomes(probed)]
-            for plan, length, method, change in compare_methods(probed, of_length=True):
+        for probed in probe.probe_sets(subjects, read, plans, lengths, "train"):
+            scores += [row for row, _, _ in probe.list_outcomes(probed)]
+            for plan, length, method, change in probe.compare_methods(probed, of_length=True):
                 labels_a_class = float(plan.budget or len(plan.draws[0].train) / len(probed.own.classes))
                 changes.append(
                     probed.names
@@ -85,26 +76,26 @@ def compute(
     return {"scores": scores, "changes": changes, "isotropy": isotropy, "verdicts": judge(changes, isotropy)}
 
 
-def keep_distinct(own: LabelledSet) -> LabelledSet:
+def keep_distinct(own: probe.LabelledSet) -> probe.LabelledSet:
     """Keep each text once, the last time that it occurs: no tested text is trained on, and none is tested twice."""
     (texts,) = own.columns
     kept = sorted({text: i for i, text in enumerate(texts)}.values())
     trained = sum(i < own.trained for i in kept)
-    return LabelledSet([[texts[i] for i in kept]], own.labels[kept], own.classes, trained)
+    return probe.LabelledSet([[texts[i] for i in kept]], own.labels[kept], own.classes, trained)
 
 
 def plan_budgets(
-    own: LabelledSet, budgets: Sequence[int | None], draws: int, classifier: str, name: str
-) -> list[Plan]:
+    own: probe.LabelledSet, budgets: Sequence[int | None], draws: int, classifier: str, name: str
+) -> list[probe.Plan]:
     """Plan the budgets that a set has the labels for; all of them are tested on the same examples."""
-    (first, *_) = plan_draws(own, 1, 1, classifier, name)
+    (first, *_) = probe.plan_draws(own, 1, 1, classifier, name)
     most = np.bincount(own.labels[first.pool], minlength=len(own.classes)).min()
     plans = []
     for budget in budgets:
         if budget is None:
-            plans.append(Plan(classifier, None, [replace(first, train=first.pool)]))
+            plans.append(probe.Plan(classifier, None, [replace(first, train=first.pool)]))
         elif budget <= most:
-            plans.append(Plan(classifier, budget, plan_draws(own, budget, draws, classifier, name)))
+            plans.append(probe.Plan(classifier, budget, probe.plan_draws(own, budget, draws, classifier, name)))
     return plans
 
 

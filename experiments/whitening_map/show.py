@@ -81,7 +81,6 @@ def build_parts(changes: Sequence[TidyRow]) -> Table:
 
 
 def format_interval(row: TidyRow) -> str:
-    """Write a mean with its interval."""
     return f"{format_estimate(row)} ({row['sets']})"
 
 

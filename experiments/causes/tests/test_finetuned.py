@@ -13,7 +13,7 @@ from scipy import stats
 from isobench.analyses.rows import read_stored_rows
 from isobench.analyses.shown import format_estimate
 from isobench.runs.bundled import read_records
-from isobench_papers.causes import finetuned
+from isobench_papers.causes import causes, finetuned
 
 STUDY = Path(__file__).parents[1]
 CAUSES = ("coupled_adam", "sgd", "adafactor")
@@ -42,7 +42,7 @@ def test_the_grids_are_the_registered_design():
     models = read_experiment("causes_models")["experiment"]["grid"]["embedded"]
     tuned = read_experiment("causes_finetuned")["experiment"]["grid"]["embedded"]
     names = [name for part in models for name in part["encoder.name"]]
-    assert names == [finetuned.BASE, *CAUSES, finetuned.UNTRAINED]
+    assert names == [causes.BASE, *CAUSES, finetuned.UNTRAINED]
     assert all(part["seed"] == list(range(1, 11)) for part in [*models, *tuned])
     assert all(part["encoder.name"] == names and len(part["optimization.lr"]) == 2 for part in tuned)
     assert [part.get("task.name", part["task"]) for part in tuned] == [["rotten_tomatoes"], ["trec"]]
@@ -91,7 +91,7 @@ def format_line(rows, cause):
     cells = [cause, f"{cosine:.3f}, {loss:.2f}"]
     for task in ("rotten_tomatoes", "trec"):
         (level,) = (row for row in rows["levels"] if (row["task"], row["cause"]) == (task, cause))
-        if cause == finetuned.BASE:
+        if cause == causes.BASE:
             cells.append(f"{100 - level['loss']:.1f}")
         else:
             (row,) = (row for row in rows["changes"] if (row["task"], row["cause"]) == (task, cause))
@@ -103,7 +103,7 @@ def test_the_appendix_has_the_studys_numbers():
     rows = read_bundle()
     assert Counter(row["state"] for row in rows["scores"]) == {"finished": 200}
     text = (STUDY / "appendix.md").read_text(encoding="utf-8")
-    for cause in (finetuned.BASE, *CAUSES, finetuned.UNTRAINED):
+    for cause in (causes.BASE, *CAUSES, finetuned.UNTRAINED):
         assert format_line(rows, cause) in text
     judged = [row for row in rows["changes"] if row["verdict"]]
     assert [row["verdict"] for row in judged] == ["can't tell"] * 6

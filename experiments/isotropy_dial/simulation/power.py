@@ -96,7 +96,6 @@ def find_smallest_slopes(rng: np.random.Generator, design: Design, noise: dict[s
 
 
 def main() -> None:
-    """Simulate, print the figures and write them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=0)

@@ -146,7 +146,6 @@ def find_smallest(
 
 
 def chunks(studies: int) -> Iterator[int]:
-    """Split the studies into chunks."""
     while studies > 0:
         yield min(studies, CHUNK)
         studies -= CHUNK
