@@ -4,7 +4,7 @@ Predictions and tests were written down before the first run: experiments/causes
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, select_rows
 from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import PALETTE, make_panels
@@ -23,6 +23,7 @@ from isobench.statistics.seeds import ALPHA, holm
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
     from isobench.config.schema import Config
+    from isobench.runs.record import Epoch
 
 REGISTRATION = Path(__file__).parent / "registration.md"
 BASE = "base"
@@ -45,32 +46,31 @@ PREDICTED = {  # the sign of the change that a paper predicts, by cause and meas
     ("SGD", "head/average_cosine"): -1,
     ("fewer frequent tokens", "head/average_cosine"): -1,
 }
-CAUSES = (  # of the registration: Holm's correction is over all of them, also those without a result
-    "coupled Adam", "Muon", "SGD", "Adafactor", "untied", "norms after", "attention averages", "attention off by one",
-    "untrained blocks", "fewer frequent tokens", "NormFormer's norms",
-)  # fmt: skip
+CAUSES = {  # of the registration: the setting that is turned, and its value; True: any but none
+    "coupled Adam": ("optimization.optimizer.name", "coupled_adam"),
+    "Muon": ("optimization.optimizer.name", "muon"),
+    "SGD": ("optimization.optimizer.name", "sgd"),
+    "Adafactor": ("optimization.optimizer.name", "adafactor"),
+    "untied": ("encoder.scratch.tie_word_embeddings", False),
+    "norms after": ("encoder.scratch.do_layer_norm_before", False),
+    "attention averages": ("encoder.attention", "average"),
+    "attention off by one": ("encoder.attention", "off_by_one"),
+    "untrained blocks": ("encoder.frozen_blocks", True),
+    "fewer frequent tokens": ("task.language.subsample", True),
+    "NormFormer's norms": ("encoder.normformer", True),
+}
 OTHER_TEXT = "fewer frequent tokens"  # whose loss is of another text than the base's
-OPTIMIZERS = {"coupled_adam": "coupled Adam", "sgd": "SGD", "adafactor": "Adafactor", "muon": "Muon"}
 
 
 def name_cause(cfg: "Config") -> str:
     """Name the one thing in which a run differs from the base."""
-    scratch, language = cfg.encoder.scratch or {}, cfg.task.language
-    optimizer = str((cfg.optimization.optimizer or {}).get("name"))
-    found = [OPTIMIZERS[optimizer]] if optimizer in OPTIMIZERS else []
-    found += [
-        name
-        for name, is_turned in {
-            "untied": not scratch.get("tie_word_embeddings", True),
-            "norms after": not scratch.get("do_layer_norm_before", True),
-            "attention averages": cfg.encoder.attention == "average",
-            "attention off by one": cfg.encoder.attention == "off_by_one",
-            "NormFormer's norms": cfg.encoder.normformer,
-            "untrained blocks": cfg.encoder.frozen_blocks,
-            "fewer frequent tokens": language and language.subsample,
-        }.items()
-        if is_turned
-    ]
+    found = []
+    for cause, (setting, turned) in CAUSES.items():
+        value: Any = cfg
+        for name in setting.split("."):
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+        if bool(value) if turned is True else value == turned:
+            found.append(cause)
     if len(found) > 1:
         raise UserError(f"causes turns one cause at a time, and a run has {' and '.join(found)}")
     return found[0] if found else BASE
@@ -89,11 +89,17 @@ def compute(subjects: list["Subject"]) -> Rows:
     return {"models": runs, "rates": chosen, "effects": compare(runs, chosen)}
 
 
+def read_best(subject: "Subject") -> tuple[str, "Epoch | None"]:
+    """Read a run's state, and the epoch that is reported; None if it has not finished."""
+    record = subject.record
+    if record is None:
+        return "missing", None
+    return record.status, record.best if record.status == "finished" else None
+
+
 def read_run(subject: "Subject") -> TidyRow:
     """Read a run's cause, learning rate, state, loss and isotropy; NaN for what it has not."""
-    record, cfg = subject.record, subject.cfg
-    best = record.best if record is not None and record.status == "finished" else None
-    state = "missing" if record is None else record.status
+    cfg, (state, best) = subject.cfg, read_best(subject)
     values: dict[str, Any] = dict(best.isotropy) if best is not None else {}
     if best is not None:
         values["loss"] = best.metrics(cfg.task.dev_splits[0])["loss"]
@@ -110,15 +116,12 @@ def choose_rates(runs: Sequence[TidyRow]) -> list[TidyRow]:
     chosen = []
     for (cause,), own in group_rows(runs, "cause").items():
         begun = {row["seed"] for row in own if row["state"] == "missing"}
-        losses = {
-            lr: float(np.mean([row["loss"] for row in rows if row["seed"] not in begun] or [math.nan]))
-            for (lr,), rows in group_rows(own, "lr").items()
-        }
-        known = {lr: loss for lr, loss in losses.items() if not math.isnan(loss)}
-        if known:
-            best = min(sorted(known), key=known.__getitem__)
-            edge = best in (min(losses), max(losses)) and len(losses) > 1
-            seeds = sorted({row["seed"] for row in own} - begun)
+        ended = group_rows([row for row in own if row["seed"] not in begun], "lr")
+        losses = {lr: float(np.mean([row["loss"] for row in rows])) for (lr,), rows in ended.items()}
+        if known := {lr: loss for lr, loss in sorted(losses.items()) if not math.isnan(loss)}:
+            best = min(known, key=known.__getitem__)
+            rates, seeds = ({row[name] for row in own} for name in ("lr", "seed"))
+            edge, seeds = best in (min(rates), max(rates)) and len(rates) > 1, sorted(seeds - begun)
             chosen.append({"cause": cause, "lr": best, "loss": known[best], "edge": edge, "seeds": seeds})
     return chosen
 
@@ -131,15 +134,19 @@ def compare(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> list[TidyRow]
     own = {rate["cause"]: index_by_seed(runs, rate) for rate in chosen}
     effects: list[TidyRow] = []
     for measure in MEASURES:
-        rows = []
-        for cause in CAUSES:
-            seeds = own.get(cause, {}).keys() & own[BASE].keys()
-            differences = [own[cause][seed][measure] - own[BASE][seed][measure] for seed in sorted(seeds)]
-            mean = average_over_seeds(np.array(differences))
-            rows.append({"cause": cause, "measure": measure} | mean._asdict())
+        rows = [
+            {"cause": cause, "measure": measure} | compare_by_seed(own.get(cause, {}), own[BASE], measure)
+            for cause in CAUSES
+        ]
         add_holm(rows, len(CAUSES))
         effects += [row | {"verdict": judge(row, PREDICTED.get((row["cause"], measure)))} for row in rows]
     return effects
+
+
+def compare_by_seed(ours: Mapping[int, TidyRow], theirs: Mapping[int, TidyRow], measure: str) -> TidyRow:
+    """Average the differences of a measure over the seeds that both have, ours less theirs."""
+    differences = [ours[seed][measure] - theirs[seed][measure] for seed in sorted(ours.keys() & theirs.keys())]
+    return average_over_seeds(np.array(differences))._asdict()
 
 
 def index_by_seed(runs: Sequence[TidyRow], rate: TidyRow) -> dict[int, TidyRow]:
@@ -167,38 +174,48 @@ def judge(row: Mapping[str, Any], sign: int | None) -> str:
 def show(rows: Rows) -> Shown:
     """Show the effects on both primary measures as a picture and a table, all measures in another, and the rates."""
     effects = rows["effects"]
-    causes = list_distinct(effects, "cause")
-    primary = make_table("Change from the base", ("cause",), [MEASURES[name] for name in PRIMARY], True)
     verdicts = make_table("Registered predictions", ("statement", "verdict"), ("change [95%]", "p, Holm's"))
-    secondary = [name for name in MEASURES if name not in PRIMARY]
-    more = make_table("Change from the base, secondary measures", ("cause",), [MEASURES[n] for n in secondary], True)
-    others = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
-    for cause in causes:
-        cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in PRIMARY]
-        primary.add_row(cause, *(format_estimate(cell, "+.3f") + "*" * (cell["p_holm"] < ALPHA) for cell in cells))
-        cells = [select_rows(effects, {"cause": cause, "measure": name})[0] for name in secondary]
-        more.add_row(cause, *(format_number(c["value"], "+.3f") + "*" * (c["p_holm"] < ALPHA) for c in cells))
     for row in effects:
         if row["verdict"]:
             lowers = "lowers" if PREDICTED[row["cause"], row["measure"]] < 0 else "raises"
             statement = f"{row['cause']} {lowers} the {MEASURES[row['measure']]}"
-            verdicts.add_row(
-                statement, row["verdict"], format_estimate(row, "+.3f"), format_number(row["p_holm"], ".2g")
-            )
+            numbers = format_estimate(row, "+.3f"), format_number(row["p_holm"], ".2g")
+            verdicts.add_row(statement, row["verdict"], *numbers)
+    levels = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
     for rate in rows["rates"]:
         own = select_rows(rows["models"], {"cause": rate["cause"], "lr": rate["lr"]})
         means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]
-        others.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
+        levels.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
     notes = [
         "Changes are paired by seed; intervals of 95% and p are Student's t over seeds. * marks p below .05 after "
         "Holm's correction over the causes, for each measure by itself. Intervals are not corrected.",
         "Each cause has the learning rate with the smallest mean loss. (edge): it is an end of those tried.",
+        *describe_lacking(rows["models"]),
+        describe_registration(REGISTRATION),
     ]
-    notes += [*describe_lacking(rows["models"]), describe_registration(REGISTRATION)]
-    matched = build_matched(rows["models"], rows["rates"])
-    return Shown(
-        [primary, verdicts, matched, more, others], {"causes": draw_effects(effects)} if effects else {}, notes
-    )
+    secondary = [name for name in MEASURES if name not in PRIMARY]
+    tables = [
+        build_changes("Change from the base", effects, PRIMARY, lambda row: format_estimate(row, "+.3f")),
+        verdicts,
+        build_matched(rows["models"], rows["rates"]),
+        build_changes(
+            "Change from the base, secondary measures", effects, secondary,
+            lambda row: format_number(row["value"], "+.3f"),
+        ),
+        levels,
+    ]  # fmt: skip
+    return Shown(tables, {"causes": draw_effects(effects)} if effects else {}, notes)
+
+
+def build_changes(
+    title: str, effects: Sequence[TidyRow], measures: Sequence[str], write: Callable[[TidyRow], str]
+) -> Table:
+    """Build a table of changes, a row a cause and a column a measure."""
+    table = make_table(title, ("cause",), [MEASURES[name] for name in measures], True)
+    for (cause,), own in group_rows(effects, "cause").items():
+        cells = {row["measure"]: write(row) + "*" * (row["p_holm"] < ALPHA) for row in own}
+        table.add_row(cause, *(cells[name] for name in measures))
+    return table
 
 
 def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
@@ -224,31 +241,29 @@ def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
 
 def describe_lacking(runs: Sequence[TidyRow]) -> list[str]:
     """Name the runs that have no result in a note, in a list; empty if all have one."""
-    lacking = [row for row in runs if math.isnan(row["loss"])]
     named = [
         f"{row.get('task', '')} {row['cause']} lr {row['lr']:g} seed {row['seed']} ({row['state']})".strip()
-        for row in lacking
+        for row in runs
+        if math.isnan(row["loss"])
     ]
-    return [f"INCOMPLETE: {len(lacking)} of {len(runs)} runs have no result: {name_some(named)}."] if lacking else []
+    return [f"INCOMPLETE: {len(named)} of {len(runs)} runs have no result: {name_some(named)}."] if named else []
 
 
 def draw_effects(effects: Sequence[TidyRow]) -> Figure:
     """Draw each cause's change of both primary measures with its interval, sorted by that of the vocabulary."""
-    first = select_rows(effects, {"measure": PRIMARY[0]})
-    order = [row["cause"] for row in sorted(first, key=lambda row: row["value"])]
-    figure, axes = make_panels(1, 2, 0.5 + 0.22 * len(order), sharey=True)
-    for axis, measure in zip(axes[0], PRIMARY, strict=True):
-        rows = {row["cause"]: row for row in select_rows(effects, {"measure": measure})}
-        for place, cause in enumerate(reversed(order)):
-            row = rows[cause]
-            color = PALETTE[5] if row["p_holm"] < ALPHA else "0.5"
+    by_measure = {measure: select_rows(effects, {"measure": measure}) for measure in PRIMARY}
+    causes = [row["cause"] for row in sorted(by_measure[PRIMARY[0]], key=lambda row: -row["value"])]
+    figure, axes = make_panels(1, 2, 0.5 + 0.22 * len(causes), sharey=True)
+    for axis, (measure, rows) in zip(axes[0], by_measure.items(), strict=True):
+        for row in sorted(rows, key=lambda row: causes.index(row["cause"])):
+            place, color = causes.index(row["cause"]), PALETTE[5] if row["p_holm"] < ALPHA else "0.5"
             axis.plot([row["low"], row["high"]], [place, place], color=color)
             axis.plot(row["value"], place, "o", color=color, markersize=4)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_title(MEASURES[measure].partition("'")[0])
         axis.set_xlabel("change of the average cosine")
         axis.locator_params(axis="x", nbins=5)
-    axes[0, 0].set_yticks(range(len(order)), list(reversed(order)))
+    axes[0, 0].set_yticks(range(len(causes)), causes)
     return figure
 
 

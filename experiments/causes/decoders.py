@@ -1,13 +1,13 @@
 """Decoders read without a few tokens: how far measures of isotropy rest on first tokens and on outlying states."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct
 from isobench.analyses.shown import Rows, Shown, format_number, make_table
 from isobench.common.errors import UserError
 from isobench.common.plots import LINE_STYLES, PALETTE, make_panels
@@ -52,6 +52,7 @@ def compute(
     Raises:
         UserError: the corpus is unknown, or has fewer words.
     """
+    from isobench import metrics
     from isobench.analyses.subject import iterate_subjects
 
     texts = cut_passages(open_corpus(corpus, subjects[0].cfg.data), passages, words)
@@ -60,7 +61,9 @@ def compute(
         layer = subject.cfg.encoder.layer
         names = {"encoder": subject.cfg.encoder.name, "layer": "last" if layer is None else str(layer)}
         for left_out, states in select_states(subject.cfg, texts, farthest).items():
-            rows.append(names | {"left_out": left_out, "tokens": len(states)} | measure(states))
+            measures = {"ev1": metrics.explained_variance(states, 1)}
+            measures |= {name: getattr(metrics, name)(states) for name in MEASURES if name not in measures}
+            rows.append(names | {"left_out": left_out, "tokens": len(states)} | measures)
     return {"layers": rows}
 
 
@@ -99,65 +102,44 @@ def select_states(cfg: "Config", texts: Sequence[str], farthest: Sequence[float]
     } | {f"{share:.3g}": whole[nearest[: len(whole) - math.ceil(share * len(whole))]] for share in farthest}
 
 
-def measure(states: "Tensor") -> TidyRow:
-    """Measure the isotropy of states [M, d]."""
-    from isobench.metrics import average_cosine, explained_variance, isoscore, trimmed_isoscore
-
-    return {
-        "ev1": explained_variance(states, 1),
-        "isoscore": isoscore(states),
-        "trimmed_isoscore": trimmed_isoscore(states),
-        "average_cosine": average_cosine(states),
-    }
-
-
 def show(rows: Rows) -> Shown:
     """Show each measure by layer and by what is left out, and say how often little changes."""
     layers = rows["layers"]
-    kinds = list_distinct(layers, "left_out")
     tables, notes = [], []
     for (encoder,), own in group_rows(layers, "encoder").items():
+        kinds = group_rows(own, "left_out")
         for name, label in MEASURES.items():
-            table = make_table(f"{label} of {encoder} without ...", ("layer",), list(map(name_kind, kinds)), True)
+            headings = [name_kind(kind) for (kind,) in kinds]
+            table = make_table(f"{label} of {encoder} without ...", ("layer",), headings, True)
             for (layer,), cells in group_rows(own, "layer").items():
                 table.add_row(layer, *(format_number(cell[name], ".3g") for cell in cells))
             tables.append(table)
-        notes += [describe_changes(own, encoder, kind) for kind in kinds if kind != EVERYTHING]
+        ((_, whole), *others) = kinds.items()
+        for (kind,), without in others:
+            pairs = list(zip(whole, without, strict=True))
+            counts = ", ".join(
+                f"{label} in {sum(abs(other[name] - row[name]) < FEW * abs(row[name]) for row, other in pairs)}"
+                for name, label in MEASURES.items()
+            )
+            changes = f"of {len(whole)} layers, a measure changes by less than a tenth: {counts}"
+            notes.append(f"{encoder} without {name_kind(kind)}: {changes}.")
     return Shown(tables, {"decoders": draw_layers(layers)}, notes)
 
 
 def name_kind(kind: str) -> str:
-    """Name what is left out."""
     return kind if kind[0].isalpha() else f"the farthest {100 * float(kind):g}%"
-
-
-def describe_changes(rows: Sequence[TidyRow], encoder: str, kind: str) -> str:
-    """Say in how many layers each measure changes by less than ``FEW`` of its value without some tokens."""
-    whole, without = (select_rows(rows, {"left_out": left_out}) for left_out in (EVERYTHING, kind))
-    counts = [
-        f"{label} in {sum(is_near(row, other, name) for row, other in zip(whole, without, strict=True))}"
-        for name, label in MEASURES.items()
-    ]
-    changes = f"of {len(whole)} layers, a measure changes by less than a tenth: {', '.join(counts)}"
-    return f"{encoder} without {name_kind(kind)}: {changes}."
-
-
-def is_near(row: Mapping[str, Any], other: Mapping[str, Any], name: str) -> bool:
-    return bool(abs(other[name] - row[name]) < FEW * abs(row[name]))
 
 
 def draw_layers(layers: Sequence[TidyRow]) -> Figure:
     """Draw IsoScore and its trimmed variant by layer, a line for what is left out."""
-    encoders = list_distinct(layers, "encoder")
+    encoders = group_rows(layers, "encoder")
     figure, axes = make_panels(len(encoders), 2, 2.2, sharex="row", sharey="row")
-    for row, encoder in zip(axes, encoders, strict=True):
+    for row, ((encoder,), cells) in zip(axes, encoders.items(), strict=True):
         for axis, name in zip(row, ("isoscore", "trimmed_isoscore"), strict=True):
-            kinds = group_rows(select_rows(layers, {"encoder": encoder}), "left_out")
-            for place, ((kind,), own) in enumerate(kinds.items()):
+            for place, ((kind,), own) in enumerate(group_rows(cells, "left_out").items()):
                 style = {"color": PALETTE[place], "linestyle": LINE_STYLES[place % len(LINE_STYLES)]}
-                axis.plot(
-                    [cell["layer"] for cell in own], [cell[name] for cell in own], label=name_kind(kind), **style
-                )
+                x, y = ([cell[column] for cell in own] for column in ("layer", name))
+                axis.plot(x, y, label=name_kind(kind), **style)
             axis.set_yscale("log")
             axis.set_title(f"{encoder}: {MEASURES[name]}")
             axis.set_xlabel("layer")

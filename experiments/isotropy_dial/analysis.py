@@ -6,7 +6,7 @@ experiments/isotropy_dial/preregistration.md.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +24,7 @@ from isobench.statistics.dose_response import (
 )
 from isobench.statistics.paired_bootstrap import MIN_EXAMPLES, MIN_SEEDS, average_covariance, judge_differences
 from isobench.statistics.seeds import holm
-from isobench_papers.isotropy_dial.design import (
-    keep_grid_runs,
-    list_code,
-    list_complete,
-    list_design,
-    list_grid_runs,
-    measure_progress,
-    refuse_mixed_settings,
-)
+from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
     DIAL,
@@ -45,13 +37,12 @@ from isobench_papers.isotropy_dial.rows import (
     WHOLE,
     WITHIN,
     Dial,
-    Group,
     Series,
     build_rows,
     collect_all_series,
     collect_series,
+    group_studies,
     is_primary,
-    list_groups,
 )
 from isobench_papers.isotropy_dial.second import MARGIN, TASK, judge_statements
 from isobench_papers.isotropy_dial.show import show
@@ -60,7 +51,7 @@ if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
 
 __all__ = ["compute", "show"]
-HALVES = {"up to 0": (-math.inf, 0.0), "from 0": (0.0, math.inf)}  # the doses of I-STAR, which change sign
+PARTS = {WHOLE: (-math.inf, math.inf), "up to 0": (-math.inf, 0.0), "from 0": (0.0, math.inf)}  # of the doses
 
 
 def compute(subjects: list["Subject"]) -> Rows:
@@ -72,30 +63,29 @@ def compute(subjects: list["Subject"]) -> Rows:
     Raises:
         UserError: no finished run is a dose of a dial, or runs differ in more than dose and seed.
     """
-    refuse_mixed_settings(subjects)
-    progress = measure_progress(subjects)
-    complete = list_complete(progress)
-    rows = keep_grid_runs(build_rows(subjects), list_grid_runs(subjects[0].cfg), complete)
+    design.refuse_mixed_settings(subjects)
+    progress = design.measure_progress(subjects)
+    complete = design.list_complete(progress)
+    rows = design.keep_grid_runs(build_rows(subjects), design.list_grid_runs(subjects[0].cfg), complete)
     if not any(row["state"] == FINISHED for row in rows):
         raise UserError("no finished run is a dose of a dial: run +experiment=isotropy_dial with its own methods")
-    slopes, correlations = measure_slopes(rows, complete), measure_correlations(rows, complete)
-    contrasts = measure_contrasts(rows, complete)
-    left_out = leave_one_cell_out(rows, complete) if complete else []
+    measured = {
+        "slopes": measure_slopes(rows),
+        "correlations": measure_correlations(rows),
+        "contrasts": measure_contrasts(rows),
+        "left_out_cells": leave_one_cell_out(rows) if complete else [],
+    }
     optional = {
-        "contrasts": contrasts,
-        "left_out_cells": left_out,
-        "verdicts": judge_statements(slopes, correlations, contrasts, left_out),
-        "slopes_new_examples": measure_example_slopes(slopes, rows, subjects),
-        "code_second": list_code(list(filter(is_of_second, subjects))),
+        "verdicts": judge_statements(measured),
+        "slopes_new_examples": measure_example_slopes(measured["slopes"], rows, subjects),
+        "code_second": design.list_code(list(filter(is_of_second, subjects))),
     }
     return {
         "doses": rows,
-        "slopes": slopes,
-        "correlations": correlations,
-        **{name: own for name, own in optional.items() if own},
+        **{name: own for name, own in (measured | optional).items() if own or name in ("slopes", "correlations")},
         "progress": progress,
-        "design": list_design(subjects[0].cfg),
-        "code": list_code([subject for subject in subjects if not is_of_second(subject)]),
+        "design": design.list_design(subjects[0].cfg),
+        "code": design.list_code([subject for subject in subjects if not is_of_second(subject)]),
     }
 
 
@@ -109,74 +99,67 @@ def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
     return []
 
 
-def measure_slopes(rows: Sequence[TidyRow], complete: Collection[Group] = (), primary: bool = False) -> list[TidyRow]:
+def measure_slopes(rows: Sequence[TidyRow], primary: bool = False) -> list[TidyRow]:
     """Measure the slope in the dose of score and isotropy, for each encoder, task and dial.
 
     Holm's correction is made over the primary slopes: those of the score over all doses. I-STAR's halves, with the
-    doses up to 0 and from 0, and the slopes of isotropy are not corrected.
-
-    Args:
-        rows: those of ``build_rows``.
-        complete: the encoders and tasks whose study is complete, which the correction is made over (``add_holm``).
-        primary: leave out all slopes but the primary ones.
+    doses up to 0 and from 0, and the slopes of isotropy are not corrected. ``primary`` leaves them out.
     """
     slopes: list[TidyRow] = []
-    for encoder, task in list_groups(rows):
-        for dial, series in collect_all_series(rows, encoder, task).items():
-            about = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "dial": dial}
+    for names, own in group_studies(rows):
+        for dial, series in collect_all_series(own).items():
             measures = () if primary else (*MEASURES, *(VOCABULARY_MEASURES if dial == "cosine" else ()))
-            slopes += [{**about, "doses": WHOLE, **fit_line(series, name)} for name in ("score", *measures)]
-            for half, ends in (HALVES if dial == "istar" and not primary else {}).items():
-                if sum(ends[0] <= dose <= ends[1] for dose in series.doses) > 1:
-                    slopes.append({**about, "doses": half, **fit_line(series, "score", ends)})
+            fitted = [(WHOLE, name) for name in ("score", *measures)]
+            fitted += [(part, "score") for part in list(PARTS)[1:] if dial == "istar" and not primary]
+            for part, quantity in fitted:
+                low, high = PARTS[part]
+                chosen = [place for place, dose in enumerate(series.doses) if low <= dose <= high]
+                if len(chosen) > 1:
+                    doses = [series.doses[place] for place in chosen]
+                    mean = average_over_seeds(fit_slopes(doses, series.values[quantity][:, chosen]))
+                    about = {"dial": dial, "doses": part, "quantity": quantity}
+                    slopes.append(names | about | name_mean(mean, "slope") | span_dial(mean, doses))
     add_holm(list(filter(is_primary, slopes)))
     return slopes
 
 
-def fit_line(series: Series, quantity: str, ends: tuple[float, float] = (-math.inf, math.inf)) -> TidyRow:
-    """Fit score or measure by a line in the doses between two ends; return slope and change over these doses."""
-    chosen = [place for place, dose in enumerate(series.doses) if ends[0] <= dose <= ends[1]]
-    doses = [series.doses[place] for place in chosen]
-    mean = average_over_seeds(fit_slopes(doses, series.values[quantity][:, chosen]))
-    return {"quantity": quantity, **name_mean(mean, "slope"), **span_dial(mean.value, mean.low, mean.high, doses)}
-
-
-def measure_correlations(
-    rows: Sequence[TidyRow], complete: Collection[Group] = (), primary: bool = False
-) -> list[TidyRow]:
+def measure_correlations(rows: Sequence[TidyRow], primary: bool = False) -> list[TidyRow]:
     """Measure Spearman's correlation of score and isotropy, for each encoder, task and measure.
 
     It is measured within each dial, across all dials, across them given the dial, and given the dial and the dose
-    within it. Holm's correction is made over the primary ones: those given the dial. With one dial, the correlation
-    within it takes their place, and is not corrected. Arguments as of ``measure_slopes``.
+    within it. Holm's correction is made over the primary ones: those given the dial; ``primary`` leaves out the
+    others. With one dial, the correlation within it takes their place, and is not corrected.
     """
     correlations: list[TidyRow] = []
-    for encoder, task in list_groups(rows):
-        series = collect_all_series(rows, encoder, task)
+    for names, own in group_studies(rows):
+        series = collect_all_series(own)
         turned = {name: one for name, one in series.items() if not DIAL[name].pair}
-        if not turned:
-            continue
-        if len(turned) > 1:
-            within, across = ({}, [GIVEN_DIAL]) if primary else (series, [ACROSS, GIVEN_DIAL, GIVEN_DOSE])
-        else:
-            within, across = series, [] if primary else [GIVEN_DOSE]
+        across = [ACROSS, GIVEN_DIAL, GIVEN_DOSE] if len(turned) > 1 else [GIVEN_DOSE] * len(turned)
+        within = series if turned else {}
+        if primary:
+            within, across = ({}, [GIVEN_DIAL]) if len(turned) > 1 else (within, [])
         for measure in MEASURES:
-            names = {"encoder": encoder, "task": task, "complete": (encoder, task) in complete, "measure": measure}
-            for dial, one in within.items():
-                pair = [collect_series(rows, encoder, task, DIAL[name]) for name in DIAL[dial].pair] or [one]
-                found = [
-                    correlate_where_defined(*(own.select_seeds(one.seeds, column) for column in (measure, "score")))
-                    for own in pair
-                ]
-                correlation = found[0] if len(pair) == 1 else found[0] - found[1]
-                correlations.append(
-                    {**names, "kind": WITHIN, "dial": dial, **name_correlation(correlation, len(pair))}
-                )
-            for kind in across:
-                found = correlate_across(turned, measure, kind)
-                correlations.append({**names, "kind": kind, "dial": "", **name_correlation(found)})
+            found = [(WITHIN, dial, *correlate_within(own, dial, one, measure)) for dial, one in within.items()]
+            found += [(kind, "", correlate_across(turned, measure, kind), 1) for kind in across]
+            for kind, dial, values, largest in found:
+                mean = average_over_seeds(values)
+                low, high = (float(np.clip(end, -largest, largest)) for end in (mean.low, mean.high))
+                ends = name_mean(mean._replace(low=low, high=high), "correlation")
+                correlations.append(names | {"measure": measure, "kind": kind, "dial": dial} | ends)
     add_holm(list(filter(is_primary, correlations)))
     return correlations
+
+
+def correlate_within(rows: Sequence[TidyRow], dial: str, series: Series, measure: str) -> tuple[np.ndarray, int]:
+    """Correlate score and a measure over a dial's doses, seed by seed, [S]; return the largest possible value too.
+
+    Of a dial that is the difference of two, it is the difference of their correlations.
+    """
+    found = [
+        correlate_where_defined(one.select(series.seeds, measure), one.select(series.seeds, "score"))
+        for one in [collect_series(rows, DIAL[name]) for name in DIAL[dial].pair] or [series]
+    ]
+    return (found[0] - found[1], 2) if len(found) > 1 else (found[0], 1)
 
 
 def correlate_across(series: dict[str, Series], measure: str, kind: str) -> np.ndarray:
@@ -186,19 +169,14 @@ def correlate_across(series: dict[str, Series], measure: str, kind: str) -> np.n
     dose 0 of each dial that starts there, because each dial is then looked at by itself.
     """
     seeds = sorted(set.intersection(*(set(one.seeds) for one in series.values())))
-    x, y = (np.hstack([one.select_seeds(seeds, name) for one in series.values()]) for name in (measure, "score"))
+    x, y = (np.hstack([one.select(seeds, name) for one in series.values()]) for name in (measure, "score"))
     if kind == ACROSS:
-        once = find_first_runs(series)
+        is_plain = [DIAL[name].starts_plain and dose == 0 for name, one in series.items() for dose in one.doses]
+        once = np.array([not plain or not any(is_plain[:place]) for place, plain in enumerate(is_plain)])
         return correlate_where_defined(x[:, once], y[:, once])
     dials = np.repeat(np.eye(len(series)), [len(one.doses) for one in series.values()], axis=0)  # [n, dials]
     doses = np.concatenate([np.array(one.doses) - np.mean(one.doses) for one in series.values()])
     return correlate_where_defined(x, y, dials if kind == GIVEN_DIAL else np.hstack([dials, dials * doses[:, None]]))
-
-
-def find_first_runs(series: dict[str, Series]) -> np.ndarray:
-    """Mark the doses of all dials, one after another, that are no repetition of plain fine-tuning: [n] booleans."""
-    is_plain = [DIAL[name].starts_plain and dose == 0 for name, one in series.items() for dose in one.doses]
-    return np.array([not plain or not any(is_plain[:place]) for place, plain in enumerate(is_plain)])
 
 
 def correlate_where_defined(x: np.ndarray, y: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
@@ -211,15 +189,14 @@ def correlate_where_defined(x: np.ndarray, y: np.ndarray, given: np.ndarray | No
 
 def name_mean(mean: SeedMean, name: str) -> TidyRow:
     """Return a mean over seeds as columns of a tidy row; ``p_holm`` is NaN until ``add_holm`` fills it."""
-    ends = {"low": mean.low, "high": mean.high}
-    return {name: mean.value, **ends, "p": mean.p, "p_holm": math.nan, "seeds": mean.seeds}
-
-
-def name_correlation(found: np.ndarray, largest: float = 1) -> TidyRow:
-    """Return the mean of correlations over seeds, [S], as columns; its interval ends at +-``largest``."""
-    mean = average_over_seeds(found)
-    low, high = (float(np.clip(end, -largest, largest)) for end in (mean.low, mean.high))
-    return name_mean(mean._replace(low=low, high=high), "correlation")
+    return {
+        name: mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        "p": mean.p,
+        "p_holm": math.nan,
+        "seeds": mean.seeds,
+    }
 
 
 def add_holm(family: Sequence[TidyRow], name: str = "p") -> None:
@@ -227,13 +204,12 @@ def add_holm(family: Sequence[TidyRow], name: str = "p") -> None:
 
     As long as no study is complete, the family is all rows, and the correction is provisional. ``name``: of p.
     """
-    of_complete = [row for row in family if row["complete"]] or family
-    tested = [row for row in of_complete if not math.isnan(row[name])]
+    tested = [row for row in family if row["complete"]] or family
     for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
         row[f"{name}_holm"] = p
 
 
-def measure_contrasts(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+def measure_contrasts(rows: Sequence[TidyRow]) -> list[TidyRow]:
     """Measure the score at each dose less that of plain fine-tuning, seed by seed, in points.
 
     Where a dial is the difference of two, the contrast is that of their runs at one dose. ``p`` tests a difference of
@@ -242,28 +218,26 @@ def measure_contrasts(rows: Sequence[TidyRow], complete: Collection[Group] = ())
     contrast that is the same number for all seeds has no p and belongs to no family.
     """
     contrasts: list[TidyRow] = []
-    for encoder, task in list_groups(rows):
-        names = {"encoder": encoder, "task": task}
-        plain = {row["seed"]: row["score"] for row in select_rows(rows, {**names, "method": PLAIN})}
-        for dial, series in collect_all_series(rows, encoder, task).items():
-            against = DIAL[dial].pair[-1:] or (PLAIN,)
+    for names, own in group_studies(rows):
+        plain = {row["seed"]: row["score"] for row in select_rows(own, {"method": PLAIN})}
+        for dial, series in collect_all_series(own).items():
+            (against,) = DIAL[dial].pair[-1:] or (PLAIN,)
             theirs = np.array([0.0 if DIAL[dial].pair else plain.get(seed, math.nan) for seed in series.seeds])
             for dose, scores in zip(series.doses, series.values["score"].T, strict=True):
                 if DIAL[dial].starts_plain and dose == 0:
                     continue
-                about = {**names, "complete": (encoder, task) in complete, "dial": dial, "dose": dose}
                 differences = (scores - theirs)[np.isfinite(scores - theirs)]
-                found = name_mean(average_over_seeds(differences), "difference")
                 p, *_ = judge_equivalence(differences, MARGIN) if len(differences) else (math.nan,)
-                equivalence = {"p_margin": p, "p_margin_holm": math.nan}
-                contrasts.append({**about, "against": against[0], **found, **equivalence})
+                found = name_mean(average_over_seeds(differences), "difference")
+                about = {"dial": dial, "dose": dose, "against": against}
+                contrasts.append(names | about | found | {"p_margin": p, "p_margin_holm": math.nan})
     for family in group_rows(contrasts, "task", "against").values():
         add_holm(family)
         add_holm(family, "p_margin")
     return contrasts
 
 
-def leave_one_cell_out(rows: Sequence[TidyRow], complete: Collection[Group] = ()) -> list[TidyRow]:
+def leave_one_cell_out(rows: Sequence[TidyRow]) -> list[TidyRow]:
     """Repeat the primary tests with all cells of the grid (``left_out`` is empty), then without each of them.
 
     A cell is left out of all encoders and tasks; plain fine-tuning is one cell, though it stands in several dials.
@@ -273,7 +247,7 @@ def leave_one_cell_out(rows: Sequence[TidyRow], complete: Collection[Group] = ()
     found: list[TidyRow] = []
     for left_out in ("", *dict.fromkeys(cells)):
         kept = [row for row, cell in zip(rows, cells, strict=True) if cell != left_out]
-        tests = (*measure_slopes(kept, complete, primary=True), *measure_correlations(kept, complete, primary=True))
+        tests = (*measure_slopes(kept, primary=True), *measure_correlations(kept, primary=True))
         found += [{"left_out": left_out, "measure": "", **row} for row in tests if row["complete"]]
     return found
 
@@ -293,18 +267,19 @@ def measure_example_slopes(
     """
     measured = []
     for row in filter(is_primary, slopes):
-        series = collect_series(rows, row["encoder"], row["task"], DIAL[row["dial"]])
-        own = [subject for subject in subjects if (subject.encoder, subject.task) == (row["encoder"], row["task"])]
+        dial, place = DIAL[row["dial"]], {name: row[name] for name in ("encoder", "task")}
+        series = collect_series(select_rows(rows, place), dial)
+        own = [subject for subject in subjects if (subject.encoder, subject.task) == tuple(place.values())]
         try:
-            values = slope_examples(series, DIAL[row["dial"]], own)
+            values = slope_examples(series, dial, own)
         except NotPairedError:
             continue
         names = {name: row[name] for name in ("encoder", "task", "complete", "dial", "doses", "quantity")}
-        numbers = {"seeds": len(values), "examples": values.shape[-1]}
         test = judge_differences(values.mean(-1), average_covariance(values.T) / values.shape[-1])
-        slope, margin, p = float(test.value), float(test.margin), float(test.p)
-        ends = {"slope": slope, "low": slope - margin, "high": slope + margin}
-        measured.append({**names, **ends, "p": p, **numbers, **span_dial(*ends.values(), series.doses)})
+        slope, margin = float(test.value), float(test.margin)
+        mean = SeedMean(slope, slope - margin, slope + margin, float(test.p), len(values))
+        numbers = {"slope": slope, "low": mean.low, "high": mean.high, "p": mean.p, "seeds": mean.seeds}
+        measured.append(names | numbers | {"examples": values.shape[-1]} | span_dial(mean, series.doses))
     return measured
 
 
@@ -332,6 +307,7 @@ def slope_examples(series: Series, dial: Dial, subjects: Sequence["Subject"]) ->
     return fit_slopes(series.doses, correct.swapaxes(1, 2))
 
 
-def span_dial(slope: float, low: float, high: float, doses: Sequence[float]) -> TidyRow:
+def span_dial(slope: SeedMean, doses: Sequence[float]) -> TidyRow:
+    """Return how much a line with this slope changes over the doses, with the ends of its interval."""
     span = max(doses) - min(doses)
-    return {"over_dial": slope * span, "over_low": low * span, "over_high": high * span}
+    return {"over_dial": slope.value * span, "over_low": slope.low * span, "over_high": slope.high * span}

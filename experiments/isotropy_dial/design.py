@@ -7,19 +7,20 @@ preregistration takes only the complete study of a task and encoder as a result.
 import itertools
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isobench.analyses.rows import TidyRow
+from isobench.analyses.rows import TidyRow, group_rows
 from isobench.common.environment import run_git
 from isobench.common.errors import UserError
 from isobench.common.files import sha256_file
 from isobench.config.schema import Config, format_method_name
 from isobench.runs.identity import KEY_SECTIONS, drop_targets_of_chain, select_decisive, to_plain
 from isobench.statistics.seeds import ALPHA, POWER
-from isobench_papers.isotropy_dial.rows import DIALS, FINISHED, PLAIN, Group
+from isobench_papers.isotropy_dial.rows import DIAL, DIALS, FINISHED, PLAIN, Group
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
@@ -41,20 +42,20 @@ def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
     left are settings that differ between methods, settings of a method other than the dose, and the seeds of single
     random streams.
     """
-    compared: dict[
-        tuple[Any, ...], list[Settings]
-    ] = {}  # one dose and seed; all runs of a group, and of a dial in it
+    compared: dict[tuple[Any, ...], list[Settings]] = {}  # of one dose and seed; of a group; of a dial in a group
     for subject in subjects:
-        group, calibration = f"{subject.encoder}, {subject.task}", subject.cfg.calibration
-        shared, own = list_settings(subject), list_method_settings(subject)
-        for dial in DIALS:
-            dose = dial.read_dose(calibration)
-            if dose is not None:
-                compared.setdefault((group, dial.label, dose, subject.cfg.seed), []).append(shared | own)
-                compared.setdefault((group,), []).append(shared)
-                if format_method_name(dict(calibration)) != PLAIN:
-                    others = {name: v for name, v in own.items() if name != f"calibration.{dial.setting}"}
-                    compared.setdefault((f"{group}, {dial.label}",), []).append(others)
+        group, cfg = f"{subject.encoder}, {subject.task}", subject.cfg
+        sections = {name: select_decisive(name, getattr(cfg, name)) for name in KEY_SECTIONS}
+        sections |= {"seed": {}, "calibration": {}, "seeds": to_plain(cfg.seeds)}
+        shared = {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
+        own = {f"calibration.{name}": v for name, v in drop_targets_of_chain(dict(cfg.calibration)).items()}
+        for name, dose in list_doses(cfg.calibration):
+            dial = DIAL[name]
+            compared.setdefault((group, dial.label, dose, cfg.seed), []).append(shared | own)
+            compared.setdefault((group,), []).append(shared)
+            if format_method_name(dict(cfg.calibration)) != PLAIN:
+                others = {name: v for name, v in own.items() if name != f"calibration.{dial.setting}"}
+                compared.setdefault((f"{group}, {dial.label}",), []).append(others)
     for (name, *place), several in sorted(compared.items(), key=lambda item: -len(item[0])):
         difference = find_difference(several)
         if place and len(several) > 1:
@@ -69,22 +70,8 @@ def refuse_mixed_settings(subjects: Sequence["Subject"]) -> None:
             )
 
 
-def list_settings(subject: "Subject") -> Settings:
-    """List the settings, other than seed and calibration, that decide a run's result."""
-    sections = {name: select_decisive(name, getattr(subject.cfg, name)) for name in KEY_SECTIONS}
-    sections = {name: value for name, value in sections.items() if name not in ("seed", "calibration")}
-    sections["seeds"] = to_plain(subject.cfg.seeds)
-    return {f"{name}.{key}": value for name, section in sections.items() for key, value in section.items()}
-
-
-def list_method_settings(subject: "Subject") -> Settings:
-    """List the settings of a run's calibration, without the class that carries it out."""
-    return {f"calibration.{name}": v for name, v in drop_targets_of_chain(dict(subject.cfg.calibration)).items()}
-
-
-def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
+def find_difference(several: Sequence[Settings]) -> str:
     """Find the first setting in which runs differ, with its values: "task.train_samples (512, 1000)"; or empty."""
-    several = list(settings)
     for name in dict.fromkeys(name for one in several for name in one):
         values = list(dict.fromkeys(str(one.get(name)) for one in several))
         if len(values) > 1:
@@ -93,36 +80,33 @@ def find_difference(settings: Iterable[Mapping[str, Any]]) -> str:
 
 
 def measure_progress(subjects: Sequence["Subject"]) -> list[TidyRow]:
-    """Measure the progress of each encoder and task that has a planned run of a dial: a row for each."""
-    grid = list_grid_runs(subjects[0].cfg)
-    groups: dict[Group, list[Subject]] = {}
-    for subject in subjects:
-        groups.setdefault((subject.encoder, subject.task), []).append(subject)
-    return [
-        {"encoder": encoder, "task": task, **row}
-        for (encoder, task), own in groups.items()
-        if (row := count_runs(grid, own))["grid"]
-    ]
-
-
-def count_runs(grid: frozenset[Run], subjects: Sequence["Subject"]) -> TidyRow:
-    """Count the planned runs of one encoder and task; without a grid, they are the grid.
+    """Count the planned runs of each encoder and task that has one; without a grid, its runs are the grid.
 
     ``failed`` runs ended without a score, ``added`` ones are not in the grid, ``strange`` ones are no dose of a dial.
     """
-    doses = [list_doses(subject.cfg.calibration) for subject in subjects]
-    runs = {(own, subject.cfg.seed): subject for own, subject in zip(doses, subjects, strict=True) if own}
-    grid = (grid or frozenset(runs)) if runs else frozenset()
-    ended = {run: runs[run].record.status for run in grid & runs.keys() if runs[run].record is not None}
-    finished = list(ended.values()).count(FINISHED)
-    return {
-        "grid": len(grid),
-        "finished": finished,
-        "failed": len(ended) - finished,
-        "added": len(runs.keys() - grid),
-        "strange": doses.count(()),
-        "seeds_not_begun": list_ranges(sorted({seed for _, seed in grid} - {seed for _, seed in ended})),
-    }
+    groups: dict[Group, list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault((subject.encoder, subject.task), []).append(subject)
+    rows = []
+    for (encoder, task), several in groups.items():
+        doses = [list_doses(subject.cfg.calibration) for subject in several]
+        runs = {(own, subject.cfg.seed): subject for own, subject in zip(doses, several, strict=True) if own}
+        if not runs:
+            continue
+        grid = list_grid_runs(subjects[0].cfg) or frozenset(runs)
+        ended = {run: runs[run].record.status for run in grid & runs.keys() if runs[run].record is not None}
+        finished = list(ended.values()).count(FINISHED)
+        rows.append({
+            "encoder": encoder,
+            "task": task,
+            "grid": len(grid),
+            "finished": finished,
+            "failed": len(ended) - finished,
+            "added": len(runs.keys() - grid),
+            "strange": doses.count(()),
+            "seeds_not_begun": list_ranges(sorted({seed for _, seed in grid} - {seed for _, seed in ended})),
+        })  # fmt: skip
+    return rows
 
 
 def list_complete(progress: Sequence[TidyRow]) -> list[Group]:
@@ -135,10 +119,8 @@ def list_grid_runs(cfg: Config) -> frozenset[Run]:
     runs = set()
     for part in cfg.experiment.grid.get(cfg.scale, []):
         for values in itertools.product(*part.values()):
-            cell = dict(zip(part, values, strict=True))
-            prefix = "calibration."
-            own = {key.removeprefix(prefix): value for key, value in cell.items() if key.startswith(prefix)}
-            if doses := list_doses({"name": cell.get("calibration", PLAIN), **own}):
+            cell = {key.removeprefix("calibration."): value for key, value in zip(part, values, strict=True)}
+            if doses := list_doses(cell | {"name": cell.get("calibration", PLAIN)}):
                 runs.add((doses, cell.get("seed", cfg.seed)))
     return frozenset(runs)
 
@@ -152,7 +134,7 @@ def list_doses(calibration: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
 def keep_grid_runs(rows: Sequence[TidyRow], grid: frozenset[Run], complete: Sequence[Group]) -> list[TidyRow]:
     """Drop the rows of runs that were added to a complete grid: a study does not grow after its result.
 
-    An incomplete study keeps them, because it has no result yet. Each row gets the column ``complete``.
+    An incomplete study keeps them, because it has no result yet.
     """
     cells = {(dial, dose, seed) for doses, seed in grid for dial, dose in doses}
     marked = [{**row, "complete": (row["encoder"], row["task"]) in complete} for row in rows]
@@ -172,22 +154,15 @@ def list_ranges(numbers: Sequence[int]) -> str:
 
 def list_design(cfg: Config) -> list[TidyRow]:
     """List the doses of the grid: a row for each, with its number of seeds."""
-    seeds: dict[tuple[str, float], set[int]] = {}
-    for doses, seed in list_grid_runs(cfg):
-        for place in doses:
-            seeds.setdefault(place, set()).add(seed)
-    return [{"dial": dial, "dose": dose, "seeds": len(seeds[dial, dose])} for dial, dose in sorted(seeds)]
+    seeds = Counter(place for doses, _ in list_grid_runs(cfg) for place in doses)
+    return [{"dial": dial, "dose": dose, "seeds": count} for (dial, dose), count in sorted(seeds.items())]
 
 
 def list_code(subjects: Sequence["Subject"]) -> list[TidyRow]:
     """List the commits of the code that carried out runs, with the number of runs; None is an installed package."""
-    rows: dict[tuple[str | None, bool], int] = {}
-    for subject in subjects:
-        if subject.record is not None:
-            git = subject.record.provenance.git
-            place = (git.commit, git.dirty) if git else (None, False)
-            rows[place] = rows.get(place, 0) + 1
-    return [{"commit": commit, "changed": changed, "runs": runs} for (commit, changed), runs in rows.items()]
+    code = [subject.record.provenance.git for subject in subjects if subject.record is not None]
+    counts = Counter((git.commit, git.dirty) if git else (None, False) for git in code)
+    return [{"commit": commit, "changed": changed, "runs": runs} for (commit, changed), runs in counts.items()]
 
 
 def label_progress(row: TidyRow) -> str:
@@ -223,16 +198,22 @@ def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
     """
     if not file.is_file():
         return [f"WARNING: there is no {file.name}: nothing shows that the hypotheses are older than the runs."]
-    ran = ", ".join(f"{name_code(row)} ({row['runs']} runs)" for row in code)
+    named = [
+        (f"{row['commit'][:12]}{' with changes' * row['changed']}" if row["commit"] else "an installed package")
+        + f" ({row['runs']} runs)"
+        for row in code
+    ]
+    ran = f"The runs' code: {', '.join(named)}."
     try:
         log = run_git(file.parent, "log", "--format=%H %ct", "--", file.name).splitlines()  # the newest first
         (last, changed), (first, written) = (line.split() for line in (log[0], log[-1]))
         is_edited = bool(run_git(file.parent, "status", "--porcelain", "--", file.name))
     except (OSError, subprocess.SubprocessError, IndexError):  # an installed package, or the file is in no commit
-        return [f"{file.name}: sha256 {sha256_file(file)}, in no commit. The runs' code: {ran}."]
+        return [f"{file.name}: sha256 {sha256_file(file)}, in no commit. {ran}"]
+    times = [f"{datetime.fromtimestamp(float(seconds), UTC):%Y-%m-%d %H:%M UTC}" for seconds in (written, changed)]
     notes = [
-        f"{file.name}: sha256 {sha256_file(file)}, first commit {first[:12]} of {format_time(written)}, last commit "
-        f"{last[:12]} of {format_time(changed)}. The runs' code: {ran}."
+        f"{file.name}: sha256 {sha256_file(file)}, first commit {first[:12]} of {times[0]}, last commit {last[:12]} "
+        f"of {times[1]}. {ran}"
     ]
     histories = {row["commit"]: list_history(file.parent, row["commit"]) for row in code if row["commit"]}
     histories = {commit: history for commit, history in histories.items() if history}
@@ -251,11 +232,6 @@ def describe_preregistration(code: Sequence[TidyRow], file: Path) -> list[str]:
     return notes
 
 
-def name_code(row: TidyRow) -> str:
-    """Name the code of runs: its commit, or an installed package."""
-    return f"{row['commit'][:12]}{' with changes' * row['changed']}" if row["commit"] else "an installed package"
-
-
 def list_history(folder: Path, commit: str) -> set[str]:
     """List a commit and all before it; empty for one that the checkout does not have."""
     try:
@@ -264,20 +240,12 @@ def list_history(folder: Path, commit: str) -> set[str]:
         return set()
 
 
-def format_time(seconds: str) -> str:
-    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
 def describe_power(file: Path, design: Sequence[TidyRow]) -> list[str]:
     """Quote the simulation of the study, a file that simulation/power.py wrote, if it was made for this grid."""
-    doses: dict[str, list[float]] = {}
-    for row in design:
-        doses.setdefault(row["dial"], []).append(row["dose"])
+    doses = {dial: [row["dose"] for row in own] for (dial,), own in group_rows(design, "dial").items()}
     power = json.loads(file.read_text(encoding="utf-8"))
-    if (power["shape"]["dials"], power["shape"]["seeds"]) != (
-        doses,
-        max((row["seeds"] for row in design), default=0),
-    ):
+    shape = {"dials": doses, "seeds": max((row["seeds"] for row in design), default=0)}
+    if not shape.items() <= power["shape"].items():
         return []
     title = f"{power['studies']:,} simulated studies"
     false, covered = (write_range(power[name].values(), ".1%") for name in ("false_positives", "coverage"))

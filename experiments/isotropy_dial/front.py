@@ -36,31 +36,28 @@ class Change(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {self.value}"
-
-    @property
-    def value(self) -> str:
-        return f"{self.dial.read_value(self.contrast['dose']):g}".replace("-", "\N{MINUS SIGN}")
+        value = f"{self.dial.read_value(self.contrast['dose']):g}".replace("-", "\N{MINUS SIGN}")
+        return f"{NAMES.get(self.dial.name, self.dial.short_label)}, {self.dial.setting} {value}"
 
 
-def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow], encoder: str, task: str) -> list[Change]:
-    """Choose the contrasts of one encoder and task that ``RULE`` names; whitening's come first."""
-    finished = select_rows(rows, {"encoder": encoder, "task": task, "state": FINISHED})
-    own = [row for row in finished if not math.isnan(row[ISOSCORE])]
+def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow]) -> list[Change]:
+    """Choose the contrasts that ``RULE`` names; whitening's come first. ``rows``: of one encoder and task."""
+    own = [row for row in rows if row["state"] == FINISHED and not math.isnan(row[ISOSCORE])]
+    plain = [row for row in own if row["method"] == PLAIN]
+    if not plain:
+        return []
     isoscores = {  # rounding can give 0 or less, which has no logarithm
         place: max(np.mean([row[ISOSCORE] for row in runs]), 1e-6)
-        for place, runs in group_rows(own, "dial", "dose", "method").items()
+        for place, runs in group_rows(own, "dial", "dose").items()
     }
-    before = next((isoscore for (*_, method), isoscore in isoscores.items() if method == PLAIN), math.nan)
-    scores = {row["seed"]: row["score"] for row in own if row["method"] == PLAIN}
-    level = np.mean(list(scores.values())) if scores else math.nan
-    with_plain = select_rows(contrasts, {"encoder": encoder, "task": task, "against": PLAIN})
+    before, level = isoscores[plain[0]["dial"], 0], np.mean([row["score"] for row in plain])
     chosen: list[Change] = []
     for dial in reversed(DIALS):
+        names = {"encoder": rows[0]["encoder"], "task": rows[0]["task"], "against": PLAIN, "dial": dial.name}
         changes = [
-            Change(dial, before, isoscores[dial.name, row["dose"], dial.method], level, row)
-            for row in select_rows(with_plain, {"dial": dial.name})
-            if scores and (dial.name, row["dose"], dial.method) in isoscores
+            Change(dial, before, isoscores[dial.name, row["dose"]], level, row)
+            for row in select_rows(contrasts, names)
+            if (dial.name, row["dose"]) in isoscores
         ]
         if dial.starts_plain:
             doses = [0, *(change.contrast["dose"] for change in changes)]
@@ -74,9 +71,7 @@ def choose_changes(rows: Sequence[TidyRow], contrasts: Sequence[TidyRow], encode
 def draw_front(found: Mapping[Group, Sequence[Change]], score: str) -> Figure:
     """Draw a row a change: left an arrow from plain fine-tuning's IsoScore to the dose's, right the score's change.
 
-    Args:
-        found: encoder and task -> changes.
-        score: name and unit of the score.
+    ``found``: encoder and task -> changes. ``score``: name and unit of the score.
     """
     figure, axes = make_panels(1, 2, 1.6 + 0.25 * sum(len(changes) + 1 for changes in found.values()), sharey=True)
     left, right = axes[0]

@@ -1,19 +1,20 @@
 """The dials of the study ``isotropy_dial``, and what its runs gave: a tidy row a run, arrays with a row a seed."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from isobench.analyses.rows import TidyRow, list_distinct, select_rows
+from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.config.schema import format_method_name
 
 if TYPE_CHECKING:  # importing it takes seconds
     from isobench.analyses.subject import Subject
 
 Group = tuple[str, str]  # encoder and task, by their names in tables
+STUDY = ("encoder", "task", "complete")  # columns of all rows
 PLAIN = "none"  # the method of plain fine-tuning
 FINISHED = "finished"
 WHOLE = "all doses"  # what a slope is fitted over; other names are of a part of them
@@ -40,7 +41,7 @@ class Dial:
 
     Attributes:
         name: short name in tidy rows.
-        label: name in tables and figures.
+        short_label: name in tables and figures.
         method: name of the calibration.
         setting: the setting that is turned.
         upwards: what a higher value does.
@@ -52,7 +53,7 @@ class Dial:
     """
 
     name: str
-    label: str
+    short_label: str
     method: str
     setting: str
     upwards: str
@@ -60,6 +61,10 @@ class Dial:
     starts_plain: bool = True
     steps: tuple[float, ...] = ()
     pair: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.short_label} ({self.setting})"
 
     def read_dose(self, calibration: Mapping[str, Any]) -> float | None:
         """Return the dose of a calibration's settings; None if they are none of this dial's."""
@@ -73,10 +78,6 @@ class Dial:
             return value
         return math.copysign(1 + self.steps.index(abs(value)), value) if abs(value) in self.steps else None
 
-    @property
-    def short_label(self) -> str:
-        return self.label.partition(" (")[0]
-
     def read_value(self, dose: float) -> float:
         return math.copysign(self.steps[int(abs(dose)) - 1], dose) if self.steps and dose else dose
 
@@ -86,31 +87,30 @@ class Dial:
         return f"{self.short_label} {self.setting}={self.read_value(dose):g}"
 
 
+WHITENING = Dial(
+    "whitening", "whitening", "whitening_zca", "epsilon", "a higher epsilon whitens less",
+    {"shrinkage": 0.0, "keep_norm": None}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+)  # fmt: skip
 DIALS = (
-    Dial("isobn", "IsoBN (beta)", "isobn_paper", "beta", "a higher beta changes more"),
+    Dial("isobn", "IsoBN", "isobn_paper", "beta", "a higher beta changes more"),
     Dial(
-        "istar", "I-STAR (strength)", "istar", "strength", "a higher strength asks for more isotropy",
+        "istar", "I-STAR", "istar", "strength", "a higher strength asks for more isotropy",
         steps=(0.01, 0.03, 0.1, 0.3, 1.0),
     ),
     Dial(
-        "cosine", "cosine (strength)", "cosine", "strength", "a higher strength penalises more",
+        "cosine", "cosine", "cosine", "strength", "a higher strength penalises more",
         {"target": "vocabulary"}, steps=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     ),
-    Dial(
-        "whitening", "whitening (epsilon)", "whitening_zca", "epsilon", "a higher epsilon whitens less",
-        {"shrinkage": 0.0, "keep_norm": None}, starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
+    WHITENING,
+    replace(
+        WHITENING, name="whitening_norm", short_label="whitening, norm kept",
+        fixed={"shrinkage": 0.0, "keep_norm": True},
     ),
-    Dial(
-        "whitening_norm", "whitening, norm kept (epsilon)", "whitening_zca", "epsilon",
-        "a higher epsilon whitens less", {"shrinkage": 0.0, "keep_norm": True}, starts_plain=False,
-        steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0),
-    ),
-    Dial(
-        "norm_effect", "norm kept less not kept (epsilon)", "", "epsilon", "a higher epsilon whitens less",
-        starts_plain=False, steps=(1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0), pair=("whitening_norm", "whitening"),
+    replace(
+        WHITENING, name="norm_effect", short_label="norm kept less not kept", method="",
+        pair=("whitening_norm", "whitening"),
     ),
 )  # fmt: skip
-
 DIAL = {dial.name: dial for dial in DIALS}
 
 
@@ -129,61 +129,53 @@ class Series(NamedTuple):
     values: dict[str, np.ndarray]
     left_out: dict[int, str]
 
-    def select_seeds(self, seeds: Sequence[int], column: str) -> np.ndarray:
-        """Return the values of some of its seeds, [len(seeds), k]."""
-        return self.values[column][[self.seeds.index(seed) for seed in seeds]]
+    def select(self, seeds: Sequence[int], column: str, doses: Sequence[float] = ()) -> np.ndarray:
+        """Return the values of some of its seeds, [len(seeds), k], and of some doses only if they are given."""
+        values = self.values[column][[self.seeds.index(seed) for seed in seeds]]
+        return values[:, [self.doses.index(dose) for dose in doses or self.doses]]
 
 
 def build_rows(subjects: Sequence["Subject"]) -> list[TidyRow]:
-    """Build a tidy row for each run and each dial that it is a dose of; the score is x 100."""
-    return [
-        {
-            "encoder": subject.encoder,
-            "task": subject.task,
-            "seed": subject.cfg.seed,
-            "dial": dial.name,
-            "dose": dose,
-            "method": subject.cfg.calibration["name"],
-            **read_outcome(subject),
-        }
-        for subject in subjects
-        for dial in DIALS
-        if (dose := dial.read_dose(subject.cfg.calibration)) is not None
-    ]
+    """Build a tidy row for each run and each dial that it is a dose of; the score is x 100.
+
+    What a run does not have, or is undefined, is NaN. ``complete`` says whether its encoder and task are
+    (``design.keep_grid_runs``).
+    """
+    rows = []
+    for subject in subjects:
+        record, calibration = subject.record, subject.cfg.calibration
+        best = record.best if record is not None and record.status == FINISHED else None
+        values = {"score": None if best is None else 100 * best.score}
+        values |= {name: best and best.isotropy.get(name) for name in (*MEASURES, *VOCABULARY_MEASURES)}
+        rows += [
+            {
+                **{"encoder": subject.encoder, "task": subject.task, "seed": subject.cfg.seed, "dial": dial.name},
+                **{"dose": dose, "method": calibration["name"]},
+                "state": "missing" if record is None else FINISHED if best is not None else "failed",
+                **{name: math.nan if value is None else float(value) for name, value in values.items()},
+                "complete": False,
+            }
+            for dial in DIALS
+            if (dose := dial.read_dose(calibration)) is not None
+        ]
+    return rows
 
 
-def read_outcome(subject: "Subject") -> dict[str, Any]:
-    """Read a run's state, score x 100 and isotropy; NaN for what it does not have, or is undefined."""
-    record = subject.record
-    best = record.best if record is not None and record.status == FINISHED else None
-    state = "missing" if record is None else FINISHED if best is not None else "failed"
-    isotropy = best.isotropy if best is not None else {}
-    values = {name: isotropy.get(name) for name in (*MEASURES, *VOCABULARY_MEASURES)}
-    return {
-        "state": state,
-        "score": 100 * best.score if best is not None else math.nan,
-        **{name: math.nan if value is None else float(value) for name, value in values.items()},
-    }
-
-
-def collect_series(rows: Sequence[TidyRow], encoder: str, task: str, dial: Dial) -> Series:
-    """Collect a dial's values on one encoder and task; ``rows``: those of ``build_rows``."""
-    own = select_rows(rows, {"encoder": encoder, "task": task, "dial": dial.name})
-    doses = sorted(list_distinct(own, "dose"))
-    seeds, left_out, chosen = [], {}, []
-    for seed in sorted(list_distinct(own, "seed")):
-        cells = {row["dose"]: row for row in own if row["seed"] == seed}
-        states = {dose: cells[dose]["state"] if dose in cells else "missing" for dose in doses}
-        lacking = describe_lacking(states)
-        if lacking:
+def collect_series(rows: Sequence[TidyRow], dial: Dial) -> Series:
+    """Collect a dial's values; ``rows``: those of ``build_rows`` on one encoder and task."""
+    own = select_rows(rows, {"dial": dial.name})
+    cells = {(row["seed"], row["dose"]): row for row in own}
+    doses, seeds = (sorted(list_distinct(own, name)) for name in ("dose", "seed"))
+    left_out = {}
+    for seed in seeds:
+        states = {dose: cells[seed, dose]["state"] if (seed, dose) in cells else "missing" for dose in doses}
+        if lacking := describe_lacking(states):
             left_out[seed] = lacking
-        else:
-            seeds.append(seed)
-            chosen.append([cells[dose] for dose in doses])
-    columns = ("score", *MEASURES, *VOCABULARY_MEASURES)
-    shape = (len(seeds), len(doses))
+    seeds = [seed for seed in seeds if seed not in left_out]
     values = {
-        name: np.array([[row[name] for row in cells] for cells in chosen], float).reshape(shape) for name in columns
+        name: np.array([cells[seed, dose][name] for seed in seeds for dose in doses], float).reshape(-1, len(doses))
+        for name in ("score", *MEASURES, *VOCABULARY_MEASURES)
+        if doses
     }
     return Series(doses, seeds, values, left_out)
 
@@ -192,44 +184,38 @@ def describe_lacking(states: Mapping[float, str]) -> str:
     """Say which doses of one seed were not run and which failed; empty if all finished. ``states``: by dose."""
     if set(states.values()) == {"missing"}:
         return "not yet run"
-    words = {"missing": "not yet run", "failed": "failed"}
     parts = []
-    for state, word in words.items():
+    for state, word in {"missing": "not yet run", "failed": "failed"}.items():
         if doses := [f"{dose:g}" for dose, own in states.items() if own == state]:
             parts.append(f"dose{'s' * (len(doses) > 1)} {', '.join(doses)} {word}")
     return ", ".join(parts)
 
 
-def collect_all_series(rows: Sequence[TidyRow], encoder: str, task: str) -> dict[str, Series]:
-    """Collect the series of the dials that have at least two doses on one encoder and task, by the dials' names.
+def collect_all_series(rows: Sequence[TidyRow]) -> dict[str, Series]:
+    """Collect the series of the dials that have at least two doses, by their names; rows of one encoder and task.
 
-    Where both dials of a pair were run, their difference stands in the place of the second.
+    Where both dials of a pair were run, their difference stands in the place of the second, at the doses and seeds
+    that both have.
     """
-    series = {dial.name: collect_series(rows, encoder, task, dial) for dial in DIALS}
+    series = {dial.name: collect_series(rows, dial) for dial in DIALS}
     series = {name: one for name, one in series.items() if len(one.doses) > 1}
     for dial in DIALS:
         if dial.pair and set(dial.pair) <= series.keys():
             ours, theirs = series[dial.pair[0]], series.pop(dial.pair[1])
-            series[dial.name] = subtract_series(ours, theirs)
+            doses = [dose for dose in ours.doses if dose in theirs.doses]
+            seeds = [seed for seed in ours.seeds if seed in theirs.seeds]
+            values = {
+                name: ours.select(seeds, name, doses) - theirs.select(seeds, name, doses) for name in ours.values
+            }
+            series[dial.name] = Series(doses, seeds, values, ours.left_out | theirs.left_out)
     return series
 
 
-def subtract_series(ours: Series, theirs: Series) -> Series:
-    """Subtract the values of a series from those of another, at the doses and seeds that both have."""
-    doses = [dose for dose in ours.doses if dose in theirs.doses]
-    seeds = [seed for seed in ours.seeds if seed in theirs.seeds]
-    values = {
-        name: ours.select_seeds(seeds, name)[:, [ours.doses.index(dose) for dose in doses]]
-        - theirs.select_seeds(seeds, name)[:, [theirs.doses.index(dose) for dose in doses]]
-        for name in ours.values
-    }
-    return Series(doses, seeds, values, ours.left_out | theirs.left_out)
-
-
 def is_primary(row: TidyRow) -> bool:
-    """Return True for a slope or correlation of a primary hypothesis, which Holm's correction is made over."""
+    """Say if it is a slope or correlation of a primary hypothesis, which Holm's correction is made over."""
     return row.get("kind") == GIVEN_DIAL or (row.get("quantity"), row.get("doses")) == ("score", WHOLE)
 
 
-def list_groups(rows: Sequence[TidyRow]) -> list[Group]:
-    return list(dict.fromkeys((row["encoder"], row["task"]) for row in rows))
+def group_studies(rows: Iterable[TidyRow]) -> list[tuple[TidyRow, list[TidyRow]]]:
+    """Group rows by encoder and task: their names, and whether their study is complete; then the rows."""
+    return [(dict(zip(STUDY, place, strict=True)), own) for place, own in group_rows(rows, *STUDY).items()]

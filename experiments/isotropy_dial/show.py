@@ -17,12 +17,7 @@ from isobench.common.plots import LINE_STYLES, PALETTE, escape_math, make_panel_
 from isobench.papers.folders import find_config
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA
-from isobench_papers.isotropy_dial.design import (
-    describe_power,
-    describe_preregistration,
-    describe_progress,
-    label_progress,
-)
+from isobench_papers.isotropy_dial import design
 from isobench_papers.isotropy_dial.front import RULE, choose_changes, draw_front
 from isobench_papers.isotropy_dial.rows import (
     ACROSS,
@@ -35,51 +30,58 @@ from isobench_papers.isotropy_dial.rows import (
     TURNED,
     VOCABULARY_MEASURES,
     WHOLE,
-    Dial,
-    Group,
     Series,
     collect_all_series,
     is_primary,
-    list_groups,
 )
 from isobench_papers.isotropy_dial.second import MARGIN
 
 FOLDER = Path(__file__).parent
 INCOMPLETE = " †"  # ends the rows of a study that is not complete
-Labels = Mapping[Group, str]  # encoder and task -> how incomplete their study is; empty if it is complete
 Columns = Mapping[str, Callable[[TidyRow], str]]  # heading -> function that writes a row's cell
+Collected = Mapping[tuple[str, str], Mapping[str, Series]]  # encoder and task -> the series of their dials
 
 
 def show(rows: Rows) -> Shown:
     """Show slopes and correlations, the score against dose and isotropy, and the study's progress and power."""
+    labels = {(row["encoder"], row["task"]): design.label_progress(row) for row in rows["progress"]}
+    studies = {names: ", ".join(names) + f" ({label})" * bool(label) for names, label in labels.items()}
+    rows = {
+        name: [row | {"study": studies[row["encoder"], row["task"]]} if "encoder" in row else row for row in own]
+        for name, own in rows.items()
+    }
     doses, slopes, correlations = rows["doses"], rows["slopes"], rows["correlations"]
-    labels = {(row["encoder"], row["task"]): label_progress(row) for row in rows["progress"]}
-    contrasts, complete = rows.get("contrasts", []), [row for row in doses if row["complete"]]
-    changes = {group: own for group in list_groups(complete) if (own := choose_changes(complete, contrasts, *group))}
+    contrasts, verdicts = rows.get("contrasts", []), rows.get("verdicts", [])
+    by_study = group_rows(doses, "encoder", "task")
+    changes = {
+        names: own
+        for names, of_study in by_study.items()
+        if of_study[0]["complete"] and (own := choose_changes(of_study, contrasts))
+    }
     scores = {name_score(task) for _, task in changes}
     front = {"front": draw_front(changes, scores.pop() if len(scores) == 1 else "score")} if changes else {}
     tables = [
-        *build_slope_tables(slopes, rows.get("slopes_new_examples", []), labels),
-        build_correlation_table(correlations, labels),
-        build_left_out_table(rows.get("left_out_cells", []), labels),
-        *build_contrast_tables(contrasts, rows.get("verdicts", []), labels),
+        *build_slope_tables(slopes, rows.get("slopes_new_examples", [])),
+        build_correlation_table(correlations),
+        build_left_out_table(rows.get("left_out_cells", [])),
+        *build_contrast_tables(contrasts, verdicts),
     ]
-    return Shown(
-        [table for table in tables if table.row_count],
-        {**front, "isotropy": draw_isotropy(doses, correlations, labels), "dose": draw_doses(doses, labels)},
-        [
-            *describe_progress(rows["progress"]),
-            *describe_outcome(slopes, correlations, rows.get("verdicts", [])),
-            *describe_preregistration(rows["code"], FOLDER / "preregistration.md"),
-            *(
-                describe_preregistration(rows["code_second"], FOLDER / "second_registration.md")
-                if "code_second" in rows
-                else []
-            ),
-            *describe_power(FOLDER / "power.json", rows["design"]),
-            *list_notes(doses, slopes),
-        ],
-    )
+    found = {names: collect_all_series(own) for names, own in by_study.items()}
+    figures = {"isotropy": draw_isotropy(found, correlations, labels), "dose": draw_doses(found, studies)}
+    registrations = {"code": "preregistration.md", "code_second": "second_registration.md"}
+    notes = [
+        *design.describe_progress(rows["progress"]),
+        *describe_outcome(slopes, correlations, verdicts),
+        *(
+            note
+            for name, file in registrations.items()
+            if name in rows
+            for note in design.describe_preregistration(rows[name], FOLDER / file)
+        ),
+        *design.describe_power(FOLDER / "power.json", rows["design"]),
+        *list_notes(doses, slopes),
+    ]
+    return Shown([table for table in tables if table.row_count], front | figures, notes)
 
 
 def describe_outcome(
@@ -119,17 +121,17 @@ def describe_outcome(
     ]
 
 
-def describe_row(row: TidyRow) -> str:
-    """Write a correlation, or a slope with what a higher dose does."""
-    if "measure" in row:
-        return f"{MEASURES[row['measure']]} {row['correlation']:+.2f}"
-    dial = DIAL[row["dial"]]
-    return f"{dial.short_label} {row['over_dial']:+.2f} ({dial.upwards})"
-
-
 def list_by_study(rows: Iterable[TidyRow]) -> str:
-    groups = group_rows(rows, "encoder", "task")
-    texts = [f"{', '.join(names)}: {', '.join(map(describe_row, own))}" for names, own in groups.items()]
+    """List slopes, with what a higher dose does, or correlations."""
+    texts = []
+    for names, own in group_rows(rows, "encoder", "task").items():
+        found = [
+            f"{MEASURES[row['measure']]} {row['correlation']:+.2f}"
+            if "measure" in row
+            else f"{DIAL[row['dial']].short_label} {row['over_dial']:+.2f} ({DIAL[row['dial']].upwards})"
+            for row in own
+        ]
+        texts.append(f"{', '.join(names)}: {', '.join(found)}")
     return "; ".join(texts) or "none"
 
 
@@ -140,136 +142,132 @@ def describe_check(row: TidyRow, slopes: Iterable[TidyRow]) -> str:
     return ", ".join("yes" if own[name] < ALPHA else "no" for name in TURNED)
 
 
-def build_table(title: str, rows: Iterable[TidyRow], labels: Labels, columns: Columns, texts: int = 1) -> Table:
+def build_table(title: str, rows: Iterable[TidyRow], columns: Columns, texts: int = 1) -> Table:
     """Build a table with the rows below the names of their encoder and task; its first columns are ``texts``."""
     table = make_table(title, list(columns)[:texts], list(columns)[texts:], wrap_numbers=True)
-    for name, group in split_by_study(rows, labels).items():
-        table.add_row(name, style="bold")
+    for (study,), group in group_rows(rows, "study").items():
+        table.add_row(study, style="bold")
         for row in group:
             table.add_row(*(write(row) for write in columns.values()))
         table.add_section()
     return table
 
 
-def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow], labels: Labels) -> list[Table]:
+def write_p(name: str = "p") -> Callable[[TidyRow], str]:
+    """Return what writes a column of p-values, with a dash where there is none."""
+    return lambda row: "< 0.0001" if row[name] is not None and row[name] < 0.0001 else format_number(row[name], ".4f")
+
+
+def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]) -> list[Table]:
     """Build the tables of slopes of the score, and the registered check: slopes of isotropy."""
-    names = {**MEASURES, **VOCABULARY_MEASURES}
-    score: Columns = {
-        "dial": name_dial,
-        "straight line, over the dial": write_change,
-        "p": lambda row: format_p(row["p"]),
+    names = MEASURES | VOCABULARY_MEASURES
+    dial: Columns = {"dial": lambda row: mark(DIAL[row["dial"]].label + f", {row['doses']}" * is_half(row), row)}
+    line: Columns = {
+        "straight line, over the dial": lambda row: format_estimate(
+            row["over_dial"], row["over_low"], row["over_high"], "+.2f" if row["quantity"] == "score" else "+.3g"
+        ),
+        "p": write_p(),
     }
-    check: Columns = {"dial": name_dial, "measure": lambda row: names[row["quantity"]], **score}
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
-    examples: Columns = {"examples": lambda row: str(row["examples"])}
     primary: Columns = {
-        name_holm(slopes): lambda row: format_p(row["p_holm"]),
+        name_holm(slopes): write_p("p_holm"),
         "EV1, IsoScore follow the dose": lambda row: describe_check(row, slopes),
     }
-    of_halves = [row for row in slopes if row["doses"] != WHOLE]
+    measure: Columns = {"measure": lambda row: names[row["quantity"]]}
+    examples: Columns = {"examples": lambda row: str(row["examples"])}
     of_isotropy = [row for row in slopes if row["quantity"] != "score"]
-    title, secondary = "Slope of the score in the dose, in points", "Secondary, not corrected: slope of the score"
+    slope, secondary = "Slope of the score in the dose, in points", "Secondary, not corrected: slope of the score"
+    check = "Registered check, not corrected: change of isotropy"
     return [
-        build_table(title, filter(is_primary, slopes), labels, {**score, **primary, **seeds}),
-        build_table(f"{secondary}, half of the doses", of_halves, labels, {**score, **seeds}),
+        build_table(slope, filter(is_primary, slopes), {**dial, **line, **primary, **seeds}),
+        build_table(f"{secondary}, half of the doses", filter(is_half, slopes), {**dial, **line, **seeds}),
         build_table(
-            f"{secondary}, for new seeds and new dev examples", of_examples, labels, {**score, **seeds, **examples}
+            f"{secondary}, for new seeds and new dev examples", of_examples, {**dial, **line, **seeds, **examples}
         ),
-        build_table(
-            "Registered check, not corrected: change of isotropy", of_isotropy, labels, {**check, **seeds}, texts=2
-        ),
+        build_table(check, of_isotropy, {**dial, **measure, **line, **seeds}, texts=2),
     ]
 
 
-def build_correlation_table(correlations: Sequence[TidyRow], labels: Labels) -> Table:
+def is_half(row: TidyRow) -> bool:
+    return bool(row["doses"] != WHOLE)
+
+
+def build_correlation_table(correlations: Sequence[TidyRow]) -> Table:
     """Build the table of Spearman's correlations of score and isotropy: a row for each measure."""
     dials = [dial for dial in list_distinct(correlations, "dial") if dial]
     headings = (*dials, "across", "given dial", "p", name_holm(correlations), "given dial, dose", "p", "seeds")
     title = f"Spearman's correlation of score and isotropy (* p < {ALPHA}, not corrected)"
     table = make_table(title, ("measure",), headings, wrap_numbers=True)
-    for name, group in split_by_study(correlations, labels).items():
-        table.add_row(name, style="bold")
+    for (study,), group in group_rows(correlations, "study").items():
+        table.add_row(study, style="bold")
         seeds = max(row["seeds"] for row in group)
-        for measure, own in group_rows(group, "measure").items():
+        for (measure,), own in group_rows(group, "measure").items():
             found = {row["dial"] or row["kind"]: row for row in own}
-            cells = [format_correlation(found[name], seeds=seeds) for name in (*dials, ACROSS) if name in found]
+            cells = []
+            for row in (found[name] for name in (*dials, ACROSS) if name in found):
+                few = f" ({row['seeds']} of {seeds} seeds)" if row["seeds"] < seeds else ""
+                cells.append(format_number(row["correlation"], "+.2f") + "*" * (row["p"] < ALPHA) + few)
             if ACROSS in found:
                 given, dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
-                cells += [format_correlation(given, True), format_p(given["p"]), format_p(given["p_holm"])]
-                cells += [format_correlation(dose, True), format_p(dose["p"]), str(given["seeds"])]
-            table.add_row(mark_incomplete(MEASURES[measure[0]], own[0]), *cells)
+                cells += [write_correlation(given), write_p()(given), write_p("p_holm")(given)]
+                cells += [write_correlation(dose), write_p()(dose), str(given["seeds"])]
+            table.add_row(mark(MEASURES[measure], own[0]), *cells)
         table.add_section()
     return table
 
 
-def build_left_out_table(rows: Iterable[TidyRow], labels: Labels) -> Table:
+def build_left_out_table(rows: Iterable[TidyRow]) -> Table:
     """Build the table of what single cells of the grid decide: a row for each primary slope and correlation."""
     estimated = [{**row, "estimate": row["correlation"] if row["measure"] else row["over_dial"]} for row in rows]
-    tests = []
     defined = [row for row in estimated if not math.isnan(row["estimate"])]
-    tested = group_rows(defined, "encoder", "task", "measure", "dial")
-    for (encoder, task, measure, dial), (whole, *others) in tested.items():
+    tests = []
+    for (study, measure, dial), (whole, *others) in group_rows(defined, "study", "measure", "dial").items():
         estimates = [row["estimate"] for row in others]
-        names = [MEASURES[measure]] if measure else []
-        names += [DIAL[dial].label] if dial else []
+        names = [MEASURES[name] for name in (measure,) if name] + [DIAL[name].label for name in (dial,) if name]
         far = max(others, key=lambda row: abs(row["estimate"] - whole["estimate"]))
         other = [row for row in others if (row["p_holm"] < ALPHA) != (whole["p_holm"] < ALPHA)]
         tests.append({
-            "encoder": encoder,
-            "task": task,
+            "study": study,
             "slope or correlation": ", ".join(names),
             "all cells": f"{whole['estimate']:+.2f}",
-            "p after Holm": format_p(whole["p_holm"]),
+            "p after Holm": write_p("p_holm")(whole),
             "without one": f"{min(estimates):+.2f} to {max(estimates):+.2f}",
             "changed most without": far["left_out"],
             "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
         })  # fmt: skip
     title = f"Primary slopes and correlations without one cell of the grid (verdict: p < {ALPHA} after Holm)"
-    columns: Columns = {name: itemgetter(name) for test in tests for name in list(test)[2:]}
-    return build_table(title, tests, labels, columns)
+    return build_table(title, tests, {name: itemgetter(name) for test in tests[:1] for name in list(test)[1:]})
 
 
-def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyRow], labels: Labels) -> list[Table]:
+def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyRow]) -> list[Table]:
     """Build the tables of the second registration: its verdicts, and each dose less plain fine-tuning."""
     judged: Columns = {name: itemgetter(name) for name in ("statement", "verdict", "because")}
     columns: Columns = {
-        "dose": lambda row: mark_incomplete(DIAL[row["dial"]].name_cell(row["dose"]), row),
+        "dose": lambda row: mark(DIAL[row["dial"]].name_cell(row["dose"]), row),
         "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+.2f"),
-        "p": lambda row: format_p(row["p"]),
-        name_holm(contrasts): lambda row: format_p(row["p_holm"]),
-        f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
+        "p": write_p(),
+        name_holm(contrasts): write_p("p_holm"),
+        f"within {MARGIN:g} point, p after Holm": write_p("p_margin_holm"),
         "seeds": lambda row: str(row["seeds"]),
     }
     title = "Each dose less plain fine-tuning or less its partner, by seed (planned in the second registration alone)"
     return [
-        build_table("Statements of the second registration", verdicts, labels, judged, texts=3),
-        build_table(title, contrasts, labels, columns),
+        build_table("Statements of the second registration", verdicts, judged, texts=3),
+        build_table(title, contrasts, columns),
     ]
 
 
-def name_dial(row: TidyRow) -> str:
-    """Name the dial of a row and the half that it is of, and mark it if its study is not complete."""
-    half = "" if row["doses"] == WHOLE else f", {row['doses']}"
-    return mark_incomplete(DIAL[row["dial"]].label + half, row)
+def write_correlation(row: TidyRow) -> str:
+    return format_estimate(row["correlation"], row["low"], row["high"], "+.2f")
 
 
-def write_change(row: TidyRow) -> str:
-    """Write how much a straight line changes from the lowest to the highest dose, with its interval."""
-    form = "+.2f" if row["quantity"] == "score" else "+.3g"
-    return format_estimate(row["over_dial"], row["over_low"], row["over_high"], form)
+def format_estimate(value: float, low: float, high: float, form: str) -> str:
+    text = format_number(value, form)
+    return text if format_number(low, form) == "-" else f"{text} [{low:{form}}, {high:{form}}]"
 
 
-def split_by_study(rows: Iterable[TidyRow], labels: Labels) -> dict[str, list[TidyRow]]:
-    groups = group_rows(rows, "encoder", "task")
-    return {name_study(encoder, task, labels): group for (encoder, task), group in groups.items()}
-
-
-def name_study(encoder: str, task: str, labels: Labels) -> str:
-    label = labels[encoder, task]
-    return f"{encoder}, {task}{f' ({label})' if label else ''}"
-
-
-def mark_incomplete(text: str, row: TidyRow) -> str:
+def mark(text: str, row: TidyRow) -> str:
+    """Mark the first cell of a row whose study is not complete."""
     return text if row["complete"] else text + INCOMPLETE
 
 
@@ -278,25 +276,7 @@ def name_holm(rows: Sequence[TidyRow]) -> str:
     return "p after Holm" if any(row["complete"] for row in rows) else "p after Holm, provisional"
 
 
-def format_correlation(row: TidyRow, with_interval: bool = False, seeds: int = 0) -> str:
-    """Write a correlation, with its interval, or with a star where p is small; say if it rests on fewer ``seeds``."""
-    if with_interval:
-        return format_estimate(row["correlation"], row["low"], row["high"], "+.2f")
-    few = f" ({row['seeds']} of {seeds} seeds)" if row["seeds"] < seeds else ""
-    return format_number(row["correlation"], "+.2f") + "*" * (row["p"] < ALPHA) + few
-
-
-def format_estimate(value: float, low: float, high: float, form: str) -> str:
-    text = format_number(value, form)
-    return text if format_number(low, form) == "-" else f"{text} [{low:{form}}, {high:{form}}]"
-
-
-def format_p(value: float | None) -> str:
-    """Write a p-value; a dash where there is none."""
-    return "< 0.0001" if value is not None and value < 0.0001 else format_number(value, ".4f")
-
-
-def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labels: Labels) -> Figure:
+def draw_isotropy(found: Collected, correlations: Sequence[TidyRow], labels: Mapping[tuple[str, str], str]) -> Figure:
     """Draw the score against each isotropy measure: a row of panels an encoder and task, a colour a dial.
 
     A point is the mean over the seeds that have all doses of the dial, with its standard error. A line joins the
@@ -304,10 +284,8 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
     points of different dials lie apart for reasons of their own, which the eye can't take away. An encoder and task
     without any such seed has no panels, and the title names it; if none has one, all get empty panels.
     """
-    groups = list_groups(rows)
-    found = {group: collect_all_series(rows, *group) for group in groups}
-    begun = [group for group in groups if any(series.seeds for series in found[group].values())]
-    drawn = begun or groups
+    begun = [names for names, own in found.items() if any(series.seeds for series in own.values())]
+    drawn = begun or list(found)
     figure, axes = make_panels(len(drawn), len(MEASURES), 1.9 if len(drawn) > 2 else 2.6, sharey="row")
     for (encoder, task), line in zip(drawn, axes, strict=True):
         own = select_rows(correlations, {"encoder": encoder, "task": task, "kind": GIVEN_DIAL})
@@ -316,19 +294,19 @@ def draw_isotropy(rows: Sequence[TidyRow], correlations: Sequence[TidyRow], labe
         for axis, (measure, label) in zip(line, MEASURES.items(), strict=True):
             direction = "more isotropic →" if MORE_ISOTROPIC[measure] > 0 else "← more isotropic"
             axis.set_xlabel(f"{label}\n{direction}", fontsize=7)
-            titles = [format_correlation(row, True) for row in select_rows(own, {"measure": measure})]
+            titles = [write_correlation(row) for row in select_rows(own, {"measure": measure})]
             axis.set_title("".join(titles), fontsize=6)
             axis.locator_params("x", nbins=3)
-            for dial, colour in zip(DIALS, PALETTE, strict=False):
-                if not dial.pair and dial.name in found[encoder, task] and found[encoder, task][dial.name].seeds:
-                    draw_path(axis, found[encoder, task][dial.name], measure, dial, colour)
+            for name, series in found[encoder, task].items():
+                if not DIAL[name].pair and series.seeds:
+                    draw_path(axis, series, measure, name)
             axis.margins(0.1)
     add_legend(figure, axes.flat, len(MEASURES))
     title = [
         "Score against the isotropy of the embeddings: means over seeds, bars of one standard error to each side",
         "Above each panel: Spearman's correlation of the two, given the dial, with its 95% interval",
     ]
-    title += [f"No seed with all doses yet: {', '.join(group)}" for group in groups if group not in drawn]
+    title += [f"No seed with all doses yet: {', '.join(names)}" for names in found if names not in drawn]
     figure.suptitle(escape_math("\n".join(title)), fontsize=8)
     return figure
 
@@ -341,8 +319,9 @@ def name_score(task: str) -> str:
     return names.get(metric, f"{metric} (x 100)")
 
 
-def draw_path(axis: Axes, series: Series, measure: str, dial: Dial, colour: str) -> None:
+def draw_path(axis: Axes, series: Series, measure: str, name: str) -> None:
     """Draw a dial's mean scores against a measure, joined in the order of the doses, and mark plain fine-tuning."""
+    dial, colour = DIAL[name], PALETTE[list(DIAL).index(name)]
     x, scores = series.values[measure].mean(0), series.values["score"]
     y, error = scores.mean(0), scores.std(0, ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else None
     axis.errorbar(x, y, error, color=colour, marker="o", markersize=2.5, linewidth=0.8, label=dial.label)
@@ -351,25 +330,29 @@ def draw_path(axis: Axes, series: Series, measure: str, dial: Dial, colour: str)
         axis.plot(x[place], y[place], "D", color="black", mfc="none", zorder=5, label="plain fine-tuning")
 
 
-def draw_doses(rows: Sequence[TidyRow], labels: Labels) -> Figure:
+def draw_doses(found: Collected, studies: Mapping[tuple[str, str], str]) -> Figure:
     """Draw the score less the seed's mean against the dose: a panel a dial, a line an encoder and task.
 
     Each seed's mean over the doses is taken away, because a level that all doses of a seed share says nothing about
-    the slope. The 95% intervals are of these differences.
+    the slope. The 95% intervals are of these differences. They are scaled by sqrt(k / (k - 1)) of k doses, because
+    taking the mean away makes them smaller (Cousineau 2005, Morey 2008).
     """
-    groups = list_groups(rows)
-    found = {group: collect_all_series(rows, *group) for group in groups}
     dials = [dial for dial in DIALS if any(dial.name in own for own in found.values())] or DIALS
     figure, axes = make_panel_grid([dial.label for dial in dials], 2.2, 2)
     for dial, axis in zip(dials, axes, strict=False):
-        for number, (encoder, task) in enumerate(groups):
-            series = found[encoder, task].get(dial.name)
+        for number, (names, own) in enumerate(found.items()):
+            series = own.get(dial.name)
             if series is None or not series.seeds:
                 continue
             colour, style = PALETTE[number % len(PALETTE)], LINE_STYLES[number // len(PALETTE) % len(LINE_STYLES)]
-            means, margins = average_within_seeds(series.values["score"])
-            label = name_study(encoder, task, labels)
-            axis.errorbar(series.doses, means, margins, color=colour, ls=style, marker="o", markersize=3, label=label)
+            rest = series.values["score"] - series.values["score"].mean(1, keepdims=True)
+            k = len(series.doses)
+            mean, low, _, _ = student_t(rest.T * np.sqrt(k / (k - 1)))
+            margins = None if len(rest) < 2 else np.nan_to_num(mean - low)
+            axis.errorbar(
+                series.doses, rest.mean(0), margins, color=colour, ls=style, marker="o", markersize=3,
+                label=studies[names],
+            )  # fmt: skip
         axis.set(xlabel="dose", ylabel="score less the seed's mean")
     add_legend(figure, axes, 3)
     figure.suptitle("Score against the dose, with 95% intervals over seeds", fontsize=8)
@@ -383,21 +366,6 @@ def add_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles[label] = handle
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), columns) or 1)
-
-
-def average_within_seeds(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Average scores [S, k], less each seed's mean over the doses, with half the 95% interval of each average.
-
-    For the interval the differences are scaled by sqrt(k / (k - 1)), because taking the mean away makes them smaller
-    (Cousineau 2005, Morey 2008).
-
-    Returns:
-        Averages [k], and half intervals [k]; None for a single seed.
-    """
-    k = scores.shape[1]
-    rest = scores - scores.mean(1, keepdims=True)
-    mean, low, _, _ = student_t(rest.T * np.sqrt(k / (k - 1)))
-    return rest.mean(0), None if len(scores) < 2 else np.nan_to_num(mean - low)
 
 
 def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow]) -> list[str]:
@@ -421,11 +389,9 @@ def list_notes(rows: Sequence[TidyRow], slopes: Sequence[TidyRow]) -> list[str]:
 def list_left_out(rows: Sequence[TidyRow]) -> list[str]:
     """List the seeds that each dial leaves out, of the seeds of which some run has ended, and why."""
     notes = []
-    for encoder, task in list_groups(rows):
-        own = select_rows(rows, {"encoder": encoder, "task": task})
+    for names, own in group_rows(rows, "encoder", "task").items():
         begun = {row["seed"] for row in own if row["state"] != "missing"}
-        for name, series in collect_all_series(own, encoder, task).items():
-            reasons = [f"seed {seed} ({reason})" for seed, reason in series.left_out.items() if seed in begun]
-            if reasons:
-                notes.append(f"Left out of {DIAL[name].label} on {encoder}, {task}: {'; '.join(reasons)}.")
+        for name, series in collect_all_series(own).items():
+            if reasons := [f"seed {seed} ({why})" for seed, why in series.left_out.items() if seed in begun]:
+                notes.append(f"Left out of {DIAL[name].label} on {', '.join(names)}: {'; '.join(reasons)}.")
     return notes

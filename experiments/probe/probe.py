@@ -21,7 +21,7 @@ from isobench.data.weights import format_encoder_name
 from isobench.kinds.base import kind_of
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.statistics.seeds import Arm, compare_runs, holm
-from isobench_papers.probe.sets import LabelledTexts, read_probe_set
+from isobench_papers.probe.sets import read_probe_set
 
 if TYPE_CHECKING:  # importing them takes seconds
     from torch import Tensor
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # importing them takes seconds
     from isobench.config.schema import Config
 
 PLAIN = "none"
-VERSION = 1  # of the cached predictions, part of their names: raise it when they change
+VERSION = 2  # of the cached predictions, part of their names: raise it when they change
 FOLDS = 10  # of a set with one split that all its examples are trained on, as in SentEval
 HELD_OUT = 5  # a set with one split keeps one part in so many for testing where a budget is trained on
 CLASSIFIERS = ("logistic", "neighbours", "mteb")
@@ -81,6 +81,11 @@ class Plan:
     classifier: str
     budget: int | None
     draws: list[Draw]
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Where the predictions of each draw but the last end, among those of all draws."""
+        return np.cumsum([len(draw.test) for draw in self.draws])[:-1]
 
 
 @dataclass(frozen=True)
@@ -148,8 +153,12 @@ def compute(
             true = probed.own.labels[draw.test].tolist()
             given = {name: value for name, value in row.items() if name not in SCORES}
             predictions.append(given | {"example": draw.test.tolist(), "true": true, "predicted": predicted.tolist()})
-        contrasts += compare_methods(probed)
-    return {"scores": scores, "contrasts": add_holm(contrasts), "predictions": predictions}
+        for plan, length, method, change in compare_methods(probed):
+            contrasts.append(name_setting(probed, plan, length) | {"method": method} | change)
+    for own in group_rows(contrasts, *SETTING).values():  # a table, of several methods and tasks
+        for row, adjusted in zip(own, holm([row["p"] for row in own]), strict=True):
+            row["holm"] = adjusted
+    return {"scores": scores, "contrasts": contrasts, "predictions": predictions}
 
 
 def check_subjects(subjects: Sequence["Subject"]) -> None:
@@ -180,7 +189,7 @@ def probe_sets(
 
     for group in group_by_encoder(subjects):
         layers = list(dict.fromkeys(subject.cfg.encoder.layer for subject in group))
-        encoder = FrozenEncoder(group[0].cfg, layers)
+        encoder, cfg = FrozenEncoder(group[0].cfg, layers), group[0].cfg.encoder
         for name, own in read.items():
             texts = [text for column in own.columns for text in column]
             for layer, encoded in encoder.encode(name, texts).items():
@@ -190,8 +199,8 @@ def probe_sets(
                     if subject.cfg.encoder.layer == layer and (not grid_tasks or subject.task == name)
                 }
                 names = {
-                    "encoder": format_encoder_name(group[0].cfg.encoder),
-                    "pooling": group[0].cfg.encoder.pooling,
+                    "encoder": format_encoder_name(cfg),
+                    "pooling": cfg.pooling,
                     "layer": None if layer is None else str(layer),  # averages have names
                     "task": name,
                 }
@@ -199,13 +208,20 @@ def probe_sets(
                 steps = [(length, method) for length in unit_length for method in methods]
                 outcomes = {}
                 for length, method in track_progress(steps, f"probe, {names['encoder']}, {name}"):
-                    transform = partial(calibrate, methods[method], vectors, length, fit)
-                    settings = [encoded.key, methods[method].cfg.calibration, length, fit]
-                    file = name_outcomes(methods[method], name, own, plans[name], settings)
+                    subject = methods[method]
+                    transform = partial(calibrate, subject, vectors, length, fit)
+                    settings = [encoded.key, subject.cfg.calibration, length, fit]
+                    file = name_outcomes(subject, name, own, plans[name], settings)
                     arrays = load_or_make_arrays(file, partial(probe_plans, transform, own, plans[name], fit))
                     outcomes[length, method] = [
-                        list(zip(arrays[f"predicted{i}"], arrays[f"strength{i}"].tolist(), strict=True))
-                        for i in range(len(plans[name]))
+                        list(
+                            zip(
+                                np.split(arrays[f"predicted{i}"], plan.ends),
+                                arrays[f"strength{i}"].tolist(),
+                                strict=True,
+                            )
+                        )
+                        for i, plan in enumerate(plans[name])
                     ]
                 yield Probed(names, own, plans[name], outcomes, vectors)
 
@@ -234,28 +250,33 @@ def name_outcomes(
 def probe_plans(
     transform: Callable[[np.ndarray], np.ndarray], own: LabelledSet, plans: Sequence[Plan], fit: int | str
 ) -> dict[str, np.ndarray]:
-    """Carry out the plans under one method: each draw's predicted classes, [draws, N], and C, [draws], by plan."""
+    """Carry out the plans under one method: by plan, the classes that all draws predict, and each draw's C."""
     calibrated: dict[bytes, np.ndarray] = {}
     arrays = {}
     for i, plan in enumerate(plans):
-        found = probe(transform, calibrated, own, plan, fit == "drawn")
-        longest = max(len(predicted) for predicted, _ in found)  # parts of a set can differ by one example
-        table = np.zeros((len(found), longest), np.int32)
-        for row, (predicted, _) in zip(table, found, strict=True):
-            row[: len(predicted)] = predicted
-        arrays |= {f"predicted{i}": table, f"strength{i}": np.array([strength for _, strength in found])}
+        predicted, strengths = zip(*probe(transform, calibrated, own, plan, fit == "drawn"), strict=True)
+        arrays |= {f"predicted{i}": np.concatenate(predicted).astype(np.int32), f"strength{i}": np.array(strengths)}
     return arrays
 
 
+def name_setting(probed: Probed, plan: Plan, length: str) -> TidyRow:
+    """Name the encoder, set, classifier, budget and unit length of a row."""
+    return probed.names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
+
+
 def list_outcomes(probed: Probed) -> Iterator[tuple[TidyRow, Draw, np.ndarray]]:
-    """List each draw under each method: its row of scores, the draw, and the predicted classes."""
+    """List each draw under each method: its row of scores, in percent, the draw, and the predicted classes."""
+    from sklearn.metrics import f1_score
+
     for (length, method), by_plan in probed.outcomes.items():
         for plan, outcomes in zip(probed.plans, by_plan, strict=True):
-            key = probed.names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
-            for draw, (padded, strength) in zip(plan.draws, outcomes, strict=True):
-                predicted = padded[: len(draw.test)]
-                row = key | {"method": method, "draw": draw.number}
-                yield row | score(probed.own.labels[draw.test], predicted, len(draw.train), strength), draw, predicted
+            for draw, (predicted, strength) in zip(plan.draws, outcomes, strict=True):
+                labels = probed.own.labels[draw.test]
+                row = name_setting(probed, plan, length) | {"method": method, "draw": draw.number}
+                row |= {"train": len(draw.train), "test": len(labels), "strength": strength}
+                row["accuracy"] = 100 * float(np.mean(predicted == labels))
+                row["f1"] = 100 * float(f1_score(labels, predicted, average="macro"))
+                yield row, draw, predicted
 
 
 def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
@@ -267,21 +288,17 @@ def group_by_encoder(subjects: Sequence["Subject"]) -> list[list["Subject"]]:
 
 
 def read_set(cfg: "Config", name: str, limit: int | None = None) -> LabelledSet:
-    """Read a set below data.root; of a split with more than ``limit`` examples, so many at random."""
-    train, test = read_probe_set(cfg.data.root, name)
-    train, test = thin(train, limit), test and thin(test, limit)
-    labels = [*train.labels, *(test.labels if test else ())]
+    """Read a set below data.root; of a split with more than ``limit`` examples, so many at random, in their order."""
+    texts: list[str] = []
+    labels: list[str] = []
+    sizes = []
+    for split in filter(None, read_probe_set(cfg.data.root, name)):
+        kept = np.sort(np.random.default_rng(0).permutation(len(split.texts))[:limit])
+        texts += [split.texts[i] for i in kept]
+        labels += split.labels[kept].tolist()
+        sizes.append(len(kept))
     classes, numbers = np.unique(labels, return_inverse=True)
-    texts = [*train.texts, *(test.texts if test else ())]
-    return LabelledSet([texts], numbers, classes.tolist(), len(train.texts))
-
-
-def thin(texts: LabelledTexts, limit: int | None) -> LabelledTexts:
-    """Choose at most ``limit`` examples at random, always the same ones; they keep their order."""
-    if limit is None or len(texts.texts) <= limit:
-        return texts
-    kept = np.sort(np.random.default_rng(0).permutation(len(texts.texts))[:limit])
-    return LabelledTexts([texts.texts[i] for i in kept], texts.labels[kept])
+    return LabelledSet([texts], numbers, classes.tolist(), sizes[0])
 
 
 def read_task(cfg: "Config") -> LabelledSet:
@@ -384,27 +401,18 @@ def calibrate(subject: "Subject", vectors: "Tensor", length: str, fit: int | str
     return torch.cat([(first - second).abs(), first * second], 1).numpy()
 
 
-def score(labels: np.ndarray, predicted: np.ndarray, trained: int, strength: float) -> TidyRow:
-    """Score a draw: accuracy and macro F1 in percent."""
-    from sklearn.metrics import f1_score
+def compare_methods(probed: Probed, of_length: bool = False) -> Iterator[tuple[Plan, str, str, TidyRow]]:
+    """Compare each method with no method, where both saw the same draws: the plan, unit length, method and change.
 
-    scores = {"accuracy": np.mean(predicted == labels), "f1": f1_score(labels, predicted, average="macro")}
-    row = {"train": trained, "test": len(labels), "strength": strength}
-    return row | {name: 100 * float(value) for name, value in scores.items()}
-
-
-def compare_methods(probed: Probed) -> list[TidyRow]:
-    """Compare each method with no method, where both saw the same draws."""
-    rows = []
+    Both have the same unit length. With ``of_length`` a unit length alone is compared with the vectors as they are.
+    """
     for (length, method), ours in probed.outcomes.items():
-        theirs = probed.outcomes.get((length, PLAIN))
-        if method == PLAIN or theirs is None:
+        against = ("none" if of_length and method == PLAIN else length, PLAIN)
+        if (length, method) == against or against not in probed.outcomes:
             continue
-        for plan, *arms in zip(probed.plans, ours, theirs, strict=True):
-            key = probed.names | {"classifier": plan.classifier, "budget": plan.budget, "unit_length": length}
-            found = [[row[: len(draw.test)] for draw, (row, _) in zip(plan.draws, arm, strict=True)] for arm in arms]
-            rows.append(key | {"method": method} | compare_draws(plan.draws, probed.own.labels, *found))
-    return rows
+        for plan, *arms in zip(probed.plans, ours, probed.outcomes[against], strict=True):
+            found = [[predicted for predicted, _ in arm] for arm in arms]
+            yield plan, length, method, compare_draws(plan.draws, probed.own.labels, *found)
 
 
 def compare_draws(
@@ -416,27 +424,19 @@ def compare_draws(
     where it does not apply, for new draws (paired t). One draw, or one a part of the examples: every example is
     tested once, and the test is for new examples (paired t).
     """
+    columns = ("change", "low", "high", "p", "by")
     shared = len(draws) > 1 and np.array_equal(draws[0].test, draws[1].test)
-    right = [[found == labels[draw.test] for draw, found in zip(draws, arm, strict=True)] for arm in (ours, theirs)]
     if shared:
         paired = compare_predictions("accuracy", labels[draws[0].test], np.stack(ours), np.stack(theirs))
         if not paired.reason:
-            value = paired.difference
-            return dict(
-                zip(("change", "low", "high", "p", "by"), (*value, paired.p, "draw and example"), strict=True)
-            )
-    arms = [[100 * float(own.mean()) for own in arm] if shared else 100.0 * np.concatenate(arm) for arm in right]
-    test = compare_runs([tuple(Arm(list(arm), range(len(arm))) for arm in arms)])  # type: ignore[list-item]
-    by = "draw" if shared else "example"
-    return {"change": test.value, "low": test.low, "high": test.high, "p": test.p, "by": by}
-
-
-def add_holm(contrasts: Sequence[TidyRow]) -> list[TidyRow]:
-    """Add Holm's p, over the methods and tasks of each table."""
-    for own in group_rows(contrasts, *SETTING).values():
-        for row, adjusted in zip(own, holm([row["p"] for row in own]), strict=True):
-            row["holm"] = adjusted
-    return list(contrasts)
+            return dict(zip(columns, (*paired.difference, paired.p, "draw and example"), strict=True))
+    arms = []
+    for arm in (ours, theirs):
+        right = [found == labels[draw.test] for draw, found in zip(draws, arm, strict=True)]
+        values = [100 * float(own.mean()) for own in right] if shared else list(100.0 * np.concatenate(right))
+        arms.append(Arm(values, range(len(values))))
+    test = compare_runs([(arms[0], arms[1])])
+    return dict(zip(columns, (*test[:4], "draw" if shared else "example"), strict=True))
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows, sets: list[str]) -> list[str]:
@@ -448,21 +448,18 @@ def describe_differences(subjects: list["Subject"], rows: Rows, sets: list[str])
 
 def show(rows: Rows, fit: int | str) -> Shown:
     """Show the accuracy of each method, and its change with interval, by encoder, classifier and budget."""
-    from isobench.frozen.probe import STRENGTHS
-
     scores, contrasts = rows["scores"], rows["contrasts"]
     tables = []
     for key, own in group_rows(scores, *SETTING).items():
         names = dict(zip(SETTING, key, strict=True))
         tasks = list_distinct(own, "task")
-        table = make_table(
-            describe_setting(names), ("method",), [*tasks, *(["mean"] if len(tasks) > 1 else [])], True
-        )
-        for method in list_distinct(own, "method"):
+        headings = [*tasks, *(["mean"] if len(tasks) > 1 else [])]
+        table = make_table(describe_setting(names), ("method",), headings, True)
+        for (method,), of_method in group_rows(own, "method").items():
             cells, means, changes = [], [], []
             for task in tasks:
-                values = select_rows(own, {"method": method, "task": task})
-                means.append(np.mean([row["accuracy"] for row in values]) if values else math.nan)
+                values = [row["accuracy"] for row in select_rows(of_method, {"task": task})]
+                means.append(np.mean(values) if values else math.nan)
                 found = select_rows(contrasts, names | {"method": method, "task": task})
                 changes += [row["change"] for row in found]
                 cells.append(f"{means[-1]:.2f}" + "".join(map(format_change, found)))
@@ -471,41 +468,40 @@ def show(rows: Rows, fit: int | str) -> Shown:
                 cells.append(f"{np.mean(means):.2f}{mean}")
             table.add_row(method, *cells)
         tables.append(table)
-    return Shown(tables, notes=list_notes(scores, contrasts, fit, STRENGTHS))
+    return Shown(tables, notes=list_notes(scores, contrasts, fit))
 
 
-def list_notes(
-    scores: Sequence[TidyRow], contrasts: Sequence[TidyRow], fit: int | str, strengths: Sequence[float]
-) -> list[str]:
+def list_notes(scores: Sequence[TidyRow], contrasts: Sequence[TidyRow], fit: int | str) -> list[str]:
     """Say what the numbers are, what intervals are for, and how often the tuned strength is at the grid's edge."""
+    from isobench.frozen.probe import STRENGTHS
+
     texts = {"train": "the texts of the training split", "drawn": "the texts that a classifier is trained on"}
     on = texts.get(str(fit), f"{fit} texts of the training split, or all if it has fewer")
-    notes = [
-        "Accuracy in percent, mean over draws; then its change from no method with a 95% interval, and * where "
-        "Holm's p over the table is below .05.",
-        f"Calibrations are fitted on {on}, without labels.",
-    ]
     ways = {
         "draw and example": "Intervals of several draws are for new draws and new test examples, paired by both.",
         "draw": "Where few examples are tested or disagree, intervals are for new draws alone.",
         "example": "Where all labels are trained on, intervals are for new test examples alone.",
     }
-    notes += [text for way, text in ways.items() if way in list_distinct(contrasts, "by")]
     tuned = [row["strength"] for row in scores if row["classifier"] == "logistic"]
-    for edge, word in ((strengths[0], "smallest"), (strengths[-1], "largest")):
-        if count := tuned.count(edge):
-            notes.append(f"C is the {word} that is tried, {edge:g}, in {count} of {len(tuned)} draws.")
-    return notes
+    return [
+        "Accuracy in percent, mean over draws; then its change from no method with a 95% interval, and * where "
+        "Holm's p over the table is below .05.",
+        f"Calibrations are fitted on {on}, without labels.",
+        *(text for way, text in ways.items() if way in list_distinct(contrasts, "by")),
+        *(
+            f"C is the {word} that is tried, {edge:g}, in {count} of {len(tuned)} draws."
+            for edge, word in ((STRENGTHS[0], "smallest"), (STRENGTHS[-1], "largest"))
+            if (count := tuned.count(edge))
+        ),
+    ]
 
 
 def format_change(row: TidyRow) -> str:
-    """Write a method's change with its interval."""
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:+.2f}, {row['high']:+.2f}]"
     return f" {row['change']:+.2f}{interval}{'*' if row['holm'] < 0.05 else ''}"
 
 
 def describe_setting(names: TidyRow) -> str:
-    """Write a table's title."""
     layer = "" if names["layer"] is None else f" layer {names['layer']}"
     budget = "all labels" if names["budget"] is None else f"{names['budget']} labels a class"
     words = {"none": "", "before": ", unit length before", "after": ", unit length after"}

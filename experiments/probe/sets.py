@@ -26,11 +26,6 @@ class LabelledTexts:
     labels: "np.ndarray"
 
 
-def find_probe_folder(root: str | None, name: str) -> Path:
-    """Return the folder of a set."""
-    return Path(str(root)).expanduser() / "probe" / name
-
-
 def check_splits(name: str, splits: Mapping[str, LabelledTexts]) -> None:
     """Check the classes of a set's splits together, which are those of the first split; print them with counts."""
     first, *_ = splits
@@ -56,32 +51,33 @@ def make_labelled_texts(texts: list[Any], labels: list[Any], where: str) -> Labe
     )
 
 
-def _read_split(folder: Path, split: str) -> LabelledTexts:
-    file = folder / f"{split}.parquet"
-    return make_labelled_texts(*read_fields(file, ("text", "label")), str(file))
-
-
 def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, LabelledTexts | None]:
     """Read the training split of a set and the split that is evaluated; None if the set has one split."""
-    folder = find_probe_folder(root, name)
+    folder = Path(str(root)).expanduser() / "probe" / name
     evaluated = next((split for split in EVALUATED if (folder / f"{split}.parquet").is_file()), None)
     unread = sorted({file.stem for file in folder.glob("*.parquet")} - {"train", *EVALUATED})
     if unread and evaluated is None:
         raise UserError(
             f"{folder} has {name_some(unread)}, which is not read: call what is evaluated test or validation"
         )
-    splits = {split: _read_split(folder, split) for split in ("train", evaluated) if split}
+    files = {split: folder / f"{split}.parquet" for split in ("train", evaluated) if split}
+    splits = {
+        split: make_labelled_texts(*read_fields(file, ("text", "label")), str(file)) for split, file in files.items()
+    }
     check_splits(name, splits)
-    train = splits["train"]
-    if evaluated is None:
-        repeated = len(train.texts) - len(set(map(_fold, train.texts)))
-        if 100 * repeated > len(train.texts):
-            print_note(f"{name}: {repeated:,} of {len(train.texts):,} texts stand there before: folds share them")
-        return train, None
-    test = splits[evaluated]
+    train, test = splits["train"], splits.get(str(evaluated))
     known = set(map(_fold, train.texts))
-    if 100 * (repeated := sum(_fold(text) in known for text in test.texts)) > len(test.texts):
-        print_note(f"{name}: {repeated:,} of {len(test.texts):,} rows in {evaluated} are in train too")
+    if test is None:
+        repeated, of, what = (
+            len(train.texts) - len(known),
+            len(train.texts),
+            "texts stand there before: folds share them",
+        )
+    else:
+        repeated, of = sum(_fold(text) in known for text in test.texts), len(test.texts)
+        what = f"rows in {evaluated} are in train too"
+    if 100 * repeated > of:
+        print_note(f"{name}: {repeated:,} of {of:,} {what}")
     return train, test
 
 

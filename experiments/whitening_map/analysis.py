@@ -13,18 +13,7 @@ from isobench.analyses.rows import TidyRow, list_distinct
 from isobench.analyses.shown import Rows
 from isobench.common.errors import UserError
 from isobench.config.bounds import NOT_EMPTY, PositiveInt
-from isobench_papers.probe.probe import (
-    PLAIN,
-    LabelledSet,
-    Plan,
-    Probed,
-    check_subjects,
-    compare_draws,
-    list_outcomes,
-    plan_draws,
-    probe_sets,
-    read_set,
-)
+from isobench_papers.probe import probe
 from isobench_papers.whitening_map.show import show
 from isobench_papers.whitening_map.verdicts import judge
 
@@ -55,11 +44,11 @@ def compute(
     """
     from isobench.metrics.isotropy import isoscore
 
-    check_subjects(subjects)
+    probe.check_subjects(subjects)
     sets = [*fitted, *held_out]
     if len(set(sets)) < len(sets):
         raise UserError("analysis.fitted and analysis.held_out share a set: name each once")
-    read = {name: keep_distinct(read_set(subjects[0].cfg, name, limit)) for name in sets}
+    read = {name: keep_distinct(probe.read_set(subjects[0].cfg, name, limit)) for name in sets}
     shrinkage = {
         subject.method: subject.cfg.calibration.get("shrinkage")
         for subject in subjects
@@ -70,59 +59,44 @@ def compute(
     isotropy: list[TidyRow] = []
     for classifier, lengths in LENGTHS.items():
         plans = {name: plan_budgets(own, budgets, draws, classifier, name) for name, own in read.items()}
-        for probed in probe_sets(subjects, read, plans, lengths, "train"):
-            scores += [row for row, _, _ in list_outcomes(probed)]
-            side = {"held_out": probed.names["task"] in held_out}
-            changes += [row | side | {"shrinkage": shrinkage.get(row["method"])} for row in list_changes(probed)]
+        for probed in probe.probe_sets(subjects, read, plans, lengths, "train"):
+            scores += [row for row, _, _ in probe.list_outcomes(probed)]
+            for plan, length, method, change in probe.compare_methods(probed, of_length=True):
+                labels_a_class = float(plan.budget or len(plan.draws[0].train) / len(probed.own.classes))
+                changes.append(
+                    probed.names
+                    | {"classifier": classifier, "unit_length": length, "method": method}
+                    | {"budget": plan.budget, "labels_a_class": labels_a_class}
+                    | change
+                    | {"held_out": probed.names["task"] in held_out, "shrinkage": shrinkage.get(method)}
+                )
             if classifier == "logistic":
                 pool = probed.plans[0].draws[0].pool
                 isotropy.append(probed.names | {"isoscore": float(isoscore(probed.vectors[0, pool].double()))})
     return {"scores": scores, "changes": changes, "isotropy": isotropy, "verdicts": judge(changes, isotropy)}
 
 
-def keep_distinct(own: LabelledSet) -> LabelledSet:
+def keep_distinct(own: probe.LabelledSet) -> probe.LabelledSet:
     """Keep each text once, the last time that it occurs: no tested text is trained on, and none is tested twice."""
     (texts,) = own.columns
     kept = sorted({text: i for i, text in enumerate(texts)}.values())
     trained = sum(i < own.trained for i in kept)
-    return LabelledSet([[texts[i] for i in kept]], own.labels[kept], own.classes, trained)
+    return probe.LabelledSet([[texts[i] for i in kept]], own.labels[kept], own.classes, trained)
 
 
 def plan_budgets(
-    own: LabelledSet, budgets: Sequence[int | None], draws: int, classifier: str, name: str
-) -> list[Plan]:
+    own: probe.LabelledSet, budgets: Sequence[int | None], draws: int, classifier: str, name: str
+) -> list[probe.Plan]:
     """Plan the budgets that a set has the labels for; all of them are tested on the same examples."""
-    (first, *_) = plan_draws(own, 1, 1, classifier, name)
+    (first, *_) = probe.plan_draws(own, 1, 1, classifier, name)
     most = np.bincount(own.labels[first.pool], minlength=len(own.classes)).min()
     plans = []
     for budget in budgets:
         if budget is None:
-            plans.append(Plan(classifier, None, [replace(first, train=first.pool)]))
+            plans.append(probe.Plan(classifier, None, [replace(first, train=first.pool)]))
         elif budget <= most:
-            plans.append(Plan(classifier, budget, plan_draws(own, budget, draws, classifier, name)))
+            plans.append(probe.Plan(classifier, budget, probe.plan_draws(own, budget, draws, classifier, name)))
     return plans
-
-
-def list_changes(probed: Probed) -> list[TidyRow]:
-    """List what each method changes, in points, against no method with the same unit length.
-
-    The change by unit length alone is against the vectors as they are.
-    """
-    rows = []
-    for (length, method), ours in probed.outcomes.items():
-        against = ("none" if method == PLAIN else length, PLAIN)
-        if (length, method) == against:
-            continue
-        for plan, arm, plain in zip(probed.plans, ours, probed.outcomes[against], strict=True):
-            found = [[predicted for predicted, _ in outcomes] for outcomes in (arm, plain)]
-            labels_a_class = plan.budget or len(plan.draws[0].train) / len(probed.own.classes)
-            key = probed.names | {"classifier": plan.classifier, "unit_length": length, "method": method}
-            rows.append(
-                key
-                | {"budget": plan.budget, "labels_a_class": float(labels_a_class)}
-                | compare_draws(plan.draws, probed.own.labels, *found)
-            )
-    return rows
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows, fitted: list[str], held_out: list[str]) -> list[str]:

@@ -46,13 +46,11 @@ def read_run(subject: "Subject") -> TidyRow:
 
 def list_changes(scores: list[TidyRow]) -> list[TidyRow]:
     """List each seed's change from plain fine-tuning; NaN where a run of the two has no score."""
-    names = ("encoder", "task", "examples", "seed")
-    plain = {tuple(row[name] for name in names): row["score"] for row in select_rows(scores, {"method": PLAIN})}
-    return [
-        row | {"change": row["score"] - plain.get(tuple(row[name] for name in names), math.nan)}
-        for row in scores
-        if row["method"] != PLAIN
-    ]
+    changes = []
+    for own in group_rows(scores, "encoder", "task", "examples", "seed").values():
+        plain = next((row["score"] for row in own if row["method"] == PLAIN), math.nan)
+        changes += [row | {"change": row["score"] - plain} for row in own if row["method"] != PLAIN]
+    return changes
 
 
 def judge(changes: list[TidyRow]) -> list[TidyRow]:

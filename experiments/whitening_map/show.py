@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
@@ -12,13 +11,12 @@ from rich.table import Table
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.analyses.shown import Rows, Shown, describe_registration, format_estimate, format_number, make_table
 from isobench.common.plots import PALETTE, make_panel_grid
-from isobench.statistics.dose_response import average_over_seeds
 from isobench_papers.whitening_map.verdicts import (
     BOUNDED,
     ENCODING,
     REFUTED,
     REGISTERED,
-    group_places,
+    average_sets,
     group_strengths,
     list_values,
     name_encoding,
@@ -47,25 +45,25 @@ def show(rows: Rows) -> Shown:
 def list_cells(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """List the mean change over sets and encodings of each strength at each budget, with its interval over sets."""
     return [
-        {"shrinkage": strength, "place": place} | list_values(average_over_seeds(np.array(values)))
-        for strength, curves in group_strengths(whitening).items()
-        for place, values in group_places(curves.values()).items()
+        {"shrinkage": strength, "place": place} | list_values(mean)
+        for strength, means in group_strengths(whitening).items()
+        for place, mean in average_sets(means).items()
     ]
 
 
 def build_cells(cells: Sequence[TidyRow]) -> Table:
     places = list_distinct(cells, "place")
     table = make_table("Change of accuracy by whitening, mean over sets and encodings", ("shrinkage",), places, True)
-    for strength in list_distinct(cells, "shrinkage"):
-        own = {cell["place"]: cell for cell in select_rows(cells, {"shrinkage": strength})}
-        table.add_row(f"{strength:g}", *(format_interval(own[place]) for place in places))
+    for (strength,), own in group_rows(cells, "shrinkage").items():
+        found = {cell["place"]: format_interval(cell) for cell in own}
+        table.add_row(f"{strength:g}", *(found[place] for place in places))
     return table
 
 
 def build_parts(changes: Sequence[TidyRow]) -> Table:
     """Build a table of each classifier and encoding: the weakest and the full whitening at three budgets."""
     whitening = [row for row in select_rows(changes, {"unit_length": "none"}) if row["shrinkage"] is not None]
-    parts: dict[tuple[str, str], list[TidyRow]] = {}
+    parts = {}
     for (classifier,), own in group_rows(whitening, "classifier").items():
         parts[classifier, "all"] = list_cells(own)
         for encoding, part in group_rows(own, *ENCODING).items():
@@ -74,16 +72,15 @@ def build_parts(changes: Sequence[TidyRow]) -> Table:
     shown = list(dict.fromkeys([*places[:1], *places[len(places) // 2 :][:1], *places[-1:]]))
     words = ("classifier", "encoding", "shrinkage")
     table = make_table("Secondary: change by classifier and encoding, mean over sets", words, shown, True)
-    for (classifier, name), cells in parts.items():
+    for names, cells in parts.items():
         strengths = list_distinct(cells, "shrinkage")
-        for strength in sorted({max(strengths), min(strengths)}, reverse=True):
+        for strength in dict.fromkeys((max(strengths), min(strengths))):
             found = {cell["place"]: format_interval(cell) for cell in select_rows(cells, {"shrinkage": strength})}
-            table.add_row(classifier, name, f"{strength:g}", *(found.get(place, "-") for place in shown))
+            table.add_row(*names, f"{strength:g}", *(found.get(place, "-") for place in shown))
     return table
 
 
 def format_interval(row: TidyRow) -> str:
-    """Write a mean with its interval."""
     return f"{format_estimate(row)} ({row['sets']})"
 
 
@@ -122,23 +119,19 @@ def choose_row(group: Sequence[TidyRow]) -> TidyRow:
 def give_advice(cells: Sequence[TidyRow]) -> list[str]:
     """Say for each strength up to how many labels a class it loses, and from how many on it gains."""
     sentences = []
-    for strength in list_distinct(cells, "shrinkage"):
-        own = select_rows(cells, {"shrinkage": strength})
-        loses = [cell for cell in own if cell["high"] < 0]
-        gains = [cell for cell in own if cell["low"] > 0]
+    for (strength,), own in group_rows(cells, "shrinkage").items():
+        parts = []
+        for word, found in (
+            ("loses", [cell for cell in own if cell["high"] < 0]),
+            ("gains", [cell for cell in own if cell["low"] > 0]),
+        ):
+            if found:
+                most = max(found, key=lambda cell: abs(cell["value"]))
+                places = f"with {', '.join(cell['place'] for cell in found)}" if found != own else "at every budget"
+                parts.append(f"{word} {places}, most with {most['place']}: {format_estimate(most)}")
         name = "Full whitening" if strength == 0 else f"Whitening with shrinkage {strength:g}"
-        parts = [
-            f"{word} {places}, most with {most['place']}: {format_interval(most).partition(' (')[0]}"
-            for word, found in (("loses", loses), ("gains", gains))
-            if found
-            for most in [max(found, key=lambda cell: abs(cell["value"]))]
-            for places in [
-                "at every budget" if found == own else f"with {', '.join(cell['place'] for cell in found)}"
-            ]
-        ]
-        sentences.append(
-            f"{name} {' and '.join(parts) or 'changes accuracy at no budget by more than its interval'}."
-        )
+        changes = " and ".join(parts) or "changes accuracy at no budget by more than its interval"
+        sentences.append(f"{name} {changes}.")
     return sentences
 
 
@@ -149,9 +142,10 @@ def draw_map(whitening: Sequence[TidyRow]) -> Figure:
     titles = [task.replace("_", " ") + " (held out)" * is_held_out for task, is_held_out in held_out.items()]
     figure, axes = make_panel_grid(titles, HEIGHT, across=3, sharex=True, sharey=True)
     for task, axis in zip(held_out, axes, strict=True):
-        for color, (strength, curves) in zip(PALETTE, by_strength.items(), strict=False):
-            labels, changes, _ = zip(*curves[task], strict=True)
-            axis.plot(labels, changes, marker="o", markersize=2.5, color=color, label=name_strength(strength))
+        for color, (strength, means) in zip(PALETTE, by_strength.items(), strict=False):
+            own = means[means.task == task]
+            name = "full whitening" if strength == 0 else f"shrinkage {strength:g}"
+            axis.plot(own.labels_a_class, own.change, marker="o", markersize=2.5, color=color, label=name)
     for axis in axes:
         mark_sides(axis)
         axis.tick_params(labelbottom=True)
@@ -159,10 +153,6 @@ def draw_map(whitening: Sequence[TidyRow]) -> Figure:
     figure.supylabel("change of accuracy, points", fontsize=8)
     axes[max(len(axes) - 2, 0)].set_xlabel("labels a class (the last point is all labels)")
     return figure
-
-
-def name_strength(strength: float) -> str:
-    return "full whitening" if strength == 0 else f"shrinkage {strength:g}"
 
 
 def mark_sides(axis: Axes) -> None:

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
 from isobench.statistics.dose_response import SeedMean, average_over_seeds, fit_slopes, narrow_interval
@@ -18,21 +18,6 @@ REGISTERED, ALL_SETS, FEW_LABELS = "registered", "all sets", "without all labels
 ENCODING = ("encoder", "pooling", "layer")
 SOFT, HARMLESS = BOUNDED = ("soft whitening is no worse than full whitening", "costs at most half a point")
 PRIMARY = {"classifier": "logistic", "unit_length": "none"}
-
-
-class Point(NamedTuple):
-    """A change in points at a budget: its labels a class, and None or the labels that were asked for."""
-
-    labels: float
-    change: float
-    budget: int | None
-
-    @property
-    def place(self) -> str:
-        return "all labels" if self.budget is None else f"{self.budget} a class"
-
-
-Curve = list[Point]  # ascending in the labels
 
 
 def judge(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> list[TidyRow]:
@@ -82,55 +67,51 @@ def judge_curves(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     return [*judge_growth(whitening), *ends, *judge_crossing(whitening, loses)]
 
 
-def average_encodings(rows: Iterable[TidyRow]) -> dict[str, Curve]:
-    """Average changes over encodings: set -> its curve."""
-    curves: dict[str, Curve] = {}
-    for (task, labels, budget), own in group_rows(rows, "task", "labels_a_class", "budget").items():
-        change = float(np.mean([row["change"] for row in own]))
-        curves.setdefault(task, []).append(Point(labels, change, budget))
-    return {task: sorted(curve) for task, curve in curves.items()}
+def average_encodings(rows: Iterable[TidyRow]) -> pd.DataFrame:
+    """Average changes over encodings: a row for each set (``task``) and budget, the fewest labels first.
+
+    A budget of infinity is all labels.
+    """
+    columns = ["task", "labels_a_class", "budget"]
+    frame = pd.DataFrame(rows, columns=[*columns, "change"]).astype({"budget": float}).fillna({"budget": math.inf})
+    means = frame.groupby(columns, sort=False, as_index=False)["change"].mean()
+    return means.sort_values("labels_a_class", kind="stable")
 
 
-def group_strengths(whitening: Sequence[TidyRow]) -> dict[float, dict[str, Curve]]:
-    """Group the curves of each set by shrinkage, full whitening (0) first."""
+def group_strengths(whitening: Sequence[TidyRow]) -> dict[float, pd.DataFrame]:
+    """Average the changes of each shrinkage over encodings, full whitening (0) first."""
     strengths = sorted(list_distinct(whitening, "shrinkage"))
     return {strength: average_encodings(select_rows(whitening, {"shrinkage": strength})) for strength in strengths}
 
 
-def group_places(curves: Iterable[Curve]) -> dict[str, list[float]]:
-    """Group the changes of several sets' curves by budget, the fewest labels first and all labels last."""
-    points = sorted((point for curve in curves for point in curve), key=lambda point: point.budget or math.inf)
-    places: dict[str, list[float]] = {}
-    for point in points:
-        places.setdefault(point.place, []).append(point.change)
-    return places
+def average_sets(means: pd.DataFrame) -> dict[str, SeedMean]:
+    """Average changes over sets by budget, the fewest labels first and all labels last."""
+    return {
+        "all labels" if budget == math.inf else f"{budget:g} a class": average_over_seeds(changes)
+        for budget, changes in means.groupby("budget")["change"]
+    }
 
 
 def judge_growth(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """1: the change grows with the labels. Tests its slope on the binary logarithm of the labels a class."""
     cases = {}
-    for strength, curves in group_strengths(whitening).items():
-        slopes = [measure_slope(curve) for curve in curves.values()]
+    for strength, means in group_strengths(whitening).items():
+        slopes = [
+            float(fit_slopes(np.log2(own.labels_a_class), own.change.to_numpy())) if len(own) > 1 else math.nan
+            for _, own in means.groupby("task")
+        ]
         cases[f"shrinkage {strength:g}"] = average_over_seeds(np.array(slopes))
     return decide("the change grows with the labels", cases, sign=1)
-
-
-def measure_slope(curve: Curve) -> float:
-    """Fit a straight line by least squares; NaN for a set with one budget."""
-    if len(curve) < 2:
-        return math.nan
-    labels, changes, _ = zip(*curve, strict=True)
-    return float(fit_slopes(np.log2(labels), np.array(changes)))
 
 
 def judge_ends(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """2 and 3: with the fewest labels whitening loses; with all labels it gains."""
     rows = []
-    for statement, place, sign in (("loses with the fewest labels", 0, -1), ("gains with all labels", -1, 1)):
-        cases = {}
-        for strength, curves in group_strengths(whitening).items():
-            values = [curve[place].change for curve in curves.values()]
-            cases[f"shrinkage {strength:g}"] = average_over_seeds(np.array(values))
+    for statement, end, sign in (("loses with the fewest labels", "first", -1), ("gains with all labels", "last", 1)):
+        cases = {
+            f"shrinkage {strength:g}": average_over_seeds(means.groupby("task")["change"].agg(end))
+            for strength, means in group_strengths(whitening).items()
+        }
         rows += decide(statement, cases, sign, SMALL)
     return rows
 
@@ -140,47 +121,39 @@ def judge_crossing(whitening: Sequence[TidyRow], loses: bool) -> list[TidyRow]:
 
     Supported only if full whitening ``loses`` with the fewest labels: else the crossings are places of noise.
     """
-    by_strength = group_strengths(whitening)
-    strengths = -np.array([list(by_strength)])
-    values = []
-    for task in next(iter(by_strength.values())):
-        crossings = np.array([[find_crossing(curves[task]) for curves in by_strength.values()]])
-        values.append(average_correlation(strengths, crossings))
+    crossings = pd.DataFrame({
+        strength: {task: find_crossing(own) for task, own in means.groupby("task")}
+        for strength, means in group_strengths(whitening).items()
+    })  # fmt: skip
+    strengths = -np.array([crossings.columns])
+    values = [average_correlation(strengths, own[None]) for own in crossings.to_numpy()]
     rows = decide("stronger whitening needs more labels", {"all": average_over_seeds(np.array(values))}, sign=1)
     return [row | {"verdict": OPEN} if row["verdict"] == SUPPORTED and not loses else row for row in rows]
 
 
-def find_crossing(curve: Curve) -> float:
-    """Find the binary logarithm of the labels a class from which on a change is never below -0.5.
+def find_crossing(means: pd.DataFrame) -> float:
+    """Find the binary logarithm of the labels a class from which on a set's change is never below -0.5.
 
     Between two budgets it is interpolated. Where the last change is below, it is one doubling after the last.
     """
-    places = [(math.log2(point.labels), point.change + SMALL) for point in curve]
-    below = [i for i, (_, change) in enumerate(places) if change < 0]
-    if not below:
-        return places[0][0]
-    last = below[-1]
-    x, y = places[last]
-    if last == len(places) - 1:
-        return x + 1
-    next_x, next_y = places[last + 1]
-    return x + (next_x - x) * y / (y - next_y)
+    x, y = np.log2(means.labels_a_class.to_numpy()), means.change.to_numpy() + SMALL
+    below = np.flatnonzero(y < 0)
+    if not len(below):
+        return float(x[0])
+    if below[-1] == len(x) - 1:
+        return float(x[-1]) + 1
+    (x0, x1), (y0, y1) = (values[below[-1] :][:2] for values in (x, y))
+    return float(x0 + (x1 - x0) * y0 / (y0 - y1))
 
 
 def judge_softness(whitening: Sequence[TidyRow]) -> list[TidyRow]:
     """5: soft whitening is at most half a point worse than full whitening. Tests the difference at every budget."""
     (_, full), *soft = group_strengths(whitening).items()
     cases = {}
-    for strength, curves in soft:
-        differences = [
-            [
-                ours._replace(change=ours.change - theirs.change)
-                for ours, theirs in zip(curve, full[task], strict=True)
-            ]
-            for task, curve in curves.items()
-        ]
-        for place, values in group_places(differences).items():
-            cases[f"shrinkage {strength:g}, {place}"] = average_over_seeds(np.array(values))
+    for strength, means in soft:
+        both = means.merge(full, on=["task", "budget"], suffixes=("", "_full"))
+        places = average_sets(both.assign(change=both.change - both.change_full))
+        cases |= {f"shrinkage {strength:g}, {place}": mean for place, mean in places.items()}
     return judge_lower_bound(SOFT, cases, -SMALL)
 
 
@@ -191,8 +164,8 @@ def judge_harmless(held_out: Sequence[TidyRow]) -> list[TidyRow]:
         "unit length (logistic)": {"classifier": "logistic", "unit_length": "after", "method": "none"},
         "centring (neighbours)": {"classifier": "neighbours", "unit_length": "none", "method": "center"},
     }.items():
-        places = group_places(average_encodings(select_rows(held_out, selection)).values())
-        cases |= {f"{name}, {place}": average_over_seeds(np.array(own)) for place, own in places.items()}
+        places = average_sets(average_encodings(select_rows(held_out, selection)))
+        cases |= {f"{name}, {place}": mean for place, mean in places.items()}
     return judge_lower_bound(HARMLESS, cases, -SMALL)
 
 
@@ -207,13 +180,12 @@ def judge_isoscore(changes: Sequence[TidyRow], isotropy: Sequence[TidyRow]) -> l
     tasks = list_distinct(full, "task")
     rng = np.random.default_rng(0)
     cases: dict[str, SeedMean] = {}
-    for place, name in ((0, "the fewest labels"), (-1, "all labels")):
-        pairs = []  # [encodings][2, tasks]
+    for end, name in (("first", "the fewest labels"), ("last", "all labels")):
+        x, y = [], []  # [encodings, tasks]
         for encoding, own in group_rows(full, *ENCODING).items():
-            curves = average_encodings(own)
-            accuracies = [curves[task][place].change for task in tasks]
-            pairs.append([[gain[(*encoding, task)] for task in tasks], accuracies])
-        x, y = np.array(pairs).transpose(1, 0, 2)  # [encodings, tasks]
+            x.append([gain[(*encoding, task)] for task in tasks])
+            y.append(average_encodings(own).groupby("task")["change"].agg(end)[tasks])
+        x, y = np.array(x), np.array(y)
         seen = average_correlation(x, y)
         drawn = [rng.integers(len(tasks), size=len(tasks)) for _ in range(RESAMPLES)]
         resampled = [average_correlation(x[:, own], y[:, own]) for own in drawn]

@@ -111,7 +111,7 @@ def test_the_demo_and_the_few_examples_are_printed(cli, outputs, monkeypatch):
         check_done(cli("import", f"experiments/{paper}/results/{name}", f"output_dir={outputs}"))
         out, _ = check_done(cli("report", f"+experiment={name}", *restriction, f"output_dir={outputs}"))
         printed[name] = " ".join(out.split())
-    lines = TEXT.split("It ends with:\n\n")[1].split("\n\n")[0].splitlines()[:-1]
+    lines = TEXT.split("ends with:\n\n")[1].split("\n\n")[0].splitlines()[:-1]
     assert len(lines) == 4
     assert [line for line in lines if " ".join(line.split()) not in printed["glue_isobn"]] == []
     assert re.search(r"smallest p = ([\d.]+)", printed["glue_few_sample"])[1] in FOUND

@@ -8,7 +8,7 @@ import pytest
 from helpers import read_experiment
 from scipy import stats
 
-from isobench_papers.causes import finetuned
+from isobench_papers.causes import causes, finetuned
 
 STUDY = Path(__file__).parents[1]
 CAUSES = ("coupled_adam", "sgd", "adafactor")
@@ -37,7 +37,7 @@ def test_the_grids_are_the_registered_design():
     models = read_experiment("causes_models")["experiment"]["grid"]["embedded"]
     tuned = read_experiment("causes_finetuned")["experiment"]["grid"]["embedded"]
     names = [name for part in models for name in part["encoder.name"]]
-    assert names == [finetuned.BASE, *CAUSES, finetuned.UNTRAINED]
+    assert names == [causes.BASE, *CAUSES, finetuned.UNTRAINED]
     assert all(part["seed"] == list(range(1, 11)) for part in [*models, *tuned])
     assert all(part["encoder.name"] == names and len(part["optimization.lr"]) == 2 for part in tuned)
     assert [part.get("task.name", part["task"]) for part in tuned] == [["rotten_tomatoes"], ["trec"]]

@@ -13,12 +13,11 @@ import numpy as np
 
 from isobench.statistics.dose_response import student_t
 from isobench.statistics.seeds import ALPHA
-from isobench_papers.isotropy_dial.simulation.studies import Design, Noise, chunks, make_scores
+from isobench_papers.isotropy_dial.simulation.studies import PLANTED, Design, Noise, chunks, make_scores
 
 COLLAPSE = 20.0  # points that a seed loses
 STEEP, STEEP_SD = 15.0, 3.0  # points that full whitening costs: the mean over seeds, and their standard deviation
 NEIGHBOURS = 0.7  # correlation of the noise of neighbouring doses
-PLANTED = 1.0  # points over a dial's whole range, where a scenario has no effect of its own
 
 
 @dataclass(frozen=True)
@@ -28,64 +27,57 @@ class Scenario:
     Attributes:
         dials: the places of the dials whose slopes are judged.
         effects: what all seeds have in common, in points. [cells]
-        sizes: of the noise in each cell, relative to the pilot's. [cells]
-        mixing: turns independent noise into correlated noise; None leaves it. [cells, cells]
         shape: what seeds have in different depths, which have mean 1 and standard deviation ``depth_sd``. [cells]
         depth_sd: see ``shape``.
         losses: the probability that a seed loses ``COLLAPSE`` points in a cell. [cells]
+        mixing: turns independent noise of the pilot's size into the scenario's. [cells, cells]
     """
 
-    dials: tuple[int, ...]
+    dials: list[int]
     effects: np.ndarray
-    sizes: np.ndarray
-    mixing: np.ndarray | None
     shape: np.ndarray
     depth_sd: float
     losses: np.ndarray
+    mixing: np.ndarray
 
     def draw(self, rng: np.random.Generator, noise: Noise, studies: int, seeds: int) -> np.ndarray:
         """Draw scores. [studies, seeds, cells]"""
-        own = noise.draw(rng, studies, seeds, len(self.effects))
-        own = self.sizes * (own if self.mixing is None else own @ self.mixing.T)
+        own = noise.draw(rng, studies, seeds, len(self.effects)) @ self.mixing.T
         depth = 1 + self.depth_sd * rng.normal(size=(studies, seeds, 1))
         lost = COLLAPSE * (rng.random(own.shape) < self.losses)
         return make_scores(rng, noise, self.effects + own + depth * self.shape - lost)
 
     def true_slopes(self, design: Design) -> np.ndarray:
         """Return the true mean slopes of the dials that are judged, times their range of doses. [dials]"""
-        return design.slopes(self.effects + self.shape - COLLAPSE * self.losses)[list(self.dials)]
+        return design.slopes(self.effects + self.shape - COLLAPSE * self.losses)[self.dials]
 
 
 def make_scenarios(design: Design) -> dict[str, tuple[Scenario, Scenario]]:
     """Make the scenarios: by a name that says what happens, the scenario and its variant with mean slopes of 0."""
-    every, nothing = tuple(range(len(design.names))), np.zeros(design.cells)
-    plain = Scenario(every, nothing, np.ones(design.cells), None, nothing, 0.0, nothing)
-    planted = replace(plain, effects=design.effects(*[PLANTED] * len(every)))
+    names, nothing = list(design.doses), np.zeros(design.cells)
+    plain = Scenario(list(range(len(names))), nothing, nothing, 0.0, nothing, np.eye(design.cells))
+    planted = replace(plain, effects=design.effects(PLANTED))
     scenarios = {"noise like the pilot's: one size, independent": (planted, plain)}
-    istar, whitening = design.names.index("istar"), design.names.index("whitening")
-    lowest, highest = design.columns[istar][0], design.columns[istar][-1]
+    istar, ends = replace(plain, dials=[names.index("istar")]), design.columns["istar"][[0, -1]]
     for share in (0.05, 0.1, 0.3):
         one_end, both_ends = nothing.copy(), nothing.copy()
-        one_end[highest], both_ends[[lowest, highest]] = share, share
+        one_end[ends[1]], both_ends[ends] = share, share
         name = f"collapse: a seed loses {COLLAPSE:g} points at I-STAR's largest dose with probability {share:g}"
-        collapse = replace(plain, dials=(istar,))
-        scenarios[name] = replace(collapse, losses=one_end), replace(collapse, losses=both_ends)
+        scenarios[name] = replace(istar, losses=one_end), replace(istar, losses=both_ends)
     sizes = np.ones(design.cells)
-    sizes[[cell for own in design.columns for cell in (own[0], own[-1])]] = 3
-    scenarios["noise three times larger at each dial's lowest and highest dose"] = (
-        replace(planted, sizes=sizes),
-        replace(plain, sizes=sizes),
-    )
-    mixing = np.linalg.cholesky(correlate_neighbours(design))
-    scenarios[f"noise of neighbouring doses of a seed correlated by {NEIGHBOURS:g}"] = (
-        replace(planted, mixing=mixing),
-        replace(plain, mixing=mixing),
-    )
+    sizes[[cell for own in design.columns.values() for cell in own[[0, -1]]]] = 3
+    for name, mixing in {
+        "noise three times larger at each dial's lowest and highest dose": np.diag(sizes),
+        f"noise of neighbouring doses of a seed correlated by {NEIGHBOURS:g}": np.linalg.cholesky(
+            correlate_neighbours(design)
+        ),
+    }.items():
+        scenarios[name] = replace(planted, mixing=mixing), replace(plain, mixing=mixing)
     bend, arch = nothing.copy(), nothing.copy()
-    turn = design.turn(whitening)  # -1 at full whitening, 0 at the largest epsilon
-    bend[design.columns[whitening]] = -STEEP * turn**2
-    arch[design.columns[whitening]] = -STEEP * (2 * turn + 1) ** 2
-    steep = replace(plain, dials=(whitening,), depth_sd=STEEP_SD / STEEP)
+    turn = design.turns["whitening"]  # -1 at full whitening, 0 at the largest epsilon
+    bend[design.columns["whitening"]] = -STEEP * turn**2
+    arch[design.columns["whitening"]] = -STEEP * (2 * turn + 1) ** 2
+    steep = replace(plain, dials=[names.index("whitening")], depth_sd=STEEP_SD / STEEP)
     name = f"whitening costs {STEEP:g} points (SD over seeds {STEEP_SD:g}), on a curve"
     scenarios[name] = replace(steep, shape=bend), replace(steep, shape=arch)
     return scenarios
@@ -98,8 +90,8 @@ def correlate_neighbours(design: Design) -> np.ndarray:
     """
     steps = np.full((design.cells, design.cells), np.inf)
     np.fill_diagonal(steps, 0)
-    for doses, cells in zip(design.doses, design.columns, strict=True):
-        places = np.arange(len(doses))
+    for cells in design.columns.values():
+        places = np.arange(len(cells))
         steps[np.ix_(cells, cells)] = np.abs(places[:, None] - places)
     steps = np.minimum(steps, steps[:, :1] + steps[:1])  # by way of plain fine-tuning
     return NEIGHBOURS**steps
@@ -118,30 +110,22 @@ def flip_signs(values: np.ndarray) -> np.ndarray:
     return np.mean(np.abs(values @ patterns.T) >= (observed - slack)[:, None], axis=1)
 
 
-def measure_scenarios(
-    rng: np.random.Generator, design: Design, noise: dict[str, Noise], studies: int, seeds: int
-) -> Any:
-    """Count for each scenario how often interval and tests err, over encoders and the dials that are judged."""
-    return {name: judge(rng, design, noise, pair, studies, seeds) for name, pair in make_scenarios(design).items()}
+def measure_scenarios(rng: np.random.Generator, design: Design, noise: dict[str, Noise], studies: int) -> Any:
+    """Count how often interval and tests err in each scenario, over encoders and the dials that are judged.
 
-
-def judge(
-    rng: np.random.Generator,
-    design: Design,
-    noise: dict[str, Noise],
-    pair: tuple[Scenario, Scenario],
-    studies: int,
-    seeds: int,
-) -> dict[str, float]:
-    """Count the coverage in a scenario, and the false positives in its variant with mean slopes of 0."""
-    counts: dict[str, list[np.ndarray]] = {}
-    for count in chunks(studies):
-        for own in noise.values():
-            for scenario, is_null in zip(pair, (False, True), strict=True):
-                found = design.slopes(scenario.draw(rng, own, count, seeds))[..., list(scenario.dials)]
-                rest = np.moveaxis(found - scenario.true_slopes(design), 1, -1).reshape(-1, seeds)
-                p, flipped = student_t(rest)[3], flip_signs(rest)  # of the true mean slope: < .05 is not covered
-                for name, own_p in (("", p), ("_sign_flip", flipped)):
-                    key, hits = ("false_positives", own_p < ALPHA) if is_null else ("coverage", own_p >= ALPHA)
-                    counts.setdefault(key + name, []).append(hits)
-    return {name: float(np.mean(np.concatenate(own))) for name, own in sorted(counts.items())}
+    Coverage is counted in the scenario, false positives in its variant with mean slopes of 0.
+    """
+    measured = {}
+    for name, pair in make_scenarios(design).items():
+        counts: dict[str, list[np.ndarray]] = {}
+        for count in chunks(studies):
+            for own in noise.values():
+                for scenario, is_null in zip(pair, (False, True), strict=True):
+                    found = design.slopes(scenario.draw(rng, own, count, design.seeds))[..., scenario.dials]
+                    rest = np.moveaxis(found - scenario.true_slopes(design), 1, -1).reshape(-1, design.seeds)
+                    # p of the true mean slope: < .05 is not covered
+                    for test, p in (("", student_t(rest)[3]), ("_sign_flip", flip_signs(rest))):
+                        key, hits = ("false_positives", p < ALPHA) if is_null else ("coverage", p >= ALPHA)
+                        counts.setdefault(key + test, []).append(hits)
+        measured[name] = {key: float(np.mean(np.concatenate(own))) for key, own in sorted(counts.items())}
+    return measured

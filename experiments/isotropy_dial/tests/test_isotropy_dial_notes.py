@@ -21,7 +21,7 @@ def test_seeds_without_a_dose_are_left_out_of_this_dial_and_named(study):
         if subject.cfg.seed == 6:
             subject.record = None
     rows = dial_analysis.compute(study.subjects)
-    series = collect_series(rows["doses"], "E", "T", DIALS[1])
+    series = collect_series(rows["doses"], DIALS[1])
     assert series.seeds == [1, 3, 4]
     assert series.left_out == {2: "dose -3 not yet run", 5: "doses 1, 2 not yet run, dose 4 failed", 6: "not yet run"}
     seeds = {row["dial"]: row["seeds"] for row in rows["slopes"] if row["quantity"] == "score"}

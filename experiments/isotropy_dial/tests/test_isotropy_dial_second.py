@@ -31,7 +31,14 @@ def make_rows(effects, group=GROUP, noise=0.2, turned=("isobn", "istar", "whiten
                 if dial in turned:
                     values["embedding/ev1"] = -dose + rng.normal(0, 0.01)
                 method = "none" if is_plain else DIAL[dial].method
-                about = {"encoder": group[0], "task": group[1], "seed": seed, "dial": dial, "dose": float(dose)}
+                about = {
+                    "encoder": group[0],
+                    "task": group[1],
+                    "seed": seed,
+                    "dial": dial,
+                    "dose": float(dose),
+                    "complete": True,
+                }
                 rows.append({**about, "method": method, "state": "finished", "score": score, **values})
     if not any(DIAL[dial].starts_plain for dial in effects):
         isobn = {"encoder": group[0], "task": group[1], "dial": "isobn", "dose": 0.0, "method": "none"}
@@ -46,11 +53,10 @@ def of_one_group(monkeypatch):
     monkeypatch.setattr(second, "FAMILY_B", (2, 0))
 
 
-def judge(rows, group=GROUP):
-    complete = [group]
-    tables = (measure_slopes(rows, complete), measure_correlations(rows, complete), measure_contrasts(rows, complete))
-    judged = judge_statements(*tables, leave_one_cell_out(rows, complete))
-    return {row["statement"]: row["verdict"] for row in judged}
+def judge(rows):
+    measured = {"slopes": measure_slopes(rows), "correlations": measure_correlations(rows)}
+    measured |= {"contrasts": measure_contrasts(rows), "left_out_cells": leave_one_cell_out(rows)}
+    return {row["statement"]: row["verdict"] for row in judge_statements(measured)}
 
 
 NOTHING = {"isobn": lambda _: 0, "istar": lambda _: 0, "cosine": lambda _: 0, "whitening": lambda _: 0}
@@ -86,7 +92,7 @@ def test_a_dial_that_turns_nothing_answers_nothing(monkeypatch):
         rows = make_rows(effects, group, turned=())
         for row in rows:
             row["embedding/ev1"] = row["embedding/isoscore"] = 0.5
-        verdicts = judge(rows, group)
+        verdicts = judge(rows)
         assert {verdicts[name] for name in ([statement] if statement else verdicts)} == {"not answerable"}
     monkeypatch.undo()  # nor is there a verdict before the registered families are complete
     assert judge(make_rows(NOTHING)) == {}
@@ -103,8 +109,8 @@ def test_a_dial_that_turns_nothing_answers_nothing(monkeypatch):
 def test_verdicts_of_the_kept_norm(kept, alone, directions, part):
     group = ("minilm", "rotten_tomatoes")
     rows = make_rows({"whitening": lambda dose: -4 + dose, "whitening_norm": kept}, group)
-    verdicts = judge(rows, group)
+    verdicts = judge(rows)
     assert [verdicts[name] for name in verdicts] == [alone, directions, part]
-    slopes = [row for row in measure_slopes(rows, [group]) if row["quantity"] == "score"]
+    slopes = [row for row in measure_slopes(rows) if row["quantity"] == "score"]
     assert [row["dial"] for row in slopes] == ["whitening_norm", "norm_effect"]  # the registered family
-    assert not any(row["kind"] == "across" for row in measure_correlations(rows, [group]))
+    assert not any(row["kind"] == "across" for row in measure_correlations(rows))

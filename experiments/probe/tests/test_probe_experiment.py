@@ -9,6 +9,8 @@ import torch
 from helpers import WORDS, check_done, fails, make_config, read_analysis_rows, write_parquet
 from scipy import stats
 
+from isobench.analyses.rows import group_rows
+from isobench.statistics.seeds import holm
 from isobench_papers.probe import probe, recipes, sets
 
 
@@ -103,12 +105,6 @@ def test_draws_with_the_same_test_examples_are_paired_by_both_or_by_draw():
             assert row["p"] >= expected.pvalue - 1e-12  # never surer than draws alone
 
 
-def test_holms_correction_is_over_the_methods_and_tasks_of_a_table():
-    table = dict.fromkeys(probe.SETTING, "x")
-    rows = [table | {"p": p} for p in (0.01, 0.04, 0.03)] + [table | {"budget": "y", "p": 0.04}]
-    assert [row["holm"] for row in probe.add_holm(rows)] == pytest.approx([0.03, 0.06, 0.06, 0.04])
-
-
 @pytest.mark.slow
 def test_the_experiments_rows_follow_from_its_predictions(cli, tiny, outputs, tmp_path):
     rng = np.random.default_rng(0)
@@ -135,6 +131,8 @@ def test_the_experiments_rows_follow_from_its_predictions(cli, tiny, outputs, tm
     assert best > 75  # the first word tells the class
     contrasts = rows["contrasts"]
     assert len(contrasts) == 2 * 2 * 3 * 2  # layers, sets, classifiers, budgets: centring against nothing
+    for own in group_rows(contrasts, *probe.SETTING).values():  # the methods and tasks of a table
+        assert [row["holm"] for row in own] == pytest.approx(holm([row["p"] for row in own]), nan_ok=True)
     tuned = [row for row in contrasts if row["classifier"] == "logistic"]
     assert all(abs(row["change"]) < 1e-9 for row in tuned)  # a tuned classifier with intercepts does not see a mean
 

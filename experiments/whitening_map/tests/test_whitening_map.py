@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import WORDS, check_done, make_config, read_analysis_rows, write_parquet
 from scipy import stats
@@ -135,8 +136,8 @@ def test_a_bound_is_a_one_sided_test():
     [([-2, -1, 0, 2], 3.5), ([1, 2, -0.4, 4], 2), ([-4, 1, -1, -2], 11), ([-1, 2, -3, 1], 4 + 2.5 / 4 * 6)],
 )
 def test_the_crossing_is_where_losses_end(changes, crossing):
-    curve = [verdicts.Point(n, change, n) for n, change in zip((4, 8, 16, 1024), changes, strict=True)]
-    assert verdicts.find_crossing(curve) == pytest.approx(crossing)
+    means = pd.DataFrame({"labels_a_class": (4, 8, 16, 1024), "change": changes})
+    assert verdicts.find_crossing(means) == pytest.approx(crossing)
 
 
 @pytest.mark.parametrize("trained", [40, 60])
