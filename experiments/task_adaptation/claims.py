@@ -10,7 +10,15 @@ from isobench.analyses.rows import group_rows
 from isobench.report.build import Report
 from isobench.report.checks import Check, improves, judge_cases, list_collapses
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
-from isobench.report.printed import Change, PrintedCell, build_printed_report, collapse, only, scale_effects
+from isobench.report.printed import (
+    Change,
+    PrintedCell,
+    break_print,
+    build_printed_report,
+    collapse,
+    only,
+    scale_effects,
+)
 from isobench.report.wording import format_points
 from isobench.statistics.seeds import ALPHA
 
@@ -197,10 +205,9 @@ def exchange(make: Callable[[], Report], column: str, one: str, other: str) -> C
     return make_exchanged
 
 
-def break_print(make: Callable[..., Report], changes: dict[str, Change]) -> dict[str, Callable[[], Report]]:
+def break_tables(make: Callable[..., Report], changes: dict[str, Change]) -> dict[str, Callable[[], Report]]:
     """Make print with each of the changes, and print without effects and with all of them turned."""
-    changes = {"no effects": scale_effects(0), "turned effects": scale_effects(-1), **changes}
-    return {name: partial(make, change=change) for name, change in changes.items()}
+    return break_print(make, {"no effects": scale_effects(0), "turned effects": scale_effects(-1), **changes})
 
 
 def gain_everywhere(cell: PrintedCell) -> dict[str, Any]:
@@ -254,7 +261,7 @@ CLAIMS = [
         "of L2 and gradient normalisation (alpha .5 and 1), which the text calls most effective, each mean is above "
         "plain fine-tuning's on each task, and most gain more than chance gives",
         "glue_adaptation", improves(L2, *GRADIENT, share=1), BASE_ROWS,
-        break_print(BASE_ROWS, {
+        break_tables(BASE_ROWS, {
             "a third of the gains": scale_effects(1 / 3),
             "a method without gain": only(scale_effects(0), method=["gradient_norm_half"]),
             "no gain on MRPC": only(scale_effects(0), task=["mrpc"]),
@@ -268,7 +275,7 @@ CLAIMS = [
         "with BERT-base, the median of each of the two is below plain fine-tuning's in some column, that of L2 and "
         "gradient normalisation in none, as in print; chance is not asked for",
         "glue_adaptation", two_methods_are_worse, BOTH_TABLES,
-        break_print(BOTH_TABLES, {
+        break_tables(BOTH_TABLES, {
             "Z-normalisation is never worse": only(scale_effects(0), method=[Z]),
             "Min-Max is never worse": only(scale_effects(0), method=[MINMAX]),
             "L2 is worse on RTE": only(scale_effects(-1), method=[L2], task=["rte"]),
@@ -281,7 +288,7 @@ CLAIMS = [
         "with BERT-large, where print shows it most clearly, every method's mean is above plain fine-tuning's on one "
         "task and below it on another, there with p < .05 for one of them (not corrected, as in print)",
         "glue_adaptation_large", datasets_differ, LARGE_ROWS,
-        break_print(LARGE_ROWS, {
+        break_tables(LARGE_ROWS, {
             "gains on every task": gain_everywhere,
             "no gain on RTE": only(scale_effects(0), task=["rte"]),
             "a third of the losses on SST-2": only(scale_effects(1 / 3), task=["sst2"]),
@@ -294,7 +301,7 @@ CLAIMS = [
         "its mean is above plain fine-tuning's, over the tasks and on most of them, as in print; chance is not asked "
         "for",
         "glue_adaptation_large", l2_is_above(each=False, statistic=statistics.fmean), LARGE_ROWS,
-        break_print(LARGE_ROWS, {
+        break_tables(LARGE_ROWS, {
             "it loses on RTE": only(scale_effects(-1), task=["rte"]),
             "it loses a point on two tasks, and gains 2.1 on RTE": gain_on_rte_alone,
             "it predicts one class on SST-2": only(collapse, method=[L2], task=["sst2"]),
@@ -307,7 +314,7 @@ CLAIMS = [
         "most tasks less than half (our choices; in print on MRPC and SST-2); needs runs of BERT-base beside "
         "BERT-large's",
         "glue_adaptation_large", gains_are_much_less, BOTH_ROWS,
-        break_print(BOTH_ROWS, {
+        break_tables(BOTH_ROWS, {
             "nearly as much with BERT-large, by RTE alone": gain_as_much,
             "a third more with BERT-large": only(scale_effects(4 / 3), encoder=[LARGE]),
             "half as much with BERT-base": only(scale_effects(0.5), encoder=[BASE]),
@@ -320,7 +327,7 @@ CLAIMS = [
         "its median is above plain fine-tuning's on both parts of MNLI and on QNLI, as in print; chance is not asked "
         "for",
         "glue_adaptation", l2_is_above(each=True, statistic=statistics.median), SECOND_TABLE,
-        break_print(SECOND_TABLE, {
+        break_tables(SECOND_TABLE, {
             "it loses on QNLI": only(scale_effects(-1), task=["qnli"]),
             "no gain on MNLI": only(scale_effects(0), task=["mnli"]),
             "it predicts one class on MNLI": only(collapse, task=["mnli"]),

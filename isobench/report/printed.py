@@ -5,6 +5,7 @@ Claims are judged by it, to see that our criteria accept the papers' own tables,
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -77,6 +78,15 @@ def only(change: Change, **names: Collection[str]) -> Change:
 def collapse(cell: PrintedCell) -> dict[str, Any]:
     """Make a cell of runs that predict one class."""
     return dict.fromkeys(cell.numbers, 0)
+
+
+def break_print(
+    make: Callable[..., Report], breaks: Mapping[str, Change | Mapping[str, str]]
+) -> dict[str, Callable[[], Report]]:
+    """Make a claim's broken numbers of print, each with a change or with the methods ``rows`` that are renamed."""
+    return {
+        name: partial(make, **{"rows" if isinstance(own, Mapping) else "change": own}) for name, own in breaks.items()
+    }
 
 
 def build_printed_report(
