@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 from isobench.report.build import Report
 from isobench.report.checks import Check, judge_cases, nothing_improves
 from isobench.report.claims import UNDECIDED, Claim, Outcome, later
-from isobench.report.printed import Change, PrintedCell, break_print, build_printed_report, only, scale_effects
+from isobench.report.printed import Change, break_print, build_printed_report, only, scale_effects, set_gain
 from isobench.report.wording import format_points
 from isobench_papers.isotropy_calibration.checks import (
     changes_little,
@@ -43,58 +42,20 @@ GLUE_SCORES_PRINTED, GLUE_PRINTED, MT_PRINTED, SUMMARY_PRINTED = map(cache, (GLU
 
 def let_win(method: str, encoder: str, tasks: Sequence[str], deviations: float = 3) -> Change:
     """Make the change that lets a method win on tasks of an encoder, by so many times both deviations."""
-
-    def change(cell: PrintedCell) -> dict[str, Any]:
-        if (cell.kind, cell.method, cell.encoder) != ("score", method, encoder) or cell.task not in tasks:
-            return cell.numbers
-        gain = deviations * (cell.numbers["sd"] + cell.plain["sd"])
-        return cell.numbers | {"mean": cell.plain["mean"] + gain}
-
-    return change
+    gain = set_gain(lambda cell: deviations * (cell.numbers["sd"] + cell.plain["sd"]))
+    return only(gain, kind=["score"], method=[method], encoder=[encoder], task=tasks)
 
 
-def let_be_above(cell: PrintedCell) -> dict[str, Any]:
-    """Put a mean above plain fine-tuning's by half of its deviation, which three seeds can't tell from chance."""
-    if cell.kind != "score" or None in (cell.numbers["sd"], cell.plain.get("sd")):
-        return cell.numbers
-    return cell.plain | {"mean": cell.plain["mean"] + cell.plain["sd"] / 2}
+def set_score(points: float) -> Change:
+    """Make the change of so many points of score."""
+    return only(set_gain(lambda _: points), kind=["score"])
 
 
-def approach_isotropy(cell: PrintedCell) -> dict[str, Any]:
-    """Put a head a fifth of the way from plain fine-tuning's to an I1 of 1 and an I2 of 0."""
-    if cell.kind != "isotropy":
-        return cell.numbers
-    perfect = 1 if cell.plain["mean"] > 0.8 else 0  # every printed I1 of plain fine-tuning is above, every I2 below
-    return cell.numbers | {"mean": 0.8 * cell.plain["mean"] + 0.2 * perfect}
-
-
-def reach_on(tasks: Sequence[str]) -> Change:
-    """Make the change to heads that are about isotropic on these tasks, and plain fine-tuning's on the others."""
-
-    def change(cell: PrintedCell) -> dict[str, Any]:
-        if cell.kind != "isotropy" or cell.method not in SMALL:
-            return cell.numbers
-        return cell.plain | {"mean": float(cell.plain["mean"] > 0.8)} if cell.task in tasks else cell.plain
-
-    return change
-
-
-def lose_on(tasks: Sequence[str], points: float = 40) -> Change:
-    """Make the change that loses points on these tasks, and nothing on the others."""
-
-    def change(cell: PrintedCell) -> dict[str, Any]:
-        if cell.kind != "score" or cell.method not in SMALL:
-            return cell.numbers
-        return cell.plain | {"mean": cell.plain["mean"] - points * (cell.task in tasks)}
-
-    return change
-
-
-def change_all(points: float) -> Change:
-    """Make the change of so many points on each task."""
-    return lambda cell: (
-        cell.plain | {"mean": cell.plain["mean"] + points} if cell.kind == "score" and cell.plain else cell.numbers
-    )
+def approach_isotropy(share: float, tasks: Sequence[str] = GLUE_TASKS + MT_TASKS + SUMMARY_TASKS) -> Change:
+    """Make the change to heads a share of the way from plain fine-tuning's to an I1 of 1 and an I2 of 0, on tasks."""
+    # Every printed I1 of plain fine-tuning is above .8, every I2 below.
+    gain = set_gain(lambda cell: share * (cell.task in tasks) * ((cell.plain["mean"] > 0.8) - cell.plain["mean"]))
+    return only(gain, kind=["isotropy"])
 
 
 def columns_change(low: float, high: float) -> Check:
@@ -115,10 +76,6 @@ def change_rouge(points: float, *methods: str) -> Report:
     is_meant = report.cells["method"].isin(methods) & ~report.cells["column"].str.endswith("R-1")
     differences = report.cells["difference"].where(~is_meant, report.cells["difference"] + points)
     return replace(report, cells=report.cells.assign(difference=differences))
-
-
-def learn_stsb(cell: PrintedCell) -> dict[str, Any]:
-    return cell.plain if cell.task == "stsb" else cell.numbers
 
 
 @later
@@ -145,12 +102,6 @@ def all_hold(*checks: Check) -> Check:
     return check
 
 
-def raise_little(cell: PrintedCell) -> dict[str, Any]:
-    """Let I1 rise by .001 alone."""
-    is_i1 = cell.kind == "isotropy" and bool(cell.plain) and cell.plain["mean"] > 0.8
-    return cell.plain | {"mean": cell.plain["mean"] + 0.001} if is_i1 else cell.numbers
-
-
 def list_times(low: float, high: float) -> dict[str, Change]:
     """List changes of the additional time."""
     factors = {"no additional time": 0, f"{low:g} of the additional time": low, f"{high:g} of it": high}
@@ -163,7 +114,7 @@ RELATION = {
 }
 ISOTROPY = {
     "a third of the change": scale_effects(1 / 3, "isotropy"),
-    "I1 rises by .001": raise_little,
+    "I1 rises by .001": only(set_gain(lambda cell: 0.001 * (cell.plain["mean"] > 0.8)), kind=["isotropy"]),
     "isotropy falls": scale_effects(-1, "isotropy"),
 }
 NO_GAIN = "no isotropy calibration method yields consistently better performance than the uncalibrated models"
@@ -231,7 +182,7 @@ CLAIMS = [
         broken=break_print(GLUE_SCORES, {
             "four more gains": let_win("cosine", "roberta-base", ["sst2", "cola", "wnli", "qnli"]),
             "losses are gains": scale_effects(-1),
-            "every mean is above by chance": let_be_above,
+            "every mean is above by chance": set_gain(lambda cell: (cell.plain["sd"] or 0) / 2),
         }),
         **OF_GLUE,
     ),
@@ -244,10 +195,10 @@ CLAIMS = [
             "STS-B that fail with cosine in print",
             "glue_calibration", changes_little(points=5, median_points=2.5), GLUE_SCORES_PRINTED,
             broken=break_print(GLUE_SCORES, {
-                "4.9 points more on each task": change_all(4.9),
-                "4.9 points less on each task": change_all(-4.9),
+                "4.9 points more on each task": set_score(4.9),
+                "4.9 points less on each task": set_score(-4.9),
                 "spectrum control's scores": dict.fromkeys(SMALL, FOUND[0]),
-                "40 points on each of three tasks": lose_on(("sst2", "cola", "mrpc")),
+                "40 points on each of three tasks": only(set_score(-40), task=["sst2", "cola", "mrpc"]),
                 f"{factor} times the effect": scale_effects(factor),
                 f"{factor} times the effect, turned": scale_effects(-factor),
             }),
@@ -264,8 +215,8 @@ CLAIMS = [
             "glue_calibration", changes_little(isotropy=0.02), GLUE_PRINTED,
             broken=break_print(GLUE, {
                 "spectrum control's heads": dict.fromkeys(SMALL, FOUND[0]),
-                "a fifth of the way to isotropy": approach_isotropy,
-                "spectrum control's heads on three tasks": reach_on(("sst2", "cola", "mrpc")),
+                "a fifth of the way to isotropy": approach_isotropy(0.2),
+                "spectrum control's heads on three tasks": approach_isotropy(1, ["sst2", "cola", "mrpc"]),
             }),
             **OF_GLUE | {"methods": [method]}, encoders=encoders,
         )
@@ -279,7 +230,7 @@ CLAIMS = [
         "glue_calibration", prevents_learning, GLUE_SCORES_PRINTED,
         broken=break_print(GLUE_SCORES, {
             "half of the loss": scale_effects(0.5),
-            "STS-B is learnt": learn_stsb,
+            "STS-B is learnt": only(scale_effects(0), task=["stsb"]),
             "one variant alone": {FOUND[1]: "none"},
             "plain fine-tuning does not learn either": {"none": FOUND[0]},
         }),
@@ -350,7 +301,7 @@ CLAIMS = [
         broken=break_print(MT, {
             "cosine is spectrum control": {"cosine": SPECTRUM[0]},
             "twice the flow's effect": only(scale_effects(2, "score"), method=["flow"]),
-            "a fifth of the way to isotropy": approach_isotropy,
+            "a fifth of the way to isotropy": approach_isotropy(0.2),
         }),
         **OF_MT | {"methods": SMALL},
     ),
@@ -387,7 +338,7 @@ CLAIMS = [
         broken=break_print(SUMMARY, {
             "cosine is spectrum control": {"cosine": SPECTRUM[0]},
             "three times the flow's effect": only(scale_effects(3, "score"), method=["flow"]),
-            "a fifth of the way to isotropy": approach_isotropy,
+            "a fifth of the way to isotropy": approach_isotropy(0.2),
         }) | {f"R-2 and R-L change by {points} points": change_rouge(points, *SMALL) for points in (-2, 2)},
         **OF_SUMMARY | {"methods": SMALL},
     ),

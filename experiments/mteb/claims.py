@@ -10,7 +10,6 @@ COMPARED = "it compares our scores with the published ones"
 
 
 def scores_are_repeated(rows: Rows) -> Outcome:
-    """Check that each of our correlations by cosine is within ``NEAR`` points of the published one, on every set."""
     rows = [row for row in rows if row["similarity"] == "cosine"]
     differences = {f"{row['encoder']}, {row['set']}, {row['metric']}": row["difference"] for row in rows}
     if not differences:
@@ -25,11 +24,7 @@ def scores_are_repeated(rows: Rows) -> Outcome:
 
 
 def ledger_is_hit(rows: Rows) -> Outcome:
-    """Check that nearly every published score is hit by MTEB's recipe, and nearly none by a wrong one.
-
-    BIOSSES is left out, because we don't have MTEB's copy of its data. Without wrong recipes, or with a part of the
-    scores, it is undecided.
-    """
+    # BIOSSES is left out, because we don't have MTEB's copy of its data.
     from isobench_papers.mteb.ledger import HIT, MTEB, read_published
 
     rows = [row for row in rows if row["task"] != "BIOSSES"]

@@ -33,7 +33,6 @@ SAME_WAY = 0.71  # a cosine: within 45 degrees; our choice, before the first run
 
 
 def centring_restores_isotropy(rows: Rows) -> Outcome:
-    """Check that centring raises I(W), and above .85 but for RoBERTa-large."""
     numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}" for r in rows]
     cases = (
         r["i1_centred"] > (r["i1_raw"] if r["encoder"] == "roberta-large" else max(0.85, r["i1_raw"])) for r in rows
@@ -42,7 +41,6 @@ def centring_restores_isotropy(rows: Rows) -> Outcome:
 
 
 def norm_goes_against_isotropy(rows: Rows) -> Outcome:
-    """Check that encoders with longer embeddings are less isotropic."""
     from scipy import stats
 
     if len(rows) < 3:
@@ -67,7 +65,6 @@ def list_printed_isotropy() -> Rows:
 
 @later
 def break_isotropy(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Rows:
-    """Change the rows of Table 1."""
     return [row | change(row) for row in list_printed_isotropy()]
 
 
@@ -125,7 +122,6 @@ def helps(method: str, *excepted: tuple[str, str]) -> Callable[[Rows], Outcome]:
 
 
 def scaling_is_more_effective(rows: Rows) -> Outcome:
-    """Check that scaled centring is above centring in three quarters of cases, and in each similarity's mean."""
     scores = tabulate_similarities(rows)
     gains = (scores["centered_scaled"] - scores["centered"]).dropna()
     if gains.empty:
@@ -139,7 +135,6 @@ def scaling_is_more_effective(rows: Rows) -> Outcome:
 
 
 def most_cases_gain(rows: Rows) -> Outcome:
-    """Check that three quarters of cases are above raw vectors, and most of each method; it fails below half."""
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0).stack().dropna() > 0
     if gains.empty:
@@ -152,10 +147,6 @@ def most_cases_gain(rows: Rows) -> Outcome:
 
 
 def inner_product_gains_more(rows: Rows) -> Outcome:
-    """Check that each encoder gains more by inner product than by cosine from each method, and each gains by it.
-
-    A method gains by inner product if its mean over encoders is above raw vectors.
-    """
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0).stack().unstack("similarity")
     gains = gains.reindex(columns=SIMILARITIES).dropna()
@@ -164,10 +155,7 @@ def inner_product_gains_more(rows: Rows) -> Outcome:
 
 
 def roberta_large_gains_most(rows: Rows) -> Outcome:
-    """Check that RoBERTa-large gains from each method, and ``MORE`` times as much as the next encoder in the mean.
-
-    By each similarity, over the methods that every encoder has by it; each method has to be there by one of the two.
-    """
+    # By each similarity, over the methods that every encoder has by it; each has to be there by one of the two.
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0)
     if "roberta-large" not in gains.index.get_level_values("encoder") or len(gains.groupby("encoder")) < 2:
@@ -187,11 +175,7 @@ def roberta_large_gains_most(rows: Rows) -> Outcome:
 
 
 def centring_closes_the_gap(rows: Rows) -> Outcome:
-    """Check that centred vectors score at least as high by inner product as by cosine, but for BERT-cased models.
-
-    Raw vectors score less by inner product, by ``GAP``, or there is no gap to close. It is about how many models
-    there are, so all of the paper's have to be there.
-    """
+    # It is about how many models there are, so all of the paper's have to be there.
     scores = tabulate_similarities(rows)
     sides = [scores[method].unstack().reindex(columns=SIMILARITIES) for method in ("raw", "centered")]
     raw, gaps = ((own["inner"] - own["cosine"]).dropna() for own in sides)
@@ -252,12 +236,10 @@ def scale_gains(factor: float, base: str = "raw", **where: tuple[str, ...]) -> R
 
 
 def lose_ten() -> Rows:
-    """Take ten points from every method but raw vectors in print."""
     return [row | {"pearson": row["pearson"] - 10 * (row["method"] != "raw")} for row in list_printed_similarities()]
 
 
 def lose_least() -> Rows:
-    """Take nine points from raw vectors' scores for every method in print, and one with RoBERTa-large."""
     return [
         row | {"pearson": row["pearson"] - (1 if row["encoder"] == "roberta-large" else 9) * (row["method"] != "raw")}
         for row in scale_gains(0)()
@@ -282,11 +264,6 @@ def make_gaps(*open_gaps: str, raw: float = 60.0) -> Rows:
 
 
 def cosine_rises_with_rarity(rows: Rows) -> Outcome:
-    """Check that the cosine with unused tokens rises along the vocabulary, at the ids that Section 4.2 prints.
-
-    By ``LEAST_RISE`` from the first to the last, and from each measured range between them to the next. A vocabulary
-    without unused tokens, or that ends before these ids, decides nothing.
-    """
     cases, numbers = [], []
     for (encoder,), found in group_rows(rows, "encoder").items():
         own = {
@@ -322,7 +299,6 @@ def make_cosines(**cosines: float) -> Rows:
 
 
 def few_tokens_cover_much(rows: Rows) -> Outcome:
-    """Check the shares of a corpus that 13 and 85 tokens have, and how many have 98%, in one vocabulary of BERT's."""
     own = [row for row in rows if row["unit"].startswith("tokens, ")]
     numbers = "; ".join(
         f"{row['unit'].removeprefix('tokens, ')} {row['share_of_13']:.1%}, {row['share_of_85']:.1%}, "
@@ -343,13 +319,11 @@ def few_tokens_cover_much(rows: Rows) -> Outcome:
 
 @later
 def make_shares(of_13: float, of_85: float, covering: int) -> Rows:
-    """Make the row of BERT-base-uncased's tokens."""
     shares = {"share_of_13": of_13, "share_of_85": of_85, "types_covering": covering}
     return [{"unit": "tokens, bert-base-uncased"} | shares]
 
 
 def gradients_share_a_direction(rows: Rows) -> Outcome:
-    """Check that in the largest step all words but the targets are pushed the same way: away from the states."""
     cases, numbers = [], []
     for (encoder,), own in group_rows(rows, "encoder").items():
         row = max(own, key=lambda row: row["predictions"])
@@ -365,7 +339,6 @@ def gradients_share_a_direction(rows: Rows) -> Outcome:
 
 @later
 def make_gradient(others: float, away: float, targets: float) -> Rows:
-    """Make up the cosines of one step."""
     cosines = {"others_cosine": others, "others_away": away, "targets_away": targets}
     return [{"encoder": "made up", "predictions": 512} | cosines]
 

@@ -65,6 +65,17 @@ def scale_effects(factor: float, *kinds: str) -> Change:
     return change
 
 
+def set_gain(points: Callable[[PrintedCell], float]) -> Change:
+    """Make the change to so many points above plain fine-tuning's mean or median; where that is printed."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        centre = next(name for name in CENTRES if name in cell.numbers)
+        plain = cell.plain.get(centre)
+        return cell.numbers if plain is None else cell.numbers | {centre: plain + points(cell)}
+
+    return change
+
+
 def only(change: Change, **names: Collection[str]) -> Change:
     """Make the change of those cells alone whose encoder, task, method or kind are among the names."""
 
