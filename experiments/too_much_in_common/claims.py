@@ -53,14 +53,15 @@ def norm_goes_against_isotropy(rows: Rows) -> Outcome:
     return Outcome(word, numbers)
 
 
-def list_printed_isotropy() -> Rows:
-    """List Table 1 as the analysis's rows."""
-    names = {"I(W)": "i1_raw", "I(Wc)": "i1_centred", "avg norm": "average_norm"}
-    cells = load_tables(PAPER)["table1"].cells
+def list_printed(table: str, **columns: str) -> Rows:
+    """List a table of vocabularies as the analysis's rows, whose columns have these printed names."""
     return [
-        {"encoder": encoder, **{column: lines["embeddings"][name][0] for name, column in names.items()}}
-        for encoder, lines in cells.items()
+        {"encoder": encoder} | {column: lines["embeddings"][name][0] for column, name in columns.items()}
+        for encoder, lines in load_tables(PAPER)[table].cells.items()
     ]
+
+
+list_printed_isotropy = partial(list_printed, "table1", i1_raw="I(W)", i1_centred="I(Wc)", average_norm="avg norm")
 
 
 @later
@@ -91,10 +92,8 @@ def is_near(column: str) -> Callable[[Rows], Outcome]:
 
 def list_printed_section(**changes: float) -> Rows:
     """List the numbers in Section 5.3's text as the analysis's row, with these in their place."""
-    ((encoder, lines),) = load_tables(PAPER)["section5_3"].cells.items()
-    names = {"avg cos": "average_cosine", "cos(mean, top)": "cosine_of_mean_and_top"}
-    values = {column: lines["embeddings"][name][0] for name, column in names.items()}
-    return [{"encoder": encoder} | values | changes]
+    (row,) = list_printed("section5_3", average_cosine="avg cos", cosine_of_mean_and_top="cos(mean, top)")
+    return [row | changes]
 
 
 # --- Word similarity.

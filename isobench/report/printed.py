@@ -119,7 +119,7 @@ def build_printed_report(
     A paper's claims.py names its paper by its folder, so that a copy of the folder works unchanged:
 
         make = partial(build_printed_report, Path(__file__).parent.name, ["table1"], 3)
-        Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
+        Claim(..., check=nothing_improves, printed=make, broken=break_print(make, {"tenfold": scale_effects(10)}))
 
     Args:
         seeds: how many runs a printed cell stands for.
