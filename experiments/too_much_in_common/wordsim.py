@@ -61,8 +61,8 @@ def compute(
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
         raise UserError(
-            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
-            "makes it), or scale=embedded"
+            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (python -m "
+            "isobench_papers.too_much_in_common.convert_wordsim makes it), or scale=embedded"
         )
     pairs_of = load_word_pairs(first.data, sets)
     counted = open_corpus(corpus, first.data, texts) if corpus else None
