@@ -1,8 +1,9 @@
 """IsoBN, Figures 2 and 3: how little a classifier moves in fine-tuning, and which components its logits come from."""
 
-import statistics
+import itertools
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -53,30 +54,28 @@ def build_drift_rows(subject: "Subject") -> list[TidyRow]:
     ]
 
 
-def average_curves(rows: list[TidyRow], key: str) -> dict[str, list[tuple[int, float]]]:
-    """Average a column over tasks and seeds, for each encoder and method.
+def average_curves(rows: list[TidyRow], columns: list[str]) -> dict[str, pd.DataFrame]:
+    """Average columns over tasks and seeds, for each encoder and method.
 
     Returns:
-        "encoder, method" -> epoch and mean, for every epoch that all of its runs reached.
+        "encoder, method" -> means by epoch, for every epoch that all of its runs reached.
     """
-    curves: dict[str, list[tuple[int, float]]] = {}
-    for (encoder, method), own in group_rows(rows, "encoder", "method").items():
-        runs = len({(row["task"], row["seed"]) for row in own})
-        for (epoch,), cells in sorted(group_rows(own, "epoch").items()):
-            if len(cells) == runs:
-                mean = statistics.fmean(row[key] for row in cells)
-                curves.setdefault(f"{encoder}, {method}", []).append((epoch, mean))
+    curves = {}
+    for (encoder, method), own in pd.DataFrame(rows).groupby(["encoder", "method"], sort=False):
+        epochs = own.groupby("epoch")
+        reached = epochs.size() == len(own[["task", "seed"]].drop_duplicates())
+        curves[f"{encoder}, {method}"] = epochs[columns].mean()[reached]
     return curves
 
 
 def draw_figure2(rows: list[TidyRow]) -> Figure:
     """Draw the classifier's cosine and L2 distance to its initialisation against the epoch."""
     figure, axes = make_panels(1, 2, 2.2)
-    for axis, key, label in zip(
-        axes[0], ("cosine", "l2"), ("cosine to the initialisation", "L2 distance to it"), strict=True
-    ):
-        for name, points in average_curves(rows, key).items():
-            axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+    labels = {"cosine": "cosine to the initialisation", "l2": "L2 distance to it"}
+    curves = average_curves(rows, [*labels])
+    for axis, (column, label) in zip(axes[0], labels.items(), strict=True):
+        for name, means in curves.items():
+            axis.plot(means.index, means[column], marker="o", markersize=3, label=name)
         axis.set_ylabel(label)
         axis.ticklabel_format(useOffset=False)
         _label_epochs(axis)
@@ -90,13 +89,12 @@ def draw_figure2(rows: list[TidyRow]) -> Figure:
 def draw_figure3(rows: list[TidyRow], top: list[str]) -> Figure:
     """Draw the top components' share of the logits' variance against the epoch, fine-tuned and optimal classifier."""
     figure, axes = make_panels(1, len(top), 2.2, sharey=True)
+    curves = average_curves(rows, [f"{kind}_top{k}" for kind in CLASSIFIER_LABELS for k in top])
     for axis, k in zip(axes[0], top, strict=True):
-        for kind, (line, label) in zip(CLASSIFIER_LABELS, (("-", "fine-tuned"), ("--", "optimal")), strict=True):
-            for number, (name, points) in enumerate(average_curves(rows, f"{kind}_top{k}").items()):
-                epochs, values = zip(*points, strict=True)
-                percent = [100 * value for value in values]
-                colour = PALETTE[number % len(PALETTE)]
-                axis.plot(epochs, percent, line, color=colour, marker="o", markersize=3, label=f"{name}: {label}")
+        for kind, line, label in (("fine_tuned", "-", "fine-tuned"), ("optimal", "--", "optimal")):
+            for (name, means), colour in zip(curves.items(), itertools.cycle(PALETTE), strict=False):
+                look = {"color": colour, "marker": "o", "markersize": 3, "label": f"{name}: {label}"}
+                axis.plot(means.index, 100 * means[f"{kind}_top{k}"], line, **look)
         axis.set(title=f"top {k} component{'s' if k != '1' else ''}", ylim=(0, 102))
         _label_epochs(axis)
     axes[0][0].set_ylabel("share of logit variance (%)")

@@ -36,10 +36,9 @@ class ClassifierDrift(Callback):
     """
 
     def __init__(self, components: int, top: list[int]) -> None:
-        if not is_positive_int(components):
-            raise ValueError(f"components={components} must be a whole number, at least 1")
-        if not isinstance(top, Sequence) or not top or not all(map(is_positive_int, top)):
-            raise ValueError(f"top={top} must be a list of whole numbers, at least 1 each")
+        for name, values in (("components", [components]), ("top", top)):
+            if not isinstance(values, Sequence) or not values or any(type(x) is not int or x < 1 for x in values):
+                raise ValueError(f"{name}={values} must have whole numbers, at least 1 each")
         self.components, self.top = components, top
         self.initial: Tensor | None = None
         self.start: dict[str, Any] = {}
@@ -90,10 +89,6 @@ class ClassifierDrift(Callback):
             for kind, matrix in classifiers.items()
         }
         return {**drift, "optimal": {}, **shares}
-
-
-def is_positive_int(value: Any) -> bool:
-    return type(value) is int and value >= 1
 
 
 def measure_drift(weight: Tensor, initial: Tensor, subspace: Tensor) -> dict[str, float]:

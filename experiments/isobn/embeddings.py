@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -78,7 +79,7 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
     order, cluster = clusters_of(rho, threshold)
     deviation, correlation = covariance.diagonal().sqrt().numpy(), rho.abs().numpy()
     varying, d = deviation[deviation > 0], len(deviation)
-    pairs, sizes, place = correlation[np.triu_indices(d, 1)], np.bincount(cluster)[1:], np.argsort(order)
+    pairs, sizes = correlation[np.triu_indices(d, 1)], np.bincount(cluster)[1:]
     apart = block_diagonal(cluster)[np.triu_indices(d, 1)] - pairs
     summary = {
         "examples": len(h),
@@ -96,19 +97,13 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
         "largest_cluster": int(sizes.max()),
     }
     cells = shrink(correlation[np.ix_(order, order)]).round(4)
-    return {
-        "summary": [summary],
-        "dimensions": [
-            {"dimension": j, "std": float(std), "place": int(place[j]), "cluster": int(cluster[j])}
-            for j, std in enumerate(deviation)
-        ],
-        "clusters": [{"cluster": k, "size": int(size)} for k, size in enumerate(sizes, 1)],
-        "correlations": [
-            {"row": i, "column": j, "correlation": float(cells[i, j])}
-            for i in range(len(cells))
-            for j in range(i + 1)
-        ],
+    row, column = np.tril_indices(len(cells))
+    tables = {
+        "dimensions": {"dimension": range(d), "std": deviation, "place": np.argsort(order), "cluster": cluster},
+        "clusters": {"cluster": range(1, len(sizes) + 1), "size": sizes},
+        "correlations": {"row": row, "column": column, "correlation": cells[row, column]},
     }
+    return {"summary": [summary]} | {name: pd.DataFrame(own).to_dict("records") for name, own in tables.items()}
 
 
 def shrink(matrix: np.ndarray) -> np.ndarray:
@@ -138,20 +133,17 @@ def show(rows: Rows, bins: int, strong: list[float], threshold: float) -> Shown:
 
 def build_dimension_table(summaries: list[dict[str, Any]], strong: list[float], threshold: float) -> Table:
     """Build the terminal's table of the summaries, a row a subject."""
-    above = "/".join(f"{bound:g}" for bound in strong)
-    headings = (
-        "N", "d\n(const.)", "std min/\nmedian/max", "spread", "mean\n|rho|", f"|rho| above\n{above}",
-        f"clusters\nat {threshold:g} (> 1)", "largest",
-    )  # fmt: skip
-    table = make_table("IsoBN, Figures 4 to 6: dimensions of [CLS]", ("encoder", "task"), headings)
+    columns = {
+        "N": "{examples:,}", "d\n(const.)": "{dimensions} ({constant})",
+        "std min/\nmedian/max": "{std_min:.2g}/{std_q50:.2g}/{std_max:.2g}", "spread": "{geometric_spread:.2f}",
+        "mean\n|rho|": "{mean_correlation:.2f}", f"|rho| above\n{'/'.join(map('{:g}'.format, strong))}": "{above}",
+        f"clusters\nat {threshold:g} (> 1)": "{clusters} ({clusters_of_several})", "largest": "{largest_cluster}",
+    }  # fmt: skip
+    table = make_table("IsoBN, Figures 4 to 6: dimensions of [CLS]", ("encoder", "task"), columns)
     for row in summaries:
-        table.add_row(
-            row["encoder"], row["task"], f"{row['examples']:,}", f"{row['dimensions']} ({row['constant']})",
-            "/".join(f"{row[name]:.2g}" for name in ("std_min", "std_q50", "std_max")),
-            f"{row['geometric_spread']:.2f}", f"{row['mean_correlation']:.2f}",
-            "/".join(f"{row[f'share_above_{bound:g}']:.1%}" for bound in strong),
-            f"{row['clusters']} ({row['clusters_of_several']})", str(row["largest_cluster"]),
-        )  # fmt: skip
+        above = "/".join(f"{row[f'share_above_{bound:g}']:.1%}" for bound in strong)
+        cells = (form.format(above=above, **row) for form in columns.values())
+        table.add_row(row["encoder"], row["task"], *cells)
     return table
 
 
@@ -176,7 +168,6 @@ def draw_figure5(summaries: list[TidyRow], correlations: list[TidyRow]) -> Figur
     figure.set_layout_engine("compressed")
     for summary, axis in zip(summaries, axes, strict=True):
         image = draw_matrix(axis, read_matrix(select_subject(correlations, summary)), summary["dimensions"])
-        axis.set_xlabel("dimension (clustered)")
     axes[0].set_ylabel("dimension (clustered)")
     figure.colorbar(image, ax=axes, label=r"$|\rho|$", aspect=30)
     return figure
@@ -188,32 +179,29 @@ def draw_figure6(rows: Rows, threshold: float) -> Figure:
     figure.set_layout_engine("compressed")
     for axis, title in zip(axes[0], ("batch normalisation assumes", "IsoBN assumes", "real"), strict=True):
         axis.set_title(title)
-    for summary, (identity, blocks, real) in zip(rows["summary"], axes, strict=True):
+    for summary, panels in zip(rows["summary"], axes, strict=True):
         own = sorted(select_subject(rows["dimensions"], summary), key=lambda row: row["place"])
-        d = len(own)
-        draw_matrix(identity, np.eye(d), d)
-        clusters = [row["cluster"] for row in own]
-        draw_matrix(blocks, np.equal.outer(clusters, clusters).astype(float), d)
-        image = draw_matrix(real, read_matrix(select_subject(rows["correlations"], summary)), d)
-        error = "{:.2f} off on average"
-        add_finding(identity, "no correlations:\n" + error.format(summary["mean_correlation"]))
-        finding = rf"{summary['clusters']} clusters (mean $|\rho|$ $\geq$ {threshold:g}):"
-        add_finding(blocks, f"{finding}\n" + error.format(summary["mean_off_blocks"]))
-        add_finding(real, f"of the embeddings:\n{summary['mean_correlation']:.2f} on average")
-        identity.set(ylabel=name_panel(summary))
-        for axis in (identity, blocks, real):
-            axis.set(xlabel="dimension (clustered)")
-        figure.colorbar(image, ax=[identity, blocks, real], label=r"$|\rho|$", aspect=30)
+        clusters = np.array([row["cluster"] for row in own])
+        error, clustered = summary["mean_correlation"], rf"(mean $|\rho|$ $\geq$ {threshold:g})"
+        findings = {
+            f"no correlations:\n{error:.2f} off on average": np.eye(len(own)),
+            f"{summary['clusters']} clusters {clustered}:\n{summary['mean_off_blocks']:.2f} off on average": (
+                np.equal.outer(clusters, clusters).astype(float)
+            ),
+            f"of the embeddings:\n{error:.2f} on average": read_matrix(select_subject(rows["correlations"], summary)),
+        }
+        for axis, (finding, matrix) in zip(panels, findings.items(), strict=True):
+            image = draw_matrix(axis, matrix, len(own))
+            add_finding(axis, finding)
+        panels[0].set(ylabel=name_panel(summary))
+        figure.colorbar(image, ax=list(panels), label=r"$|\rho|$", aspect=30)
     return figure
 
 
 def read_matrix(rows: list[TidyRow]) -> np.ndarray:
     """Read a symmetric matrix from its rows below and on the diagonal."""
-    size = 1 + max(row["row"] for row in rows)
-    matrix = np.zeros((size, size))
-    for row in rows:
-        matrix[row["row"], row["column"]] = matrix[row["column"], row["row"]] = row["correlation"]
-    return matrix
+    lower = pd.DataFrame(rows).pivot(index="row", columns="column", values="correlation").to_numpy()
+    return np.where(np.isnan(lower), lower.T, lower)
 
 
 def draw_matrix(axis: Axes, matrix: np.ndarray, dimensions: int) -> AxesImage:
@@ -225,4 +213,5 @@ def draw_matrix(axis: Axes, matrix: np.ndarray, dimensions: int) -> AxesImage:
     image = axis.imshow(matrix, "Blues", vmin=0, vmax=1, extent=(*edges, *reversed(edges)))
     ends = (0, dimensions - 1)
     axis.plot(ends, ends, color=image.cmap(1.0), linewidth=0.5)
+    axis.set_xlabel("dimension (clustered)")
     return image

@@ -203,11 +203,11 @@ def correlate(vectors: "Tensor", scores: np.ndarray) -> dict[str, float]:
         "euclidean": -paired_euclidean_distances(left, right),
         "manhattan": -paired_manhattan_distances(left, right),
     }
-    found: dict[str, float] = {}
-    for name, values in similarities.items():
-        found[f"{name}_pearson"] = float(stats.pearsonr(scores, values)[0])
-        found[f"{name}_spearman"] = float(stats.spearmanr(scores, values)[0])
-    return found
+    return {
+        f"{name}_{kind}": float(correlation(scores, values)[0])
+        for name, values in similarities.items()
+        for kind, correlation in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr))
+    }
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows, tasks: list[str] | None = None) -> list[str]:

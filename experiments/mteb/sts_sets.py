@@ -1,16 +1,14 @@
 """The sets of sentence pairs with human similarity scores: STS 2012 to 2016, STS Benchmark, SICK-R, BIOSSES."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.scored_pairs import ScoredPairs, make_scored_pairs
-from isobench.data.tables import has_column, read_columns, read_field
+from isobench.data.tables import has_column, read_fields
 
 COLUMNS = ("sentence1", "sentence2", "score")
 PART = "source"  # a further column: the sub-set of a pair
@@ -56,16 +54,14 @@ SETS = {
 
 def load_sentence_pairs(data: Data, names: Iterable[str]) -> dict[str, ScoredPairs]:
     """Read these sets, by name: from files below ``data.root``, or at the pinned commits of the hub if it is null."""
-    if data.root is None:
-        return {name: _read_hub_set(name) for name in names}
-    root = Path(data.root).expanduser()
-    missing = [file for name in names for file in SETS[name].files if not (root / file).is_file()]
+    root = None if data.root is None else Path(data.root).expanduser()
+    missing = [file for name in names for file in SETS[name].files if root and not (root / file).is_file()]
     if missing:
         raise UserError(
             f"data.root: {root} lacks {', '.join(missing)} (columns {', '.join(COLUMNS)}); put them there, or set "
             "data.root=null to read the hub"
         )
-    return {name: read_parquet_sets([root / file for file in SETS[name].files]) for name in names}
+    return {name: _read_files(root, SETS[name].files) if root else _read_hub_set(name) for name in names}
 
 
 def _read_hub_set(name: str) -> ScoredPairs:
@@ -75,16 +71,11 @@ def _read_hub_set(name: str) -> ScoredPairs:
     return make_scored_pairs((list(rows[column][:]) for column in COLUMNS), "sentence", source.hub)
 
 
-def read_parquet_sets(files: Iterable[Path]) -> ScoredPairs:
+def _read_files(root: Path, files: Sequence[str]) -> ScoredPairs:
     """Read pairs from Parquet files with the columns sentence1, sentence2 and score, one file after the other."""
-    sets = []
-    for file in files:
-        has_parts = has_column(file, PART)
-        table = read_columns(file, (*COLUMNS, *([PART] if has_parts else [])))
-        own = make_scored_pairs((read_field(table, column) for column in COLUMNS), "sentence", str(file))
-        sets.append(replace(own, parts=read_field(table, PART) if has_parts else None))
-    first, second, parts = (
-        [value for own in sets for value in getattr(own, name) or ()] for name in ("first", "second", "parts")
-    )
-    scores = np.concatenate([own.scores for own in sets])
-    return ScoredPairs(first, second, scores, parts if len(parts) == len(scores) else None)
+    columns = zip(*(read_fields(root / file, COLUMNS) for file in files), strict=True)
+    joined = [[value for own in column for value in own] for column in columns]
+    pairs = make_scored_pairs(joined, "sentence", f"{root}: {', '.join(files)}")
+    if all(has_column(root / file, PART) for file in files):
+        pairs.parts = [value for file in files for value in read_fields(root / file, [PART])[0]]
+    return pairs

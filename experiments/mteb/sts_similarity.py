@@ -1,11 +1,13 @@
 """Sentence similarity by frozen encoders: what calibrations do to it, beside MTEB's published numbers."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -167,12 +169,14 @@ def measure_methods(
     """
     import torch
 
+    from isobench.common.linalg import divide_by_length
     from isobench.data.cache import load_or_make_arrays, name_cached_file
     from isobench.frozen.posthoc import fit_method
     from isobench.metrics.coordinates import coordinate_share
 
-    vectors = prepare_vectors(own.vectors, unit_length)
-    fitting = vectors if fitted_on.key == own.key else prepare_vectors(fitted_on.vectors, unit_length)
+    vectors, fitting = (
+        divide_by_length(given.vectors) if unit_length else given.vectors.double() for given in (own, fitted_on)
+    )
     uncalibrated, top_share = compute_correlations(vectors, scores, names, parts), coordinate_share(vectors)
 
     def correlate(calibration: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -205,13 +209,6 @@ def measure_methods(
     return rows
 
 
-def prepare_vectors(vectors: "Tensor", unit_length: bool) -> "Tensor":
-    """Convert vectors [N, d] to float64, each divided by its length if asked; a zero vector stays zero."""
-    from isobench.common.linalg import divide_by_length
-
-    return divide_by_length(vectors) if unit_length else vectors.double()
-
-
 def compute_correlations(
     vectors: "Tensor", scores: np.ndarray, names: Sequence[str] = USUAL, parts: Sequence[str] | None = None
 ) -> np.ndarray:
@@ -229,16 +226,12 @@ def compute_correlations(
     if parts is not None:
         groups = [np.flatnonzero(np.array(parts) == part) for part in dict.fromkeys(parts)]
     weights = np.array([len(group) for group in groups]) / len(scores)
-    similarities = [SIMILARITIES[name](left, right).numpy() for name in names]
-    return np.array(
-        [
-            [
-                weights @ [100 * METRIC_FUNCTIONS[kind](scores[group], values[group]) for group in groups]
-                for kind in CORRELATIONS
-            ]
-            for values in similarities
-        ]
-    )
+    correlations = np.empty((len(names), len(CORRELATIONS)))
+    for name, row in zip(names, correlations, strict=True):
+        values = SIMILARITIES[name](left, right).numpy()
+        for i, kind in enumerate(CORRELATIONS):
+            row[i] = weights @ [100 * METRIC_FUNCTIONS[kind](scores[group], values[group]) for group in groups]
+    return correlations
 
 
 def compare_with_published(rows: Sequence[TidyRow], unit_length: bool) -> list[TidyRow]:
@@ -266,23 +259,11 @@ def average_over_sets(rows: Sequence[TidyRow]) -> list[TidyRow]:
     """Average the correlations and gains over the sets, by encoder, method and similarity; without undefined ones."""
     means = []
     for (encoder, method, similarity), group in group_rows(rows, "encoder", "method", "similarity").items():
-        defined = [row for row in group if not math.isnan(row["spearman"])]
-        means.append(
-            {
-                "encoder": encoder,
-                "layer": group[0]["layer"],
-                "method": method,
-                "similarity": similarity,
-                "sets": ", ".join(row["set"] for row in defined),
-                **{kind: average([row[kind] for row in defined]) for kind in ("spearman", "pearson", "gain")},
-            }
-        )
+        names = {"encoder": encoder, "layer": group[0]["layer"], "method": method, "similarity": similarity}
+        defined = pd.DataFrame(group).dropna(subset="spearman")
+        averages = defined[[*CORRELATIONS, "gain"]].mean().to_dict()
+        means.append({**names, "sets": ", ".join(defined["set"]), **averages})
     return means
-
-
-def average(values: Sequence[float]) -> float:
-    """Average numbers; NaN without any."""
-    return float(np.mean(values)) if values else math.nan
 
 
 def build_published_table(compared: Sequence[TidyRow]) -> Table:
@@ -321,15 +302,13 @@ def build_method_table(
 
 def write_mean(cells: list[TidyRow]) -> list[str]:
     """Write the mean over sets; nothing for a single set."""
-    return [format_number(average([row["spearman"] for row in cells]), ".2f")] if len(cells) > 1 else []
+    return [format_number(float(np.mean([row["spearman"] for row in cells])), ".2f")] if len(cells) > 1 else []
 
 
 def write_gain(cells: list[TidyRow]) -> list[str]:
     """Write the gain by cosine; an empty cell without calibration."""
-    return [
-        "" if row["method"] == PLAIN else f"{row['gain']:+.2f}"
-        for row in select_rows(cells, {"similarity": "cosine"})
-    ]
+    by_cosine = select_rows(cells, {"similarity": "cosine"})
+    return ["" if row["method"] == PLAIN else f"{row['gain']:+.2f}" for row in by_cosine]
 
 
 def find_set_name(name: str) -> str:
@@ -373,28 +352,27 @@ def draw_gains(rows: Sequence[TidyRow]) -> Figure:
     """
     rows = [row for row in rows if row["similarity"] == "cosine" and row["method"] != PLAIN]
     panels = group_equal_methods(rows)
-    figure, axes = make_panel_grid(
-        [", ".join(methods) for methods in panels] or [""], 2.0, 3, sharex=True, sharey=True
-    )
+    titles = [", ".join(methods) for methods in panels] or [""]
+    figure, axes = make_panel_grid(titles, 2.0, 3, sharex=True, sharey=True)
     layers = sorted(list_distinct(rows, "layer"), key=lambda layer: (layer is None, layer or 0))
-    all_shares = [row["top_share"] for row in rows]
-    ticks = [tick for tick in TICKS if all_shares and min(all_shares) / 2 <= tick <= 2 * max(all_shares)]
+    colours = dict(zip(list_distinct(rows, "model"), PALETTE, strict=False))
+    markers = dict(zip(layers, MARKERS, strict=False))
+    shares = [row["top_share"] for row in rows]
+    ticks = [tick for tick in TICKS if shares and min(shares) / 2 <= tick <= 2 * max(shares)]
     for methods, axis in zip(panels, axes, strict=False):
         axis.axhline(0, color="0.8", linewidth=0.8, zorder=0)
-        own = select_rows(rows, {"method": methods[0]})
-        for colour, model in zip(PALETTE, list_distinct(rows, "model"), strict=False):
-            for marker, layer in zip(MARKERS, layers, strict=False):
-                points = select_rows(own, {"model": model, "layer": layer})
-                label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
-                shares, gains = ([row[key] for row in points] for key in ("top_share", "gain"))
-                axis.plot(shares, gains, marker, color=colour, markersize=3, alpha=0.8, label=label)
+        own = group_rows(select_rows(rows, {"method": methods[0]}), "model", "layer")
+        for model, layer in itertools.product(colours, markers):
+            points = own.get((model, layer), [])
+            label = f"{model}, {'output' if layer is None else f'layer {layer}'}" if points else None
+            x, y = ([row[key] for row in points] for key in ("top_share", "gain"))
+            axis.plot(x, y, markers[layer], color=colours[model], markersize=3, alpha=0.8, label=label)
         axis.set(xscale="log", xlabel="top coordinate (% of variance)", ylabel="gain (points)")
         axis.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
         axis.minorticks_off()
         axis.tick_params(labelbottom=True, labelleft=True)
     if panels:
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=3)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 

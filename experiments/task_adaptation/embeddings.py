@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from rich.table import Table
@@ -130,18 +131,22 @@ def measure(
         "spearman": METRIC_FUNCTIONS["spearman"](deviation[varying], fisher[varying]),
         "pooler": subject.cfg.encoder.pooling == "pooler",
     }
-    columns = {"mean": mean, "std": deviation, "fisher": fisher, "fisher_rank": rank}
-    return {
-        "summary": [summary],
-        "dimensions": [
-            {"dimension": j, **{column: values[j].item() for column, values in columns.items()}}
-            for j in range(len(mean))
-        ],
-        "tsne": [
-            {"example": int(number), "class": classes[labels[number]], "x": float(x), "y": float(y)}
-            for number, (x, y) in zip(plotted, places, strict=True)
-        ],
+    tables = {
+        "dimensions": {
+            "dimension": range(len(mean)),
+            "mean": mean,
+            "std": deviation,
+            "fisher": fisher,
+            "fisher_rank": rank,
+        },
+        "tsne": {
+            "example": plotted,
+            "class": np.array(classes)[labels[plotted]],
+            "x": places[:, 0],
+            "y": places[:, 1],
+        },
     }
+    return {"summary": [summary]} | {name: pd.DataFrame(own).to_dict("records") for name, own in tables.items()}
 
 
 def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
@@ -223,23 +228,21 @@ def show(rows: Rows, within: float) -> Shown:
 
 def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> Table:
     """Build the terminal's table of the summaries, one row per encoder and task."""
+    columns = {
+        "N": "{examples:,}",
+        "clusters,\nindex (null)": "{clusters}, {cluster_index:.2f} ({gaussian_cluster_index:.2f})",
+        "d\n(const.)": "{dimensions} ({constant})", f"h^l: means\nwithin {within:g}": "{share_within:.1%}",
+        "h^l:\nlargest": "{largest_mean:.2f}",
+        "h: std min/\nmedian/max": "{std_min:.2g}/{std_median:.2g}/{std_max:.2g}",
+        "rank of\nmax std": "{std_max_fisher_rank}",
+        "Fisher score\nmedian/max": "{fisher_median:.2g}/{fisher_max:.2g}", "Spear-\nman": "{spearman:.2f}",
+    }  # fmt: skip
     title = "Efficient Task Adaptation, Figures 1 to 3: dimensions of [CLS]"
-    headings = (
-        "N", "clusters,\nindex (null)", "d\n(const.)", f"h^l: means\nwithin {within:g}", "h^l:\nlargest",
-        "h: std min/\nmedian/max",
-        "rank of\nmax std", "Fisher score\nmedian/max", "Spear-\nman",
-    )  # fmt: skip
-    table = make_table(title, ("encoder", "task"), headings)
+    table = make_table(title, ("encoder", "task"), columns)
     for row in summaries:
-        table.add_row(
-            row["encoder"], row["task"], f"{row['examples']:,}",
-            f"{row['clusters']}, {row['cluster_index']:.2f} ({row['gaussian_cluster_index']:.2f})",
-            f"{row['dimensions']} ({row['constant']})",
-            f"{row['means_within'] / row['dimensions']:.1%}",
-            f"{row['largest_mean']:.2f}", "/".join(f"{row[f'std_{name}']:.2g}" for name in ("min", "median", "max")),
-            str(row["std_max_fisher_rank"]), f"{row['fisher_median']:.2g}/{row['fisher_max']:.2g}",
-            f"{row['spearman']:.2f}",
-        )  # fmt: skip
+        share = row["means_within"] / row["dimensions"]
+        cells = (form.format(share_within=share, **row) for form in columns.values())
+        table.add_row(row["encoder"], row["task"], *cells)
     return table
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from isobench.analyses.rows import group_rows
 from isobench.papers.published import load_tables
 from isobench.report.checks import judge_cases
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows
+from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Claim, Outcome, Rows, later
 
 PAPER = "too_much_in_common"
 BERT_CASED = ("bert-base-cased", "bert-large-cased")
@@ -33,7 +33,6 @@ SAME_WAY = 0.71  # a cosine: within 45 degrees; our choice, before the first run
 
 
 def centring_restores_isotropy(rows: Rows) -> Outcome:
-    """Check that centring raises I(W), and above .85 but for RoBERTa-large."""
     numbers = [f"{r['encoder']}: {r['i1_raw']:.2f}, {r['i1_centred']:.2f}" for r in rows]
     cases = (
         r["i1_centred"] > (r["i1_raw"] if r["encoder"] == "roberta-large" else max(0.85, r["i1_raw"])) for r in rows
@@ -42,7 +41,6 @@ def centring_restores_isotropy(rows: Rows) -> Outcome:
 
 
 def norm_goes_against_isotropy(rows: Rows) -> Outcome:
-    """Check that encoders with longer embeddings are less isotropic."""
     from scipy import stats
 
     if len(rows) < 3:
@@ -55,21 +53,23 @@ def norm_goes_against_isotropy(rows: Rows) -> Outcome:
     return Outcome(word, numbers)
 
 
-def list_printed_isotropy() -> Rows:
-    """List Table 1 as the analysis's rows."""
-    names = {"I(W)": "i1_raw", "I(Wc)": "i1_centred", "avg norm": "average_norm"}
-    cells = load_tables(PAPER)["table1"].cells
+def list_printed(table: str, **columns: str) -> Rows:
+    """List a table of vocabularies as the analysis's rows, whose columns have these printed names."""
     return [
-        {"encoder": encoder, **{column: lines["embeddings"][name][0] for name, column in names.items()}}
-        for encoder, lines in cells.items()
+        {"encoder": encoder} | {column: lines["embeddings"][name][0] for column, name in columns.items()}
+        for encoder, lines in load_tables(PAPER)[table].cells.items()
     ]
 
 
+list_printed_isotropy = partial(list_printed, "table1", i1_raw="I(W)", i1_centred="I(Wc)", average_norm="avg norm")
+
+
+@later
 def break_isotropy(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Rows:
-    """Change the rows of Table 1."""
     return [row | change(row) for row in list_printed_isotropy()]
 
 
+@later
 def scale_correlation(share: float) -> Rows:
     """Leave a share of the average norm's slope on I(W) in Table 1: 0 takes it away, -1 turns it."""
     rows = list_printed_isotropy()
@@ -92,10 +92,8 @@ def is_near(column: str) -> Callable[[Rows], Outcome]:
 
 def list_printed_section(**changes: float) -> Rows:
     """List the numbers in Section 5.3's text as the analysis's row, with these in their place."""
-    ((encoder, lines),) = load_tables(PAPER)["section5_3"].cells.items()
-    names = {"avg cos": "average_cosine", "cos(mean, top)": "cosine_of_mean_and_top"}
-    values = {column: lines["embeddings"][name][0] for name, column in names.items()}
-    return [{"encoder": encoder} | values | changes]
+    (row,) = list_printed("section5_3", average_cosine="avg cos", cosine_of_mean_and_top="cos(mean, top)")
+    return [row | changes]
 
 
 # --- Word similarity.
@@ -123,7 +121,6 @@ def helps(method: str, *excepted: tuple[str, str]) -> Callable[[Rows], Outcome]:
 
 
 def scaling_is_more_effective(rows: Rows) -> Outcome:
-    """Check that scaled centring is above centring in three quarters of cases, and in each similarity's mean."""
     scores = tabulate_similarities(rows)
     gains = (scores["centered_scaled"] - scores["centered"]).dropna()
     if gains.empty:
@@ -137,7 +134,6 @@ def scaling_is_more_effective(rows: Rows) -> Outcome:
 
 
 def most_cases_gain(rows: Rows) -> Outcome:
-    """Check that three quarters of cases are above raw vectors, and most of each method; it fails below half."""
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0).stack().dropna() > 0
     if gains.empty:
@@ -150,10 +146,6 @@ def most_cases_gain(rows: Rows) -> Outcome:
 
 
 def inner_product_gains_more(rows: Rows) -> Outcome:
-    """Check that each encoder gains more by inner product than by cosine from each method, and each gains by it.
-
-    A method gains by inner product if its mean over encoders is above raw vectors.
-    """
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0).stack().unstack("similarity")
     gains = gains.reindex(columns=SIMILARITIES).dropna()
@@ -162,10 +154,7 @@ def inner_product_gains_more(rows: Rows) -> Outcome:
 
 
 def roberta_large_gains_most(rows: Rows) -> Outcome:
-    """Check that RoBERTa-large gains from each method, and ``MORE`` times as much as the next encoder in the mean.
-
-    By each similarity, over the methods that every encoder has by it; each method has to be there by one of the two.
-    """
+    # By each similarity, over the methods that every encoder has by it; each has to be there by one of the two.
     scores = tabulate_similarities(rows)
     gains = scores.drop(columns="raw").sub(scores["raw"], axis=0)
     if "roberta-large" not in gains.index.get_level_values("encoder") or len(gains.groupby("encoder")) < 2:
@@ -185,11 +174,7 @@ def roberta_large_gains_most(rows: Rows) -> Outcome:
 
 
 def centring_closes_the_gap(rows: Rows) -> Outcome:
-    """Check that centred vectors score at least as high by inner product as by cosine, but for BERT-cased models.
-
-    Raw vectors score less by inner product, by ``GAP``, or there is no gap to close. It is about how many models
-    there are, so all of the paper's have to be there.
-    """
+    # It is about how many models there are, so all of the paper's have to be there.
     scores = tabulate_similarities(rows)
     sides = [scores[method].unstack().reindex(columns=SIMILARITIES) for method in ("raw", "centered")]
     raw, gaps = ((own["inner"] - own["cosine"]).dropna() for own in sides)
@@ -225,6 +210,7 @@ def list_printed_similarities() -> Rows:
     return [dict(zip(names, key, strict=True)) | {"pearson": value} for key, value in scores.items()]
 
 
+@later
 def exchange(one: str, other: str, column: str, **where: str) -> Rows:
     """Exchange two methods, encoders or similarities in print, in the rows with the values ``where``."""
     names = {one: other, other: one}
@@ -234,6 +220,7 @@ def exchange(one: str, other: str, column: str, **where: str) -> Rows:
     ]
 
 
+@later
 def scale_gains(factor: float, base: str = "raw", **where: tuple[str, ...]) -> Rows:
     """Multiply gains over a method in print, in the rows with one of the values ``where``: 0 takes them away."""
     rows = list_printed_similarities()
@@ -248,18 +235,17 @@ def scale_gains(factor: float, base: str = "raw", **where: tuple[str, ...]) -> R
 
 
 def lose_ten() -> Rows:
-    """Take ten points from every method but raw vectors in print."""
     return [row | {"pearson": row["pearson"] - 10 * (row["method"] != "raw")} for row in list_printed_similarities()]
 
 
 def lose_least() -> Rows:
-    """Take nine points from raw vectors' scores for every method in print, and one with RoBERTa-large."""
     return [
         row | {"pearson": row["pearson"] - (1 if row["encoder"] == "roberta-large" else 9) * (row["method"] != "raw")}
-        for row in scale_gains(0)
+        for row in scale_gains(0)()
     ]
 
 
+@later
 def make_gaps(*open_gaps: str, raw: float = 60.0) -> Rows:
     """Make up scores of centred vectors: by inner product less than by cosine for these encoders alone.
 
@@ -277,11 +263,6 @@ def make_gaps(*open_gaps: str, raw: float = 60.0) -> Rows:
 
 
 def cosine_rises_with_rarity(rows: Rows) -> Outcome:
-    """Check that the cosine with unused tokens rises along the vocabulary, at the ids that Section 4.2 prints.
-
-    By ``LEAST_RISE`` from the first to the last, and from each measured range between them to the next. A vocabulary
-    without unused tokens, or that ends before these ids, decides nothing.
-    """
     cases, numbers = [], []
     for (encoder,), found in group_rows(rows, "encoder").items():
         own = {
@@ -300,6 +281,7 @@ def cosine_rises_with_rarity(rows: Rows) -> Outcome:
     return judge_cases(cases, text) if cases or not rows else Outcome(UNDECIDED, text)
 
 
+@later
 def make_cosines(**cosines: float) -> Rows:
     """Make the rows of BERT-base-uncased, which has the printed numbers' ids (errata.md, 3)."""
     ranges = {"frequent": FREQUENT, "between": (10000, 11000), "rare": RARE}
@@ -316,7 +298,6 @@ def make_cosines(**cosines: float) -> Rows:
 
 
 def few_tokens_cover_much(rows: Rows) -> Outcome:
-    """Check the shares of a corpus that 13 and 85 tokens have, and how many have 98%, in one vocabulary of BERT's."""
     own = [row for row in rows if row["unit"].startswith("tokens, ")]
     numbers = "; ".join(
         f"{row['unit'].removeprefix('tokens, ')} {row['share_of_13']:.1%}, {row['share_of_85']:.1%}, "
@@ -335,14 +316,13 @@ def few_tokens_cover_much(rows: Rows) -> Outcome:
     return judge_cases([any(cases)] if cases else [], f"13 tokens, 85, for 98%: {numbers}")
 
 
+@later
 def make_shares(of_13: float, of_85: float, covering: int) -> Rows:
-    """Make the row of BERT-base-uncased's tokens."""
     shares = {"share_of_13": of_13, "share_of_85": of_85, "types_covering": covering}
     return [{"unit": "tokens, bert-base-uncased"} | shares]
 
 
 def gradients_share_a_direction(rows: Rows) -> Outcome:
-    """Check that in the largest step all words but the targets are pushed the same way: away from the states."""
     cases, numbers = [], []
     for (encoder,), own in group_rows(rows, "encoder").items():
         row = max(own, key=lambda row: row["predictions"])
@@ -356,8 +336,8 @@ def gradients_share_a_direction(rows: Rows) -> Outcome:
     )
 
 
+@later
 def make_gradient(others: float, away: float, targets: float) -> Rows:
-    """Make up the cosines of one step."""
     cosines = {"others_cosine": others, "others_away": away, "targets_away": targets}
     return [{"encoder": "made up", "predictions": 512} | cosines]
 
@@ -369,12 +349,12 @@ CLAIMS = [
         "Section 5.3, Table 1", "I(W) rises above .85 (our choice); that of RoBERTa-large, the exception, rises",
         "common_isotropy", centring_restores_isotropy, list_printed_isotropy,
         {
-            "centring does nothing": partial(break_isotropy, lambda row: {"i1_centred": row["i1_raw"]}),
-            "no model gets further than RoBERTa-large": partial(break_isotropy, lambda _: {"i1_centred": 0.64}),
-            "GPT-2 is an exception too": partial(
-                break_isotropy, lambda row: {"i1_centred": 0.64} if row["encoder"] == "gpt2" else {}
+            "centring does nothing": break_isotropy(lambda row: {"i1_centred": row["i1_raw"]}),
+            "no model gets further than RoBERTa-large": break_isotropy(lambda _: {"i1_centred": 0.64}),
+            "GPT-2 is an exception too": break_isotropy(
+                lambda row: {"i1_centred": 0.64} if row["encoder"] == "gpt2" else {}
             ),
-            "they were isotropic before": partial(break_isotropy, lambda _: {"i1_raw": 0.99}),
+            "they were isotropic before": break_isotropy(lambda _: {"i1_raw": 0.99}),
         },
         rows_file="isotropy",
     ),
@@ -384,9 +364,9 @@ CLAIMS = [
         "or less, half of the printed one (our choice); chance is not asked for: in print p is .10",
         "common_isotropy", norm_goes_against_isotropy, list_printed_isotropy,
         {
-            "turned": partial(scale_correlation, -1),
-            "nought": partial(scale_correlation, 0),
-            "a third of the slope": partial(scale_correlation, 1 / 3),
+            "turned": scale_correlation(-1),
+            "nought": scale_correlation(0),
+            "a third of the slope": scale_correlation(1 / 3),
             "seven encoders": lambda: list_printed_isotropy()[1:],
         },
         rows_file="isotropy",
@@ -410,13 +390,11 @@ CLAIMS = [
         "Section 5.3, Table 2", "centring helps every model by each similarity, but for BERT-cased ones",
         check=helps("centered", *itertools.product(BERT_CASED, SIMILARITIES)), printed=list_printed_similarities,
         broken={
-            "turned": partial(scale_gains, -1, method=("centered",)),
-            "nought": partial(scale_gains, 0, method=("centered",)),
-            "RoBERTa-base loses": partial(scale_gains, -1, method=("centered",), encoder=("roberta-base",)),
-            "GPT-2 is the exception in BERT-base-cased's place": partial(
-                exchange, "gpt2", "bert-base-cased", "encoder"
-            ),
-            "BERT-base-cased gains too": partial(scale_gains, -1, method=("centered",), encoder=("bert-base-cased",)),
+            "turned": scale_gains(-1, method=("centered",)),
+            "nought": scale_gains(0, method=("centered",)),
+            "RoBERTa-base loses": scale_gains(-1, method=("centered",), encoder=("roberta-base",)),
+            "GPT-2 is the exception in BERT-base-cased's place": exchange("gpt2", "bert-base-cased", "encoder"),
+            "BERT-base-cased gains too": scale_gains(-1, method=("centered",), encoder=("bert-base-cased",)),
         },
         methods=("raw", "centered"), **WORDSIM,
     ),
@@ -425,11 +403,9 @@ CLAIMS = [
         "in 3/4 of all cases (our choice; 8 of 9 in print), and in each similarity's mean over models",
         check=scaling_is_more_effective, printed=list_printed_similarities,
         broken={
-            "exchanged": partial(exchange, "centered", "centered_scaled", "method"),
-            "nought": partial(scale_gains, 0, "centered", method=("centered_scaled",)),
-            "two models carry the mean": partial(
-                scale_gains, -1, "centered", method=("centered_scaled",), encoder=MODELS[2:]
-            ),
+            "exchanged": exchange("centered", "centered_scaled", "method"),
+            "nought": scale_gains(0, "centered", method=("centered_scaled",)),
+            "two models carry the mean": scale_gains(-1, "centered", method=("centered_scaled",), encoder=MODELS[2:]),
         },
         methods=("centered", "centered_scaled"), **WORDSIM,
     ),
@@ -438,15 +414,15 @@ CLAIMS = [
         "Section 5.3, Table 2", "scaled centring helps in every other case, and not in this one",
         check=helps("centered_scaled", ("bert-large-cased", "cosine")), printed=list_printed_similarities,
         broken={
-            "turned": partial(scale_gains, -1, method=("centered_scaled",)),
-            "nought": partial(scale_gains, 0, method=("centered_scaled",)),
-            "BERT-base-cased is such a case too": partial(
-                scale_gains, -1, method=("centered_scaled",), encoder=("bert-base-cased",), similarity=("cosine",)
+            "turned": scale_gains(-1, method=("centered_scaled",)),
+            "nought": scale_gains(0, method=("centered_scaled",)),
+            "BERT-base-cased is such a case too": scale_gains(
+                -1, method=("centered_scaled",), encoder=("bert-base-cased",), similarity=("cosine",)
             ),
-            "BERT-large-cased is no such case": partial(
-                scale_gains, -1, method=("centered_scaled",), encoder=("bert-large-cased",), similarity=("cosine",)
+            "BERT-large-cased is no such case": scale_gains(
+                -1, method=("centered_scaled",), encoder=("bert-large-cased",), similarity=("cosine",)
             ),
-            "GPT-2 is the case": partial(exchange, "gpt2", "bert-large-cased", "encoder"),
+            "GPT-2 is the case": exchange("gpt2", "bert-large-cased", "encoder"),
         },
         methods=("raw", "centered_scaled"), **WORDSIM,
     ),
@@ -455,10 +431,10 @@ CLAIMS = [
         "centring, scaled centring and post-processing help in 3/4 of all cases (our choice), each in more than half",
         check=most_cases_gain, printed=list_printed_similarities,
         broken={
-            "turned": partial(scale_gains, -1),
-            "nought": partial(scale_gains, 0),
-            "centring lowers": partial(scale_gains, -1, method=("centered",)),
-            "half of the models lose": partial(scale_gains, -1, encoder=MODELS[::2]),
+            "turned": scale_gains(-1),
+            "nought": scale_gains(0),
+            "centring lowers": scale_gains(-1, method=("centered",)),
+            "half of the models lose": scale_gains(-1, encoder=MODELS[::2]),
         },
         methods=("raw", *METHODS), **WORDSIM,
     ),
@@ -467,13 +443,13 @@ CLAIMS = [
         "each method gains more by inner product than by cosine, with each model, and gains in the mean over models",
         check=inner_product_gains_more, printed=list_printed_similarities,
         broken={
-            "exchanged": partial(exchange, "cosine", "inner", "similarity"),
-            "nothing gains": partial(scale_gains, 0),
+            "exchanged": exchange("cosine", "inner", "similarity"),
+            "nothing gains": scale_gains(0),
             "all lose, less by inner product": lose_ten,
-            "post-processing gains half as much by inner product": partial(
-                scale_gains, 0.5, method=("post_process",), similarity=("inner",)
+            "post-processing gains half as much by inner product": scale_gains(
+                0.5, method=("post_process",), similarity=("inner",)
             ),
-            "exchanged for RoBERTa-base": partial(exchange, "cosine", "inner", "similarity", encoder="roberta-base"),
+            "exchanged for RoBERTa-base": exchange("cosine", "inner", "similarity", encoder="roberta-base"),
         },
         methods=("raw", *METHODS), **WORDSIM,
     ),
@@ -483,16 +459,14 @@ CLAIMS = [
         "models, by each similarity (our choice; print: 1.6 and 2.3); only methods that print has for all six count",
         check=roberta_large_gains_most, printed=list_printed_similarities,
         broken={
-            "nought": partial(scale_gains, 0, encoder=("roberta-large",)),
-            "half of it": partial(scale_gains, 0.5, encoder=("roberta-large",)),
-            "1.1 times the next one's": partial(scale_gains, 0.68, encoder=("roberta-large",)),
+            "nought": scale_gains(0, encoder=("roberta-large",)),
+            "half of it": scale_gains(0.5, encoder=("roberta-large",)),
+            "1.1 times the next one's": scale_gains(0.68, encoder=("roberta-large",)),
             "all lose, RoBERTa-large least": lose_least,
-            "it gains by post-processing alone": partial(
-                scale_gains, -0.1, encoder=("roberta-large",), method=METHODS[:2]
-            ),
-            "exchanged with GPT-2-medium": partial(exchange, "roberta-large", "gpt2-medium", "encoder"),
-            "exchanged with BERT-base-cased by cosine": partial(
-                exchange, "roberta-large", "bert-base-cased", "encoder", similarity="cosine"
+            "it gains by post-processing alone": scale_gains(-0.1, encoder=("roberta-large",), method=METHODS[:2]),
+            "exchanged with GPT-2-medium": exchange("roberta-large", "gpt2-medium", "encoder"),
+            "exchanged with BERT-base-cased by cosine": exchange(
+                "roberta-large", "bert-base-cased", "encoder", similarity="cosine"
             ),
         },
         methods=("raw", *METHODS), encoders=MODELS, **WORDSIM,
@@ -504,13 +478,13 @@ CLAIMS = [
         check=centring_closes_the_gap,
         printed="our text of Table 2 lost the inner product of three of the six models (errata.md, 8)",
         broken={
-            "no gap closes": partial(make_gaps, *MODELS),
-            "RoBERTa-large's stays too": partial(make_gaps, *BERT_CASED, "roberta-large"),
-            "GPT-2's stays in BERT-base-cased's place": partial(make_gaps, "bert-large-cased", "gpt2"),
-            "all close": make_gaps,
-            "there is no gap before": partial(make_gaps, *BERT_CASED, raw=65.0),
-            "there is next to none": partial(make_gaps, *BERT_CASED, raw=64.9),
-            "four models": lambda: [row for row in make_gaps(*BERT_CASED) if row["encoder"] in MODELS[:4]],
+            "no gap closes": make_gaps(*MODELS),
+            "RoBERTa-large's stays too": make_gaps(*BERT_CASED, "roberta-large"),
+            "GPT-2's stays in BERT-base-cased's place": make_gaps("bert-large-cased", "gpt2"),
+            "all close": make_gaps(),
+            "there is no gap before": make_gaps(*BERT_CASED, raw=65.0),
+            "there is next to none": make_gaps(*BERT_CASED, raw=64.9),
+            "four models": lambda: [row for row in make_gaps(*BERT_CASED)() if row["encoder"] in MODELS[:4]],
         },
         methods=("raw", "centered"), **WORDSIM,
     ),
@@ -518,13 +492,13 @@ CLAIMS = [
         "over 30% of the corpus can be accounted for using 13 most frequent tokens", "Section 2.2",
         "so it is with one of BERT's vocabularies (print doesn't say which); 85 tokens have 45% to 55% (print: 50%), "
         "and 98% need 13,500 to 15,000 (print: nearly 15,000; the ranges are our choices)",
-        "common_frequency", few_tokens_cover_much, partial(make_shares, 0.3, 0.5, 15_000),
+        "common_frequency", few_tokens_cover_much, make_shares(0.3, 0.5, 15_000),
         {
-            "28%": partial(make_shares, 0.28, 0.5, 15_000),
-            "43% with 85 tokens": partial(make_shares, 0.31, 0.43, 15_000),
-            "58% with 85 tokens": partial(make_shares, 0.31, 0.58, 15_000),
-            "12,000 tokens for 98%": partial(make_shares, 0.31, 0.5, 12_000),
-            "17,000 tokens for 98%": partial(make_shares, 0.31, 0.5, 17_000),
+            "28%": make_shares(0.28, 0.5, 15_000),
+            "43% with 85 tokens": make_shares(0.31, 0.43, 15_000),
+            "58% with 85 tokens": make_shares(0.31, 0.58, 15_000),
+            "12,000 tokens for 98%": make_shares(0.31, 0.5, 12_000),
+            "17,000 tokens for 98%": make_shares(0.31, 0.5, 17_000),
         },
         rows_file="frequency", settings="scale=paper",
     ),
@@ -532,13 +506,13 @@ CLAIMS = [
         "similarity between the unused tokens and other tokens increases as the frequency decreases",
         "Section 4.2, Figure 3", f"the cosine rises by {LEAST_RISE} or more (half of the printed rise, our choice) "
         "from ids 2000-3000 to 28500-29500, and from each range measured between them to the next",
-        "common_frequency", cosine_rises_with_rarity, partial(make_cosines, frequent=0.27, rare=0.63),
+        "common_frequency", cosine_rises_with_rarity, make_cosines(frequent=0.27, rare=0.63),
         {
-            "turned": partial(make_cosines, frequent=0.63, rare=0.27),
-            "nought": partial(make_cosines, frequent=0.45, rare=0.45),
-            "a third of the rise": partial(make_cosines, frequent=0.27, rare=0.39),
-            "a fall between": partial(make_cosines, frequent=0.27, between=0.2, rare=0.63),
-            "no rare tokens": partial(make_cosines, frequent=0.27, between=0.5),
+            "turned": make_cosines(frequent=0.63, rare=0.27),
+            "nought": make_cosines(frequent=0.45, rare=0.45),
+            "a third of the rise": make_cosines(frequent=0.27, rare=0.39),
+            "a fall between": make_cosines(frequent=0.27, between=0.2, rare=0.63),
+            "no rare tokens": make_cosines(frequent=0.27, between=0.5),
         },
         rows_file="cosine_ranges",
     ),
@@ -550,10 +524,10 @@ CLAIMS = [
         "common_gradient", gradients_share_a_direction,
         "the paper derives it, of one prediction, for which it is algebra (Eqs. 5, 6)",
         {
-            "random signs": partial(make_gradient, 0.0, 0.0, -0.45),
-            "towards the states": partial(make_gradient, 0.9, -0.9, 0.45),
-            "half of the way": partial(make_gradient, 0.5, 0.7, -0.45),
-            "targets are pushed away too": partial(make_gradient, 0.9, 0.9, 0.9),
+            "random signs": make_gradient(0.0, 0.0, -0.45),
+            "towards the states": make_gradient(0.9, -0.9, 0.45),
+            "half of the way": make_gradient(0.5, 0.7, -0.45),
+            "targets are pushed away too": make_gradient(0.9, 0.9, 0.9),
         },
         rows_file="gradients", unstated="how many predictions a step has is not stated",
     ),

@@ -5,10 +5,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from isobench.common.errors import UserError, suggest_nearest
+from isobench.common.errors import UserError, refuse, suggest_nearest
 from isobench.common.files import require_regular_file
+from isobench.common.progress import track_progress
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.packaged import movie_reviews
@@ -17,43 +17,25 @@ from isobench.data.tables import name_file_in_errors, require_columns
 
 TEXTS_PER_BATCH = 256
 LINE_BREAK = "<br />"  # markup in the film reviews
-
-
-@dataclass(frozen=True)
-class CorpusSource:
-    """Where the texts of a corpus are: Parquet files in a folder of ``data.root``, or a data set on the hub.
-
-    ``column`` holds the texts.
-    """
-
-    folder: str
-    column: str
-    hub: str | None = None
-    subset: str | None = None
-    revision: str | None = None
-
-
-CORPUS_SOURCES = {
-    "cnn_dailymail": CorpusSource(
-        "cnn_dailymail",
-        "article",
-        "abisee/cnn_dailymail",
-        "3.0.0",
-        "96df5e686bee6baa90b8bee7c28b81fa3fa6223d",
+# Corpus -> its folder in data.root, the column with its texts, and name, subset and commit of a data set on the hub.
+CORPORA: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "movie_reviews": ("", "text", ()),  # a package
+    "cnn_dailymail": (
+        "cnn_dailymail", "article", ("abisee/cnn_dailymail", "3.0.0", "96df5e686bee6baa90b8bee7c28b81fa3fa6223d"),
     ),
-    "wikitext": CorpusSource("corpus", "text"),
-}
-CORPUS_NAMES = ("movie_reviews", *CORPUS_SOURCES)
+    "wikitext": ("corpus", "text", ()),
+}  # fmt: skip
 PAPER_CORPUS, PAPER_TEXTS = "cnn_dailymail", 311_971  # Too Much in Common's, and how many texts it has
+Read = Callable[[], Iterator[list[str]]]  # starts a new pass over all texts, in batches
 
 
 @dataclass
 class Corpus:
-    """A corpus of which ``text_count`` texts are read; ``read`` starts a new pass over all its texts, in batches."""
+    """A corpus of which ``text_count`` texts are read; ``read`` reads all."""
 
     name: str
     text_count: int
-    read: Callable[[], Iterator[list[str]]]
+    read: Read
 
     def iter_batches(self) -> Iterator[list[str]]:
         """Yield the first ``text_count`` texts in their order, at most ``TEXTS_PER_BATCH`` at a time."""
@@ -64,6 +46,10 @@ class Corpus:
             if left <= 0:
                 return
 
+    def track(self, what: str) -> Iterator[list[str]]:
+        """Do the same with a progress bar labelled ``what``."""
+        return track_progress(self.iter_batches(), what, total=-(-self.text_count // TEXTS_PER_BATCH))
+
 
 def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     """Open a corpus; its first ``limit`` texts, or all of them if that is None.
@@ -72,16 +58,12 @@ def open_corpus(name: str, data: Data, limit: int | None = None) -> Corpus:
     ``<br />``. The others are all Parquet files of their folder in ``data.root``, sorted by name, or all splits on
     the hub if ``data.root`` is null.
     """
-    if name not in CORPUS_NAMES:
-        raise UserError(f"analysis.corpus={name} is not known: {suggest_nearest(name, CORPUS_NAMES)}")
+    refuse((name not in CORPORA, f"analysis.corpus={name} is not known: {suggest_nearest(name, CORPORA)}"))
     if name == "movie_reviews":
         count, read = sum(map(len, _read_reviews())), _read_reviews
-    elif data.root:
-        count, read = _open_parquet(name, CORPUS_SOURCES[name], Path(data.root).expanduser())
     else:
-        count, read = _open_hub(name, CORPUS_SOURCES[name])
-    if not count:
-        raise UserError(f"analysis.corpus={name} has no texts; choose another corpus")
+        count, read = _open_parquet(name, Path(data.root).expanduser()) if data.root else _open_hub(name)
+    refuse((not count, f"analysis.corpus={name} has no texts; choose another corpus"))
     return Corpus(name, min(count, limit or count), read)
 
 
@@ -99,48 +81,44 @@ def _read_reviews() -> Iterator[list[str]]:
             yield batch
 
 
-def _open_parquet(name: str, source: CorpusSource, root: Path) -> tuple[int, Callable[[], Iterator[list[str]]]]:
-    """Return how many texts the corpus's files have, and a function that reads them in batches."""
+def _open_parquet(name: str, root: Path) -> tuple[int, Read]:
+    """Return how many texts a corpus's files have, and what reads them."""
     import pyarrow.parquet
 
-    files = sorted((root / source.folder).glob("*.parquet"))
-    if not files:
-        other = "; data.root=null takes it from the hub" if source.hub else ""
-        raise UserError(
-            f"analysis.corpus={name} needs {root / source.folder}/*.parquet with a column {source.column}{other}"
-        )
+    folder, column, on_hub = CORPORA[name]
+    files = sorted((root / folder).glob("*.parquet"))
+    other = "; data.root=null takes it from the hub" if on_hub else ""
+    refuse((not files, f"analysis.corpus={name} needs {root / folder}/*.parquet with a column {column}{other}"))
     count = 0
     for file in files:
         require_regular_file(file)
         with name_file_in_errors(file):
             opened = pyarrow.parquet.ParquetFile(file)
-        require_columns(opened.schema_arrow, [source.column], str(file))
+        require_columns(opened.schema_arrow, [column], str(file))
         count += opened.metadata.num_rows
 
     def read() -> Iterator[list[str]]:
         for file in files:
-            for batch in pyarrow.parquet.ParquetFile(file).iter_batches(TEXTS_PER_BATCH, columns=[source.column]):
-                yield check_texts(batch.column(0).to_pylist(), source.column, str(file), blank="skipped")
+            for batch in pyarrow.parquet.ParquetFile(file).iter_batches(TEXTS_PER_BATCH, columns=[column]):
+                yield check_texts(batch.column(0).to_pylist(), column, str(file), blank="skipped")
 
     return count, read
 
 
-def _open_hub(name: str, source: CorpusSource) -> tuple[int, Callable[[], Iterator[list[str]]]]:
-    """Return how many texts the corpus has on the hub, all splits, and a function that reads them in batches."""
-    if source.hub is None:
-        raise UserError(
-            f"analysis.corpus={name} is read from files: set data.root=FOLDER with FOLDER/{source.folder}/*.parquet "
-            f"(column {source.column})"
-        )
-    advice = f"set data.root=FOLDER with FOLDER/{source.folder}/*.parquet, or analysis.corpus=movie_reviews"
-    setting = f"analysis.corpus={name}"
-    splits = hub.load_hub_dataset(source.hub, source.subset, source.revision, None, setting, advice)
+def _open_hub(name: str) -> tuple[int, Read]:
+    """Return how many texts a corpus has on the hub, all splits, and what reads them."""
+    folder, column, on_hub = CORPORA[name]
+    advice = f"set data.root=FOLDER with FOLDER/{folder}/*.parquet"
+    if not on_hub:
+        raise UserError(f"analysis.corpus={name} is read from files: {advice} (column {column})")
+    advice += ", or analysis.corpus=movie_reviews"
+    splits = hub.load_hub_dataset(*on_hub, None, f"analysis.corpus={name}", advice)
     import datasets
 
-    rows: Any = datasets.concatenate_datasets(list(splits.values())).select_columns([source.column])
+    rows = datasets.concatenate_datasets(list(splits.values())).select_columns([column])
 
     def read() -> Iterator[list[str]]:
         for batch in rows.iter(TEXTS_PER_BATCH):
-            yield check_texts(batch[source.column], source.column, str(source.hub), blank="skipped")
+            yield check_texts(batch[column], column, on_hub[0], blank="skipped")
 
     return len(rows), read

@@ -4,11 +4,13 @@ Beyond the paper, vocabularies are also centred, whitened and measured with each
 corpus (Yokoi et al. 2024, Zipfian Whitening).
 """
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -16,8 +18,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from typing_extensions import TypedDict
 
-from isobench.analyses.rows import TidyRow, group_rows, list_distinct, select_rows
-from isobench.analyses.shown import RowLabel, Rows, Shown, build_comparison_tables, make_table
+from isobench.analyses.rows import TidyRow
+from isobench.analyses.shown import Rows, Shown, build_comparison_tables, make_table
 from isobench.common.plots import LINE_STYLES, PAGE_WIDTH, PALETTE, make_panel_grid, make_panels
 from isobench.config.bounds import NOT_EMPTY, PositiveInt, one_of
 from isobench.papers import published
@@ -27,17 +29,18 @@ if TYPE_CHECKING:  # importing them takes seconds
 
     from isobench.analyses.subject import Subject
 
-PAPER, TABLE = "too_much_in_common", "table1"
+PAPER = "too_much_in_common"
+SPREAD = {"EV1": ("ev1", 3), "IsoScore": ("isoscore", 3)}
 # Column -> measure and decimals: the columns that Table 1 prints, then more of our own.
-TABLE1_COLUMNS = {"I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3)}
-TABLE1_COLUMNS |= {"avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2)}
-TABLE1_COLUMNS |= {"EV1": ("ev1", 3), "IsoScore": ("isoscore", 3)}
+TABLE1_COLUMNS = {
+    "I(W)": ("i1_raw", 2), "I(Wc)": ("i1_centred", 2), "I(Wr)": ("i1_removed", 3),
+    "avg norm": ("average_norm", 2), "mean norm": ("mean_norm", 2), "ratio": ("mean_ratio", 2), **SPREAD,
+}  # fmt: skip
 # The same for the numbers that Section 5.3 gives in its text, for RoBERTa-large alone.
-SECTION = "section5_3"
 SECTION_COLUMNS = {"avg cos": ("average_cosine", 2), "cos(mean, top)": ("cosine_of_mean_and_top", 2)}
 # The same for the measures with all words alike and by their frequency.
-WEIGHTING_COLUMNS = {"ratio": ("mean_ratio", 2), "avg cos": ("average_cosine", 2)}
-WEIGHTING_COLUMNS |= {"EV1": ("ev1", 3), "IsoScore": ("isoscore", 3)}
+WEIGHTING_COLUMNS = {"ratio": ("mean_ratio", 2), "avg cos": ("average_cosine", 2), **SPREAD}
+VERSIONS = {"raw": "--", "centred": "-"}  # of a vocabulary, with their lines
 DENSITY_POINTS = 300
 MAX_TOKENS = 6000  # that Figure 1 shows, evenly spaced in the vocabulary
 SPHERE_MARKERS = "osD^vP*X"
@@ -71,36 +74,19 @@ def compute(
     Raises:
         UserError: a calibration is set, or the corpus is missing.
     """
-    from isobench.analyses.subject import check_no_calibration, iterate_subjects
-    from isobench.common.linalg import to_float64
     from isobench_papers.too_much_in_common.corpus import open_corpus
-    from isobench_papers.too_much_in_common.token_counts import count_rows
+    from isobench_papers.too_much_in_common.vocabularies import iterate_vocabularies
 
-    check_no_calibration(subjects)
-    counted = None if corpus is None else open_corpus(corpus, subjects[0].cfg.data, texts)
-    rows: Rows = {"isotropy": [], "singular_values": [], "norm_density": [], "points": []}
-    for subject in iterate_subjects(subjects, "vocabularies"):
-        matrix = to_float64(subject.vocabulary())
-        counts = count_rows(subject, counted, len(matrix)) if counted else None
-        subject.release()  # the rest of the encoder is not needed, and large
+    counted = open_corpus(corpus, subjects[0].cfg.data, texts) if corpus else None
+    rows: Rows = {}
+    for subject, matrix, counts in iterate_vocabularies(subjects, counted):
         measured = measure_vocabulary(matrix, removed)
-        if counted and counts is not None:
+        if counted:
             measured["weighted_isotropy"] = measure_weighted(matrix, counts)
             measured["corpus"] = [{"corpus": counted.name, "texts": counted.text_count}]
         for name, own in measured.items():
             rows.setdefault(name, []).extend({"encoder": subject.encoder, **row} for row in own)
-    spheres = sample_toy_spheres(toy["points"], toy["shifts"], subjects[0].cfg.seed)
-    rows["toy_points"] = [
-        {"shift": shift, **dict(zip("xyz", point, strict=True))}
-        for shift, sphere in spheres.items()
-        for point in sphere.tolist()
-    ]
-    rows["toy_singular_values"] = [
-        {"shift": shift, "index": index, "singular_value": value}
-        for shift, sphere in spheres.items()
-        for index, value in enumerate(np.linalg.svd(sphere, compute_uv=False).tolist(), 1)
-    ]
-    return rows
+    return rows | draw_toy_spheres(toy, subjects[0].cfg.seed)
 
 
 def describe_differences(subjects: list["Subject"], rows: Rows) -> list[str]:
@@ -126,7 +112,7 @@ def measure_vocabulary(matrix: "Tensor", removed: str) -> Rows:
     from isobench.common.linalg import PIECE_ROWS, row_norms
     from isobench.metrics import IsotropyAccumulator, partition_isotropy
 
-    count, dim = len(matrix), matrix.shape[1]
+    count, dim = matrix.shape
     centred, components = center(matrix), getattr(math, removed)(dim / 100)
     accumulator = IsotropyAccumulator(dim)
     for piece in matrix.split(PIECE_ROWS):
@@ -137,21 +123,15 @@ def measure_vocabulary(matrix: "Tensor", removed: str) -> Rows:
     tokens = np.arange(min(count, MAX_TOKENS)) * count // min(count, MAX_TOKENS)
     for vectors, version in {"raw": matrix, "centred": centred}.items():
         tops[vectors], singular, places = project_on_top_two(version)
-        rows["singular_values"] += [
-            {"vectors": vectors, "index": index, "singular_value": value}
-            for index, value in enumerate(singular.tolist(), 1)
-        ]
         norms = row_norms(version).numpy()
         grid = np.linspace(norms.min(), norms.max(), DENSITY_POINTS)
-        heights = stats.gaussian_kde(norms)(grid)
-        rows["norm_density"] += [
-            {"vectors": vectors, "norm": norm, "density": density}
-            for norm, density in zip(grid.tolist(), heights.tolist(), strict=True)
-        ]
-        rows["points"] += [
-            {"vectors": vectors, "token": int(token), "first": float(x), "second": float(y)}
-            for token, (x, y) in zip(tokens, places[tokens].float().tolist(), strict=True)
-        ]
+        first, second = places[tokens].float().numpy().T
+        for name, columns in {
+            "singular_values": {"index": range(1, len(singular) + 1), "singular_value": singular.numpy()},
+            "norm_density": {"norm": grid, "density": stats.gaussian_kde(norms)(grid)},
+            "points": {"token": tokens, "first": first, "second": second},
+        }.items():
+            rows[name] += pd.DataFrame({"vectors": vectors, **columns}).to_dict("records")
     along_top = (tops["raw"] @ accumulator.mean).abs().item()
     rows["isotropy"] = [
         {
@@ -190,19 +170,17 @@ def project_on_top_two(matrix: "Tensor") -> "tuple[Tensor, Tensor, Tensor]":
     return two[:, 0], singular, matrix @ two
 
 
-def sample_toy_spheres(points: int, shifts: list[float], seed: int) -> dict[float, np.ndarray]:
-    """Draw points evenly from unit spheres whose centres are shifted from the origin along (1, 1, 1).
-
-    Returns:
-        Shift -> points, [n, 3].
-    """
+def draw_toy_spheres(toy: Toy, seed: int) -> Rows:
+    """Draw points evenly from unit spheres whose centres are shifted from the origin along (1, 1, 1)."""
     generator = np.random.default_rng(seed)
-    spheres = {}
-    for shift in shifts:
-        sphere = generator.normal(size=(points, 3))
-        sphere /= np.linalg.norm(sphere, axis=1, keepdims=True)
-        spheres[shift] = sphere + shift / math.sqrt(3)
-    return spheres
+    rows: Rows = {"toy_points": [], "toy_singular_values": []}
+    for shift in toy["shifts"]:
+        sphere = generator.normal(size=(toy["points"], 3))
+        sphere = sphere / np.linalg.norm(sphere, axis=1, keepdims=True) + shift / math.sqrt(3)
+        rows["toy_points"] += [{"shift": shift, "x": x, "y": y, "z": z} for x, y, z in sphere.tolist()]
+        values = enumerate(np.linalg.svd(sphere, compute_uv=False).tolist(), 1)
+        rows["toy_singular_values"] += [{"shift": shift, "index": i, "singular_value": value} for i, value in values]
+    return rows
 
 
 def measure_weighted(matrix: "Tensor", counts: "Tensor") -> list[TidyRow]:
@@ -228,48 +206,40 @@ def measure_weighted(matrix: "Tensor", counts: "Tensor") -> list[TidyRow]:
 
 def show(rows: Rows, removed: str) -> Shown:
     """Show Table 1, Section 5.3 and the measures by frequency, and Figures 1, 2, 5 and 6."""
-    measures, weighted = rows["isotropy"], rows.get("weighted_isotropy")
+    measures = rows["isotropy"]
+    densities = pd.DataFrame(rows["norm_density"])
     notes = [
         f"Wr: centred, less the top {removed}(d / 100) principal components (analysis.removed).",
         "Eigenvectors are turned towards the sum of the rows; of centred rows, towards their largest entry.",
         *describe_norm_correlation(measures),
     ]
-    if weighted:
+    section = "Section 5.3: average cosine, and cosine of the mean with the top eigenvector"
+    tables = []
+    for table, title, columns in (
+        ("table1", "Table 1", TABLE1_COLUMNS), ("section5_3", section, SECTION_COLUMNS),
+    ):  # fmt: skip
+        cells = {
+            (row["encoder"],): {name: f"{row[key]:.{decimals}f}" for name, (key, decimals) in columns.items()}
+            for row in measures
+        }
+        tables += build_comparison_tables(f"Too Much in Common, {title}", ("encoder",), cells, PAPER, table)
+    if "weighted_isotropy" in rows:
+        tables.append(build_weighting_table(rows["weighted_isotropy"]))
         counted = rows["corpus"][0]
         notes.append(
             f"Zipf: a word's weight is how often its token occurs in {counted['texts']:,} texts of "
             f"{counted['corpus']}, in the means and covariances of zipf_centred and zipf_whitened and in the columns "
             "(Yokoi et al. 2024; not in the paper)."
         )
-    shown = len(select_rows(rows["points"], {"encoder": measures[0]["encoder"], "vectors": "raw"}))
-    if shown < measures[0]["rows"]:
+    if measures[0]["rows"] > MAX_TOKENS:
         notes.append(f"Figure 1 shows at most {MAX_TOKENS:,} tokens, evenly spaced in the vocabulary.")
-    section = "Too Much in Common, Section 5.3: average cosine, and cosine of the mean with the top eigenvector"
-    return Shown(
-        [
-            *build_comparison_tables(
-                "Too Much in Common, Table 1", ("encoder",), format_cells(measures, TABLE1_COLUMNS), PAPER, TABLE
-            ),
-            *build_comparison_tables(section, ("encoder",), format_cells(measures, SECTION_COLUMNS), PAPER, SECTION),
-            *([build_weighting_table(weighted)] if weighted else []),
-        ],
-        {
-            "figure1": draw_figure1(rows),
-            "figure2": draw_figure2(rows["toy_points"], rows["toy_singular_values"]),
-            "figure5": draw_figure5(rows["norm_density"]),
-            "figure6": draw_figure6(rows["norm_density"]),
-        },
-        notes,
-        independent_figures=("figure2",),
-    )
-
-
-def format_cells(measures: list[TidyRow], columns: Mapping[str, tuple[str, int]]) -> dict[RowLabel, dict[str, str]]:
-    """Format our cells of a table, encoder -> column -> text; ``columns`` has each one's measure and decimals."""
-    return {
-        (row["encoder"],): {name: f"{row[key]:.{decimals}f}" for name, (key, decimals) in columns.items()}
-        for row in measures
+    figures = {
+        "figure1": draw_figure1(rows),
+        "figure2": draw_figure2(rows),
+        "figure5": draw_figure5(densities),
+        "figure6": draw_figure6(densities),
     }
+    return Shown(tables, figures, notes, independent_figures=("figure2",))
 
 
 def describe_norm_correlation(measures: list[TidyRow]) -> list[str]:
@@ -279,7 +249,7 @@ def describe_norm_correlation(measures: list[TidyRow]) -> list[str]:
     if len(measures) < 3:
         return []
     ours = stats.pearsonr(*([row[key] for row in measures] for key in ("average_norm", "i1_raw")))
-    rows = [cells for methods in published.load_tables(PAPER)[TABLE].cells.values() for cells in methods.values()]
+    rows = [cells for methods in published.load_tables(PAPER)["table1"].cells.values() for cells in methods.values()]
     theirs = stats.pearsonr(*([row[name][0] for row in rows] for name in ("avg norm", "I(W)")))
     return [
         f"Correlation of average norm and I(W): {ours.statistic:.2f} over these {len(measures)} encoders, "
@@ -291,56 +261,52 @@ def build_weighting_table(rows: list[TidyRow]) -> Table:
     """Build the table of both weightings' measures, side by side: a row for each encoder and kind of vectors."""
     headings = [heading for name in WEIGHTING_COLUMNS for heading in (name, f"{name}, Zipf")]
     table = make_table("All words alike, and by their frequency", ("encoder", "vectors"), headings, wrap_numbers=True)
-    measures = {(row["encoder"], row["vectors"], row["weighting"]): row for row in rows}
-    for encoder, vectors in dict.fromkeys(key[:2] for key in measures):
-        pair = [measures[encoder, vectors, weighting] for weighting in ("uniform", "zipf")]
-        cells = [f"{row[measure]:z.{digits}f}" for measure, digits in WEIGHTING_COLUMNS.values() for row in pair]
-        table.add_row(encoder, vectors, *cells)
+    for uniform, zipf in zip(rows[::2], rows[1::2], strict=True):
+        columns = WEIGHTING_COLUMNS.values()
+        cells = [f"{row[measure]:z.{digits}f}" for measure, digits in columns for row in (uniform, zipf)]
+        table.add_row(uniform["encoder"], uniform["vectors"], *cells)
     return table
 
 
 def draw_figure1(rows: Rows) -> Figure:
     """Draw embeddings on their first two singular vectors, raw and centred, and singular values, a row an encoder."""
-    measures = rows["isotropy"]
-    figure, axes = make_panels(len(measures), 3, 1.9)
-    for measured, (raw, centred, spectrum) in zip(measures, axes, strict=True):
-        encoder = measured["encoder"]
-        shown = []
-        for axis, vectors, line in ((raw, "raw", "--"), (centred, "centred", "-")):
-            points = select_rows(rows["points"], {"encoder": encoder, "vectors": vectors})
-            token, x, y = ([row[column] for row in points] for column in ("token", "first", "second"))
-            axis.scatter(x, y, s=0.7, c=token, linewidths=0, alpha=0.5, rasterized=True)
+    points, values = (
+        dict(list(pd.DataFrame(rows[name]).groupby(["encoder", "vectors"]))) for name in ("points", "singular_values")
+    )
+    figure, axes = make_panels(len(rows["isotropy"]), 3, 1.9)
+    for measured, (*pictures, spectrum) in zip(rows["isotropy"], axes, strict=True):
+        encoder, shown = measured["encoder"], []
+        for axis, (vectors, line) in zip(pictures, VERSIONS.items(), strict=True):
+            own = points[encoder, vectors]
+            axis.scatter(own["first"], own["second"], s=0.7, c=own["token"], linewidths=0, alpha=0.5, rasterized=True)
             axis.plot(0, 0, "+", color="black", markersize=9)
-            title = f"{encoder}, {vectors}"
-            axis.set(title=title, xlabel="on singular vector 1", ylabel="on singular vector 2")
-            own = select_rows(rows["singular_values"], {"encoder": encoder, "vectors": vectors})
-            values = np.array([row["singular_value"] for row in own])
-            spectrum.plot(np.arange(1, len(values) + 1), values / values[0], line, label=vectors)
-            shown += list(values / values[0])
+            axis.set(title=f"{encoder}, {vectors}", xlabel="on singular vector 1", ylabel="on singular vector 2")
+            heights = values[encoder, vectors]["singular_value"].to_numpy()
+            shown.append(heights / heights[0])
+            spectrum.plot(np.arange(1, len(heights) + 1), shown[-1], line, label=vectors)
         scale = ScalarMappable(Normalize(0, measured["rows"] / 1000))
-        figure.colorbar(scale, ax=centred, label="token id (thousands)")
+        figure.colorbar(scale, ax=pictures[1], label="token id (thousands)")
+        heights = np.concatenate(shown)
         spectrum.set(title=encoder, xlabel="index", ylabel="singular value\n(largest = 1)")
-        spectrum.set(yscale="log", ylim=(0.9 * min(value for value in shown if value > ROUNDING_ERROR), 1.2))
+        spectrum.set(yscale="log", ylim=(0.9 * heights[heights > ROUNDING_ERROR].min(), 1.2))
         spectrum.legend()
     return figure
 
 
-def draw_figure2(points: list[TidyRow], values: list[TidyRow]) -> Figure:
+def draw_figure2(rows: Rows) -> Figure:
     """Draw the points of shifted spheres, and beside them their singular values in the same colours."""
     figure = Figure(figsize=(PAGE_WIDTH, 2.6), layout="constrained")
     space: Any = figure.add_subplot(1, 2, 1, projection="3d")
     spectrum = figure.add_subplot(1, 2, 2)
-    for number, ((shift,), sphere) in enumerate(group_rows(points, "shift").items()):
-        style: dict[str, Any] = {
-            "color": PALETTE[number % len(PALETTE)],
-            "marker": SPHERE_MARKERS[number % len(SPHERE_MARKERS)],
-        }
-        space.scatter(
-            *([row[axis] for row in sphere] for axis in "xyz"), s=1.5, linewidths=0, rasterized=True, **style
-        )
-        own_rows = select_rows(values, {"shift": shift})
-        indices, heights = [row["index"] for row in own_rows], [row["singular_value"] for row in own_rows]
-        spectrum.plot(indices, heights, LINE_STYLES[number % 4], label=f"shifted by {shift:g}", **style)
+    points, values = (
+        pd.DataFrame(rows[name]).groupby("shift", sort=False) for name in ("toy_points", "toy_singular_values")
+    )
+    for number, ((shift, sphere), (_, own)) in enumerate(zip(points, values, strict=True)):
+        marker = SPHERE_MARKERS[number % len(SPHERE_MARKERS)]
+        style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": marker}
+        space.scatter(*(sphere[axis] for axis in "xyz"), s=1.5, linewidths=0, rasterized=True, **style)
+        line = LINE_STYLES[number % 4]
+        spectrum.plot(own["index"], own["singular_value"], line, label=f"shifted by {shift:g}", **style)
     space.set(xlabel="x", ylabel="y", zlabel="z")
     space.set_aspect("equal")
     for side in (space.xaxis, space.yaxis, space.zaxis):
@@ -351,29 +317,25 @@ def draw_figure2(points: list[TidyRow], values: list[TidyRow]) -> Figure:
     return figure
 
 
-def draw_figure5(rows: list[TidyRow]) -> Figure:
+def draw_figure5(densities: pd.DataFrame) -> Figure:
     """Draw the densities of the raw embeddings' norms, a line an encoder."""
     figure, axes = make_panels(1, 1, 2.3)
-    for number, encoder in enumerate(list_distinct(rows, "encoder")):
-        raw = select_rows(rows, {"encoder": encoder, "vectors": "raw"})
-        _plot_density(axes[0, 0], raw, LINE_STYLES[number % 4], encoder)
-    axes[0, 0].set_ylim(bottom=0)
+    plot_densities(axes[0, 0], densities[densities["vectors"] == "raw"], "encoder", LINE_STYLES)
     axes[0, 0].legend()
     return figure
 
 
-def draw_figure6(rows: list[TidyRow]) -> Figure:
+def draw_figure6(densities: pd.DataFrame) -> Figure:
     """Draw the densities of the embeddings' norms before and after centring, a panel an encoder."""
-    encoders = list_distinct(rows, "encoder")
-    figure, axes = make_panel_grid(encoders, 2.0)
-    for encoder, axis in zip(encoders, axes, strict=True):
-        for vectors, line in (("raw", "--"), ("centred", "-")):
-            _plot_density(axis, select_rows(rows, {"encoder": encoder, "vectors": vectors}), line, vectors)
-        axis.set_ylim(bottom=0)
+    figure, axes = make_panel_grid(densities["encoder"].unique(), 2.0)
+    for (_, own), axis in zip(densities.groupby("encoder", sort=False), axes, strict=True):
+        plot_densities(axis, own, "vectors", VERSIONS.values())
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
-def _plot_density(axis: Axes, rows: list[TidyRow], line: str, label: str) -> None:
-    axis.plot([row["norm"] for row in rows], [row["density"] for row in rows], line, label=label)
+def plot_densities(axis: Axes, densities: pd.DataFrame, column: str, lines: Iterable[str]) -> None:
+    for (name, own), line in zip(densities.groupby(column, sort=False), itertools.cycle(lines), strict=False):
+        axis.plot(own["norm"], own["density"], line, label=name)
     axis.set(xlabel="L2 norm", ylabel="density")
+    axis.set_ylim(bottom=0)

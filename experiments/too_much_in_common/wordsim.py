@@ -1,10 +1,11 @@
 """Too Much in Common (Bis et al. 2021), Tables 2 and 3: word similarity by raw and by centred embeddings."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 from rich.table import Table
 
 from isobench.analyses.rows import TidyRow, group_rows, list_distinct
@@ -53,40 +54,29 @@ def compute(
     Raises:
         UserError: word pairs or the corpus are missing, D is above the encoder's width, or a calibration is set.
     """
-    from isobench.analyses.subject import check_no_calibration, iterate_subjects
-    from isobench.common.linalg import to_float64
-    from isobench_papers.too_much_in_common import word_pairs
     from isobench_papers.too_much_in_common.corpus import open_corpus
-    from isobench_papers.too_much_in_common.token_counts import count_rows
+    from isobench_papers.too_much_in_common.vocabularies import iterate_vocabularies
+    from isobench_papers.too_much_in_common.word_pairs import load_word_pairs, select_single_token_pairs
 
-    check_no_calibration(subjects)
     first = subjects[0].cfg
     if first.scale == "paper" and first.data.root is None:
         raise UserError(
-            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (isobench wordsim "
-            "makes it), or scale=embedded"
+            "no hub has the paper's word pairs: set data.root=FOLDER to a folder with wordsim/ (python -m "
+            "isobench_papers.too_much_in_common.convert_wordsim makes it), or scale=embedded"
         )
-    pairs_of = word_pairs.load_word_pairs(first.data, sets)
-    counted = None if corpus is None else open_corpus(corpus, first.data, texts)
+    pairs_of = load_word_pairs(first.data, sets)
+    counted = open_corpus(corpus, first.data, texts) if corpus else None
+    methods = [*METHODS, *([] if removed == RELEASED_CODE_D else [RELEASED_CODE])]
+    methods += FREQUENCY_METHODS if counted else []
     rows: list[TidyRow] = []
-    for subject in iterate_subjects(subjects, "word similarity"):
-        tokens = {
-            name: word_pairs.select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in pairs_of.items()
-        }
-        matrix = to_float64(subject.vocabulary())
+    for subject, matrix, counts in iterate_vocabularies(subjects, counted):
+        tokens = {name: select_single_token_pairs(pairs, subject.tokenizer) for name, pairs in pairs_of.items()}
         count = resolve_direction_count(removed, matrix.shape[1])
-        counts = count_rows(subject, counted, len(matrix)) if counted else None
-        subject.release()  # the rest of the encoder is not needed, and large
-        released = () if removed == RELEASED_CODE_D else (RELEASED_CODE,)
-        for method in (*METHODS, *released, *(FREQUENCY_METHODS if counted else ())):
+        for method in methods:
             vectors = transform_embeddings(matrix, method, count, counts)
             for name, (ids, scores) in tokens.items():
-                names = {
-                    "encoder": subject.encoder,
-                    "method": method,
-                    "set": name,
-                    "pairs_in_set": len(pairs_of[name]),
-                }
+                names = {"encoder": subject.encoder, "method": method, "set": name}
+                names["pairs_in_set"] = len(pairs_of[name])
                 rows += [{**names, **correlations} for correlations in correlate_with_scores(vectors, ids, scores)]
     found: Rows = {"word_similarity": rows, "averages": average_over_sets(rows)}
     return found | ({"corpus": [{"corpus": counted.name, "texts": counted.text_count}]} if counted else {})
@@ -111,7 +101,12 @@ def describe_differences(subjects: list["Subject"], rows: Rows, removed: int | s
 def show(rows: Rows, removed: int | str) -> Shown:
     """Show how many pairs count, and Tables 3 and 2 beside the paper's."""
     own, means = rows["word_similarity"], rows["averages"]
-    labels, cells3, cells2 = ("encoder", "method"), format_table3_cells(own), format_table2_cells(means)
+    cells3 = format_cells(own, lambda row: find_printed_set_name(row["set"]))
+    # Table 2 has the cosine first.
+    cells2 = format_cells(
+        sorted(means, key=lambda row: row["similarity"]),
+        lambda row: find_paper_column(PAPER, "table2", "word_similarity", row["similarity"]),
+    )
     notes = explain_tables(own, means, removed)
     for counted in rows.get("corpus", []):
         notes.append(
@@ -119,6 +114,7 @@ def show(rows: Rows, removed: int | str) -> Shown:
             f"how often its token occurs in {counted['texts']:,} texts of {counted['corpus']}; whitened weighs all "
             "words alike."
         )
+    labels = ("encoder", "method")
     return Shown(
         [
             build_pair_count_table(own),
@@ -144,16 +140,17 @@ def transform_embeddings(matrix: "Tensor", method: str, count: int, counts: "Ten
     """
     from isobench.calibration import all_but_the_top, center, center_scaled, whiten
 
-    if method == "raw":
-        return matrix
-    if method in FREQUENCY_METHODS:
-        weights = counts if method.startswith("zipf_") else None
-        return center(matrix, weights) if method == "zipf_centered" else whiten(matrix, weights=weights)
-    if method == "centered":
-        return center(matrix)
-    if method == "centered_scaled":
-        return center_scaled(matrix)
-    return all_but_the_top(matrix, RELEASED_CODE_D if method == RELEASED_CODE else count)
+    transforms = {
+        "raw": lambda: matrix,
+        "centered": lambda: center(matrix),
+        "centered_scaled": lambda: center_scaled(matrix),
+        "post_process": lambda: all_but_the_top(matrix, count),
+        RELEASED_CODE: lambda: all_but_the_top(matrix, RELEASED_CODE_D),
+        "zipf_centered": lambda: center(matrix, counts),
+        "whitened": lambda: whiten(matrix),
+        "zipf_whitened": lambda: whiten(matrix, weights=counts),
+    }
+    return transforms[method]()
 
 
 def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray) -> Iterator[dict[str, Any]]:
@@ -184,34 +181,18 @@ def correlate_with_scores(vectors: "Tensor", ids: np.ndarray, scores: np.ndarray
 
 def average_over_sets(rows: list[TidyRow]) -> list[TidyRow]:
     """Average the correlations over sets, by encoder, method and similarity; sets without a number are left out."""
-    defined = [row for row in rows if not math.isnan(row["pearson"])]
-    columns = ("encoder", "method", "similarity")
-    return [
-        {
-            **dict(zip(columns, key, strict=True)),
-            "sets": ", ".join(row["set"] for row in group),
-            **{kind: float(np.mean([row[kind] for row in group])) for kind in ("pearson", "spearman")},
-        }
-        for key, group in group_rows(defined, *columns).items()
-    ]
+    groups = pd.DataFrame(rows).dropna(subset="pearson").groupby(["encoder", "method", "similarity"], sort=False)
+    means = groups.agg(sets=("set", ", ".join), pearson=("pearson", "mean"), spearman=("spearman", "mean"))
+    return means.reset_index().to_dict("records")
 
 
-def format_table3_cells(rows: list[TidyRow]) -> dict[RowLabel, dict[str, str]]:
-    """Format our cells of Table 3, inner product/cosine: encoder and method -> column -> text."""
+def format_cells(rows: Iterable[TidyRow], find_name: Callable[[TidyRow], str]) -> dict[RowLabel, dict[str, str]]:
+    """Format our cells of a table: encoder and method -> column, which is found for a row -> its numbers."""
     cells: dict[RowLabel, dict[str, str]] = {}
     for row in rows:
-        line, name = cells.setdefault((row["encoder"], row["method"]), {}), find_printed_set_name(row["set"])
+        line, name = cells.setdefault((row["encoder"], row["method"]), {}), find_name(row)
         line[name] = f"{line[name]}/{row['pearson']:.2f}" if name in line else f"{row['pearson']:.2f}"
     return cells
-
-
-def format_table2_cells(means: list[TidyRow]) -> dict[RowLabel, dict[str, str]]:
-    """Format our cells of Table 2, the cosine first as in the paper: encoder and method -> column -> text."""
-    cells: dict[RowLabel, dict[str, str]] = {}
-    for row in reversed(means):
-        name = find_paper_column(PAPER, "table2", "word_similarity", row["similarity"])
-        cells.setdefault((row["encoder"], row["method"]), {})[name] = f"{row['pearson']:.2f}"
-    return dict(reversed(cells.items()))
 
 
 def build_pair_count_table(rows: list[TidyRow]) -> Table:
@@ -225,7 +206,6 @@ def build_pair_count_table(rows: list[TidyRow]) -> Table:
 
 
 def find_printed_set_name(name: str) -> str:
-    """Return the paper's printed name of a set of word pairs."""
     return find_paper_column(PAPER, "table3", name, "pearson")
 
 

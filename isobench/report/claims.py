@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -96,6 +97,11 @@ class Claim:
         """The command that carries out what the claim is about, at the embedded scale."""
         flags = shlex.join(format_paper_flags())
         return " ".join(filter(None, ["python -m isobench", flags, f"+experiment={self.experiment}", self.settings]))
+
+
+def later(make: Callable[..., Any]) -> Callable[..., Callable[[], Any]]:
+    """Turn a maker of numbers into one that is called with its arguments first, and then with none, by a claim."""
+    return lambda *arguments, **named: partial(make, *arguments, **named)
 
 
 def describe_multiplicity(count: int) -> str:

@@ -5,6 +5,7 @@ Claims are judged by it, to see that our criteria accept the papers' own tables,
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -64,6 +65,17 @@ def scale_effects(factor: float, *kinds: str) -> Change:
     return change
 
 
+def set_gain(points: Callable[[PrintedCell], float]) -> Change:
+    """Make the change to so many points above plain fine-tuning's mean or median; where that is printed."""
+
+    def change(cell: PrintedCell) -> dict[str, Any]:
+        centre = next(name for name in CENTRES if name in cell.numbers)
+        plain = cell.plain.get(centre)
+        return cell.numbers if plain is None else cell.numbers | {centre: plain + points(cell)}
+
+    return change
+
+
 def only(change: Change, **names: Collection[str]) -> Change:
     """Make the change of those cells alone whose encoder, task, method or kind are among the names."""
 
@@ -77,6 +89,15 @@ def only(change: Change, **names: Collection[str]) -> Change:
 def collapse(cell: PrintedCell) -> dict[str, Any]:
     """Make a cell of runs that predict one class."""
     return dict.fromkeys(cell.numbers, 0)
+
+
+def break_print(
+    make: Callable[..., Report], breaks: Mapping[str, Change | Mapping[str, str]]
+) -> dict[str, Callable[[], Report]]:
+    """Make a claim's broken numbers of print, each with a change or with the methods ``rows`` that are renamed."""
+    return {
+        name: partial(make, **{"rows" if isinstance(own, Mapping) else "change": own}) for name, own in breaks.items()
+    }
 
 
 def build_printed_report(
@@ -98,7 +119,7 @@ def build_printed_report(
     A paper's claims.py names its paper by its folder, so that a copy of the folder works unchanged:
 
         make = partial(build_printed_report, Path(__file__).parent.name, ["table1"], 3)
-        Claim(..., check=nothing_improves, printed=make, broken={"tenfold": partial(make, change=scale_effects(10))})
+        Claim(..., check=nothing_improves, printed=make, broken=break_print(make, {"tenfold": scale_effects(10)}))
 
     Args:
         seeds: how many runs a printed cell stands for.

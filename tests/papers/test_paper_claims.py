@@ -41,7 +41,7 @@ TURNED = NEAR | {"cosine": 0.998, "l2": 0.0895}  # by 3.6 degrees; by a right an
 
 
 def spreads(least, most, inner=0.9):
-    return isobn.list_spreads((least, most), (least, most), inner=inner)
+    return isobn.list_spreads((least, most), (least, most), inner=inner)()
 
 
 def isotropies(centred, encoder="e"):

@@ -13,7 +13,7 @@ from isobench.data.scored_pairs import ScoredPairs
 from isobench_papers.too_much_in_common import word_pairs
 from isobench_papers.too_much_in_common.convert_wordsim import PUBLIC_FILES, convert_word_pairs, main
 from isobench_papers.too_much_in_common.corpus import TEXTS_PER_BATCH, find_corpus_differences, open_corpus
-from isobench_papers.too_much_in_common.zipf import zipf_exponents
+from isobench_papers.too_much_in_common.frequency import zipf_exponents
 
 
 def test_the_embedded_sets_are_gensims_and_gensim_stays_unimported():
