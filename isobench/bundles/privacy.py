@@ -62,7 +62,10 @@ def require_no_folder(what: str, content: bytes) -> None:
 
 
 def anonymise_config(cfg: Config, key: str, fingerprints: tuple[dict[str, str], dict[str, str]]) -> Config:
-    """Return a run's config without folders and users; UserError if its key is made of a path."""
+    """Return a run's config without folders and users; UserError if one stays, or the run's key is made of one.
+
+    ``fingerprints``: of data and weights, as in `Identity`.
+    """
     plain = asdict(cfg) | {"output_dir": Config.output_dir, "tracking": asdict(Tracking(cfg.tracking.backend))}
     for section, setting in (("data", "cache"), ("checkpoint", "export")):
         plain[section] |= {setting: None}

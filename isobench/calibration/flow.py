@@ -155,6 +155,7 @@ class _FlowStep(nn.Module):
         self.coupling = _Coupling(dim, width, affine)
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """Transform rows [B, n] -> [B, n]; return with them the log of the Jacobian's determinant, [B]."""
         h, log_determinant = self.norm(h)
         if self.mixing is None:
             h = h.flip(1)

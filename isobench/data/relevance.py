@@ -23,7 +23,10 @@ def read_ids(source: Any, rows: int, encoding: str | None = None) -> list[str]:
 
 
 def read_relevance(path: Path, encoding: str | None = None) -> list[tuple[str, str, str]]:
-    """Read judgements (query, document, grade): TREC's four columns, three as BEIR has them, or a Parquet file."""
+    """Read judgements, each a query, a document and a grade as texts.
+
+    A text file has TREC's four columns, or three as BEIR has them; tables (CSV, JSON Lines, Parquet) name theirs.
+    """
     if path.suffix.lower() in FORMATS and path.suffix.lower() != ".tsv":
         table = read_own_file(path, encoding)
         names, rows = table.column_names, list(zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -205,9 +205,9 @@ def _find_family(names: Sequence[str]) -> list[str]:
 
 
 def find_whole_numbers(vectors: np.ndarray, each_once: bool) -> np.ndarray:
-    """Find the columns of a matrix [N, d] that hold different whole numbers, and NaN, alone: [d] bool.
+    """Find the columns of a matrix [N, d] that look like ids or counts, and not like coordinates: [d] bool.
 
-    With ``each_once``, no number occurs twice, as in a column of ids.
+    All their numbers but NaN are whole, and there are two or more; with ``each_once`` none occurs twice, as of ids.
     """
 
     def is_one(column: np.ndarray) -> bool:

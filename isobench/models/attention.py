@@ -227,7 +227,10 @@ def _distilbert_forward(
     packing: Packing | None = None,
     **_: Any,
 ) -> Tensor:
-    """Compute the block's output for the first tokens, as ``_bert_forward`` does; stands in for DistilBERT's own."""
+    """Compute the block's output for each sentence's first token alone; stands in for DistilBERT's own forward.
+
+    Of a packed row [1, N, d] that is [1, B, d], as in ``_bert_forward``.
+    """
     attention = self.attention
     first = _take_first_tokens(hidden_states, packing)
     query, key, value = attention.q_lin(first), attention.k_lin(hidden_states), attention.v_lin(hidden_states)

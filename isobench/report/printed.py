@@ -191,7 +191,8 @@ def _list_printed(
 def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarray:
     """Make values with a cell's printed mean (or median) and deviation; a lone median gets the printed maximum.
 
-    ``seeds`` is at least two. Values with ``is_score`` False are uncorrelated with those that True gives.
+    ``seeds`` is at least two. Values with ``is_score`` False are uncorrelated with those that True gives: print
+    does not say how they go together within a cell.
     """
     steps = np.linspace(-1, 1, seeds)
     steps = steps if is_score else steps**2 - np.mean(steps**2)

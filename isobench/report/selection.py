@@ -122,7 +122,10 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
 
 
 def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[str]) -> list[str]:
-    """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only part."""
+    """Name each part (runs that are compared) by what tells it from the others; empty if it is the only part.
+
+    ``part_of_run``: the number of each run's part [runs]. A name is such as ``head.name=isobn``.
+    """
     parts = [runs.iloc[part_of_run == index] for index in range(part_of_run.max(initial=-1) + 1)]
     scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
     differing = [name for name in PROTOCOL_SETTINGS if runs[name].map(str).nunique() > 1]
@@ -202,6 +205,7 @@ def _even_budgets(groups: Groups, varying: Sequence[str]) -> Groups:
 def _fix_method_settings(
     method: str, choices: dict[Choice, np.ndarray], varying: Sequence[str]
 ) -> dict[Choice, np.ndarray]:
+    """Keep the choices with the method's own settings at their defaults, so that all methods have equal budgets."""
     file = find_config("calibration", method)
     defaults = read_config_file(file) if file else {}
     for index, name in enumerate(varying):
@@ -255,7 +259,10 @@ def _describe_rule(groups: Groups, selection: Selection) -> str:
 def _summarize_configurations(
     runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``CONFIGURATIONS`` for the reported runs of a part; ``scores`` decided the choice."""
+    """Yield the rows of ``CONFIGURATIONS`` for the reported runs of a part.
+
+    ``scores``: encoder, method, task -> configuration -> the scores that decided the choice.
+    """
     groups = _group_by_configuration(runs, varying)
     values, seconds = _read_primary_metrics(runs), compute_epoch_seconds(runs)
     ev1, isoscore = read_numbers(runs, "embedding/ev1"), read_numbers(runs, "embedding/isoscore")

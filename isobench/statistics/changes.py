@@ -38,7 +38,8 @@ def compare_correlations(
     """Return the change of Spearman's correlation with scores [P], from ``plain`` to ``first``, and its 95% interval.
 
     Pairs are drawn anew with replacement, and ranked anew in each resample: percentiles of the resampled changes.
-    ``spread``, as in `compare_paired`, is added as normal noise.
+    ``first``, ``plain``: predicted scores of the pairs [P]. ``spread``, half the width of refitting's 95% interval
+    as in `compare_paired`, is added as normal noise.
     """
     rng, count = np.random.default_rng(seed), len(scores)
 

@@ -171,7 +171,7 @@ def resample_differences(
 
 
 def _find_obstacle(metric: str, labels: np.ndarray, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Say why the simulation does not cover these predictions; empty if it does."""
+    """Say why docs/site/simulated_pairs.py does not cover predictions [seeds, examples]; empty if it does."""
     seeds, examples = ours.shape
     if seeds < MIN_SEEDS:
         return f"{seeds} shared seed{'s' * (seeds != 1)}, fewer than {MIN_SEEDS}"

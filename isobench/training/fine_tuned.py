@@ -143,7 +143,7 @@ class FineTuningModule(pl.LightningModule):
         return {}
 
     def on_validation_epoch_end(self) -> None:
-        """Score the texts that were noted by ``references``, a list for each dev split."""
+        """Score the texts that validation noted, split by split, against ``references``, which a subclass sets."""
         self._raise_if_non_finite()
         scores, outputs, task = {}, {}, self.cfg.task
         for position, split in enumerate(task.evaluated):

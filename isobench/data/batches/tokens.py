@@ -80,7 +80,10 @@ def plan_packing(lengths: np.ndarray, bounds: Sequence[int]) -> Packing:
 
 
 def _plan_group(start: int, offsets: np.ndarray, lengths: np.ndarray) -> Group:
-    """Plan a group at ``start`` in the row, with sentences at ``offsets`` [b] from there of ``lengths`` [b]."""
+    """Plan a group at ``start`` in the packed row, with sentences at ``offsets`` [b] from there of ``lengths`` [b].
+
+    Sentences of one length are a plain rectangle of the row, and need no places to gather from.
+    """
     longest, total = int(lengths.max()), int(lengths.sum())
     group = Group(start, start + total, len(lengths), longest)
     if total == longest * len(lengths):

@@ -97,7 +97,7 @@ class Classification(Kind):
         return NUMBER_COLUMNS
 
     def parse(self, rows: Any, task: Task, split: str) -> PredictedSplit:
-        """Read them, and check that labels are classes of the task."""
+        """Read a split's rows of a predictions file, and check that labels are classes of the task."""
         import numpy as np
 
         classes, is_test = count_outputs(task), split == task.test_split

@@ -58,7 +58,7 @@ def _warn_of_few_rows(
     """Warn of each method whose statistic stands on fewer rows than it needs: an epoch's batches, or its averages."""
     size = cfg.optimization.batch_size
     last = 0 if cfg.optimization.drop_last else examples % size
-    smallest = math.inf if is_distributed() else last or size  # of several processes each has a part of a batch
+    smallest = math.inf if is_distributed() else last or size  # statistics gather the rows of all processes
     warnings = []
     for name, method in methods.items():
         of_averages = effective_rows.get(name, math.inf)

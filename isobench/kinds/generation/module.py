@@ -99,7 +99,10 @@ class Seq2Seq(FineTuningModule):
         return {**settings, "precision": "bf16" if self.search_in_bf16 else "32"}
 
     def compute_decoder_states(self, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Compute the uncalibrated states of a batch's target tokens, [N, d]; returns these tokens too, [N]."""
+        """Compute the uncalibrated states of a batch's target tokens, [N, d]; returns these tokens too, [N].
+
+        All chunks' tokens are known before the first, so that their vectors are looked up, and differentiated, once.
+        """
         states, labels = [], []
         written = [self.model.prepare_decoder_input_ids_from_labels(labels=c["labels"]) for c in batch["chunks"]]
         with self.words.share([(c["input_ids"], ids) for c, ids in zip(batch["chunks"], written, strict=True)]):

@@ -142,7 +142,7 @@ def _count_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _print_paper_tables(out: Console, report: Report) -> None:
-    """Print the tables that have a published number, below ours."""
+    """Print each table of the paper that has a published number, which stands below ours in its cell."""
     for view in report.views:
         if any(cell.published for cell in view.own_cells):
             columns = {name: [_format_both(line, name) for line in view.lines] for name in view.columns}
