@@ -62,14 +62,10 @@ def test_the_code_of_the_notebook_page_runs():
 def test_a_difference_from_print_has_welchs_interval_and_prints_rounding():
     theirs, values = [58.0, 60.0, 60.0, 61.0, 63.5], [61.0, 64.0, 63.0]
     printed = [statistics.fmean(theirs), statistics.stdev(theirs)]  # 60.5 and 2
-    table = PublishedTable.model_construct(
-        what="each cell of 5 seeds", form=["mean", "sd"], columns={}, methods={"none": "plain"},
-        cells={"bert": {"plain": {"RTE": printed}}},
-    )  # fmt: skip
-    cell = SimpleNamespace(
-        published_of="bert", method="none", column="RTE", task="rte", kind="score", values=values, n=3,
-        mean=statistics.fmean(values), sd=statistics.stdev(values),
-    )  # fmt: skip
+    cells, methods = {"bert": {"plain": {"RTE": printed}}}, {"none": "plain"}
+    table = PublishedTable.model_construct(what="of 5 seeds", form=["mean", "sd"], methods=methods, cells=cells)
+    about = {"published_of": "bert", "method": "none", "column": "RTE", "task": "rte", "kind": "score", "n": 3}
+    cell = SimpleNamespace(**about, values=values, mean=statistics.fmean(values), sd=statistics.stdev(values))
     low, high = ttest_ind(values, theirs, equal_var=False).confidence_interval()
     assert _format_difference(table, cell) == f"+2.17 \\[{low - 0.05:+.2f}, {high + 0.05:+.2f}\\]"
 
