@@ -28,8 +28,8 @@ from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_plan, make_plan, plan_runs
-from isobench.sweep.sweeper import print_changed_sources
 from isobench.training.execute import check_export_folder, train_if_needed
+from isobench.training.instantiate import print_changed_sources
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
@@ -114,9 +114,8 @@ def diagnose(
     if methods:
         with keep_global_hydra():
             cfg, own = compose_methods(methods)
-    is_array = not isinstance(X, str | Path) and matrix.as_table(X) is None
-    refuse((key and is_array, f"key={key!r} chooses an array of a file or a column, and X has none"))
     vectors, source, notes = read(X, "X", [x for x in (labels, getattr(labels, "name", None)) if isinstance(x, str)])
+    refuse((key and source is None, f"key={key!r} chooses an array of a file or a column, and X has none"))
     values = labels
     if isinstance(labels, str | Path):
         values = own_values.read_labels(str(labels), source, cfg.data.encoding)

@@ -61,18 +61,18 @@ class Setting:
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the sum that decides an answer."""
+        """Return the standard deviation of the sum that decides an answer."""
         own = self.method_seed + self.method_example + self.method_seed_example
         return (self.difficulty + self.seed + self.seed_example + own) ** 0.5
 
     @property
     def threshold(self) -> float:
-        """What the sum must exceed for a correct answer."""
+        """Return the level that the sum exceeds in a correct answer."""
         return float(special.ndtri(self.accuracy)) * self.sd
 
     @property
     def planted_shift(self) -> float:
-        """How much the better method's sum is raised for the planted difference."""
+        """Return how much the better method's sum is raised, to plant the difference."""
         return float(special.ndtri(self.accuracy + self.planted / 100)) * self.sd - self.threshold
 
 

@@ -153,9 +153,9 @@ def build_table(title: str, rows: Iterable[TidyRow], columns: Columns, texts: in
     return table
 
 
-def write_p(name: str = "p") -> Callable[[TidyRow], str]:
-    """Return what writes a column of p-values, with a dash where there is none."""
-    return lambda row: "< 0.0001" if row[name] is not None and row[name] < 0.0001 else format_number(row[name], ".4f")
+def format_p(value: float | None) -> str:
+    """Write a p-value; a dash where there is none."""
+    return "< 0.0001" if value is not None and value < 0.0001 else format_number(value, ".4f")
 
 
 def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]) -> list[Table]:
@@ -166,11 +166,11 @@ def build_slope_tables(slopes: Sequence[TidyRow], of_examples: Sequence[TidyRow]
         "straight line, over the dial": lambda row: format_estimate(
             row["over_dial"], row["over_low"], row["over_high"], "+.2f" if row["quantity"] == "score" else "+.3g"
         ),
-        "p": write_p(),
+        "p": lambda row: format_p(row["p"]),
     }
     seeds: Columns = {"seeds": lambda row: str(row["seeds"])}
     primary: Columns = {
-        name_holm(slopes): write_p("p_holm"),
+        name_holm(slopes): lambda row: format_p(row["p_holm"]),
         "EV1, IsoScore follow the dose": lambda row: describe_check(row, slopes),
     }
     measure: Columns = {"measure": lambda row: names[row["quantity"]]}
@@ -209,8 +209,8 @@ def build_correlation_table(correlations: Sequence[TidyRow]) -> Table:
                 cells.append(format_number(row["correlation"], "+.2f") + "*" * (row["p"] < ALPHA) + few)
             if ACROSS in found:
                 given, dose = found[GIVEN_DIAL], found[GIVEN_DOSE]
-                cells += [write_correlation(given), write_p()(given), write_p("p_holm")(given)]
-                cells += [write_correlation(dose), write_p()(dose), str(given["seeds"])]
+                cells += [write_correlation(given), format_p(given["p"]), format_p(given["p_holm"])]
+                cells += [write_correlation(dose), format_p(dose["p"]), str(given["seeds"])]
             table.add_row(mark(MEASURES[measure], own[0]), *cells)
         table.add_section()
     return table
@@ -230,7 +230,7 @@ def build_left_out_table(rows: Iterable[TidyRow]) -> Table:
             "study": study,
             "slope or correlation": ", ".join(names),
             "all cells": f"{whole['estimate']:+.2f}",
-            "p after Holm": write_p("p_holm")(whole),
+            "p after Holm": format_p(whole["p_holm"]),
             "without one": f"{min(estimates):+.2f} to {max(estimates):+.2f}",
             "changed most without": far["left_out"],
             "other verdict without": "; ".join(f"{row['left_out']}: p {row['p_holm']:.4f}" for row in other) or "-",
@@ -245,9 +245,9 @@ def build_contrast_tables(contrasts: Sequence[TidyRow], verdicts: Sequence[TidyR
     columns: Columns = {
         "dose": lambda row: mark(DIAL[row["dial"]].name_cell(row["dose"]), row),
         "change": lambda row: format_estimate(row["difference"], row["low"], row["high"], "+.2f"),
-        "p": write_p(),
-        name_holm(contrasts): write_p("p_holm"),
-        f"within {MARGIN:g} point, p after Holm": write_p("p_margin_holm"),
+        "p": lambda row: format_p(row["p"]),
+        name_holm(contrasts): lambda row: format_p(row["p_holm"]),
+        f"within {MARGIN:g} point, p after Holm": lambda row: format_p(row["p_margin_holm"]),
         "seeds": lambda row: str(row["seeds"]),
     }
     title = "Each dose less plain fine-tuning or less its partner, by seed (planned in the second registration alone)"

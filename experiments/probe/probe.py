@@ -82,10 +82,9 @@ class Plan:
     budget: int | None
     draws: list[Draw]
 
-    @property
-    def ends(self) -> np.ndarray:
-        """Where the predictions of each draw but the last end, among those of all draws."""
-        return np.cumsum([len(draw.test) for draw in self.draws])[:-1]
+    def split(self, predicted: np.ndarray) -> list[np.ndarray]:
+        """Divide the predictions of all draws into those of each."""
+        return np.split(predicted, np.cumsum([len(draw.test) for draw in self.draws])[:-1])
 
 
 @dataclass(frozen=True)
@@ -213,16 +212,10 @@ def probe_sets(
                     settings = [encoded.key, subject.cfg.calibration, length, fit]
                     file = name_outcomes(subject, name, own, plans[name], settings)
                     arrays = load_or_make_arrays(file, partial(probe_plans, transform, own, plans[name], fit))
-                    outcomes[length, method] = [
-                        list(
-                            zip(
-                                np.split(arrays[f"predicted{i}"], plan.ends),
-                                arrays[f"strength{i}"].tolist(),
-                                strict=True,
-                            )
-                        )
-                        for i, plan in enumerate(plans[name])
-                    ]
+                    outcomes[length, method] = []
+                    for i, plan in enumerate(plans[name]):
+                        predicted, strengths = plan.split(arrays[f"predicted{i}"]), arrays[f"strength{i}"].tolist()
+                        outcomes[length, method].append(list(zip(predicted, strengths, strict=True)))
                 yield Probed(names, own, plans[name], outcomes, vectors)
 
 

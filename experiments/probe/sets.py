@@ -67,15 +67,11 @@ def read_probe_set(root: str | None, name: str) -> tuple[LabelledTexts, Labelled
     check_splits(name, splits)
     train, test = splits["train"], splits.get(str(evaluated))
     known = set(map(_fold, train.texts))
+    of = len((test or train).texts)
     if test is None:
-        repeated, of, what = (
-            len(train.texts) - len(known),
-            len(train.texts),
-            "texts stand there before: folds share them",
-        )
+        repeated, what = of - len(known), "texts stand there before: folds share them"
     else:
-        repeated, of = sum(_fold(text) in known for text in test.texts), len(test.texts)
-        what = f"rows in {evaluated} are in train too"
+        repeated, what = sum(_fold(text) in known for text in test.texts), f"rows in {evaluated} are in train too"
     if 100 * repeated > of:
         print_note(f"{name}: {repeated:,} of {of:,} {what}")
     return train, test

@@ -12,7 +12,6 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def _list_names(plan: Plan) -> list[str]:
     folders = [Path(conf_dir()), *Path(experiments_dir()).iterdir()]
     files = [file for folder in folders for file in folder.glob("*/*.yaml")]
     known = {file.stem for file in files}
-    known |= set(_iterate_texts([asdict(Config()), *(read_config_file(file) for file in files)]))
+    known |= set(_iterate_texts([to_plain(Config()), *(read_config_file(file) for file in files)]))
     sections = {id(section): section for cfg, _ in plan.runs for section in vars(cfg).values()}  # which runs share
     kept = _iterate_texts([to_plain(section) for section in sections.values()])
     return list(dict.fromkeys(text for text in kept if text and text not in known))

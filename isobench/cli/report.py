@@ -24,7 +24,7 @@ from isobench.common.progress import print_above_bars, track_progress
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
 from isobench.config.schema import Config
-from isobench.papers.folders import find_papers, list_configs
+from isobench.papers.folders import advise_on_experiment, find_papers
 from isobench.papers.published import count_numbers
 from isobench.runs.bundled import read_member
 from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
@@ -75,9 +75,8 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
     )
     if bundles:
-        name = str(bundles[0])
-        is_name = name in list_configs("experiment") and not bundles[0].exists()
-        refuse((is_name, f"{name} is an experiment: write +experiment={name}"))
+        advice = advise_on_experiment(str(bundles[0]))
+        refuse((advice and not bundles[0].exists(), str(advice)))
         output_dir = read_output_dir(drop_launch_arguments(settings), "isobench report BUNDLE")
         _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return

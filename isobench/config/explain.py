@@ -16,7 +16,7 @@ from isobench.config.bounds import find_section, read_hints
 from isobench.config.command_line import split_config_dirs
 from isobench.config.removed import explain_removed
 from isobench.config.schema import OPTIONAL_PARTS, Config
-from isobench.papers.folders import find_config_folders, list_config_groups, list_configs, read_config_file
+from isobench.papers.folders import advise_on_experiment, find_config_folders, list_config_groups, read_config_file
 
 ADVICE = (  # what Hydra says -> what to do
     (r"To append to your default list use \+(\S+)", "{0} needs a + before it: write +{0}"),
@@ -53,11 +53,13 @@ def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str
     text = "\n".join(map(str, reversed(causes)))
     if isinstance(error, OverrideParseException):
         written = str(error.override)
+        if advice := advise_on_experiment(written):
+            return advice
         is_cut = any(written.count(a) > written.count(b) for a, b in ("{}", "[]"))  # mostly by the shell
-        if written in list_configs("experiment"):
-            return f"{written} is an experiment: write +experiment={written}"
-        advice = "a bracket is not closed: put a setting with blanks into quotes"
-        return f"{written}: {advice if is_cut else extract_first_line(error)}"
+        reason = (
+            "a bracket is not closed: put a setting with blanks into quotes" if is_cut else extract_first_line(error)
+        )
+        return f"{written}: {reason}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         hint = "" if split_config_dirs(read_arguments())[0] else "; for one of yours add --config-dir=FOLDER"

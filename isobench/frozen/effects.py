@@ -79,13 +79,16 @@ def measure_effects(
             f"widened by what {REFITS} refits of the method differ in."
         )
 
-    # Whether the probe is right for each measured row, 0 or 1, or the cosine of each tested pair.
-    def measure(function: Transform, rows: np.ndarray = trained) -> np.ndarray:
+    def measure(function: Transform, moved: Tensor, rows: np.ndarray = trained) -> np.ndarray:
+        """Return whether the probe is right for each measured row, 0 or 1, or the cosine of each tested pair.
+
+        ``moved``: what the function gives for the measured rows.
+        """
         if pairs is not None:
-            ends = function(vectors[measured])[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
+            ends = moved[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
             return cosine(ends[:, 0], ends[:, 1]).numpy()
         assert classes is not None
-        predicted = _predict(function(half[rows]), classes[fitted][rows], function(vectors[measured]))
+        predicted = _predict(function(half[rows]), classes[fitted][rows], moved)
         return (predicted == classes[measured]).astype(float)
 
     def summarise(outcome: np.ndarray) -> float:
@@ -106,11 +109,12 @@ def measure_effects(
         if not after.isfinite().all():
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
         elif classes is not None or pairs is not None:
-            outcome = measure(transform)
+            outcome = measure(transform, after)
             plain = outcome if not effects else plain
             score = summarise(outcome)
-            refitted = [summarise(measure(fit[name], trained[:REFIT_PROBE_ROWS])) for fit in refits if effects]
-            spread = measure_spread(refitted)
+            again = [fit[name] for fit in refits if effects]
+            few = trained[:REFIT_PROBE_ROWS]
+            spread = measure_spread([summarise(measure(fit, fit(vectors[measured]), few)) for fit in again])
             if pairs is None:
                 change, low, high = compare_paired(outcome - plain, spread)
             else:

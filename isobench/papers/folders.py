@@ -80,6 +80,11 @@ def list_config_groups() -> list[str]:
     return ["experiment", *sorted(entry.name for entry in Path(conf_dir()).iterdir() if entry.is_dir())]
 
 
+def advise_on_experiment(word: str) -> str | None:
+    """Return how an experiment is named in a command, if a word is the bare name of one."""
+    return f"{word} is an experiment: write +experiment={word}" if word in list_configs("experiment") else None
+
+
 def find_config(group: str, name: str) -> Path | None:
     """Find the YAML file of a config in isobench's own folder or a paper's; None if there is none."""
     files = (folder / group / f"{name}.yaml" for folder in find_config_folders())

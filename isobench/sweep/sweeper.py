@@ -144,7 +144,10 @@ class GridSweeper(Sweeper):
         if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
-        print_changed_sources(runs)
+        if any(run.record and run.record.sources for run in runs):
+            from isobench.training.instantiate import print_changed_sources  # imports torch
+
+            print_changed_sources(runs)
         _print_elsewhere(runs)
         print_missing_exports(runs)
         if runs[0].cfg.analysis:
@@ -157,17 +160,6 @@ class GridSweeper(Sweeper):
         unfinished = [EXIT_BUSY, *codes] if any(run.record is None for run in runs) else []
         if code := choose_exit_code(runs, *damaged, *unfinished):
             raise SystemExit(code)
-
-
-def print_changed_sources(runs: list[Run]) -> None:
-    """Say which classes of the user's own have changed since runs with them ended: a run's key has versions alone."""
-    recorded = [(run.cfg.calibration, run.record.sources) for run in runs if run.record and run.record.sources]
-    if recorded:
-        from isobench.training.instantiate import hash_sources  # imports torch
-
-        changed = {name for own, sources in recorded for name, _ in sources.items() - hash_sources(own).items()}
-        for name in sorted(changed):
-            print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 
 def _print_elsewhere(runs: list[Run]) -> None:

@@ -14,10 +14,12 @@ from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import doing, refuse
+from isobench.common.terminal import print_note
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.classes import locate_class
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
 from isobench.kinds.base import Kind
+from isobench.runs.run import Run
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 
@@ -132,6 +134,17 @@ def hash_loaded_sources(calibration: dict[str, Any]) -> dict[str, str]:
     """Hash sources as `hash_sources` does, but as this process has them, whatever became of their files since."""
     now = hash_sources(calibration)
     return {name: _AS_LOADED.setdefault((name, _locate(name)), digest) for name, digest in now.items()}
+
+
+def print_changed_sources(runs: Iterable[Run]) -> None:
+    """Say which classes of the user's own have changed since runs with them ended: a run's key has versions alone."""
+    changed = set[str]()
+    for run in runs:
+        if run.record and run.record.sources:
+            now = hash_sources(run.cfg.calibration)
+            changed |= {name for name, _ in run.record.sources.items() - now.items()}
+    for name in sorted(changed):
+        print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:

@@ -1,4 +1,4 @@
-"""What functions of a matrix do alone; experiments/too_much_in_common holds the rest against NumPy."""
+"""Test functions of a matrix; experiments/too_much_in_common holds the rest against NumPy."""
 
 import numpy as np
 import pytest
