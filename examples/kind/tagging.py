@@ -6,7 +6,7 @@ from typing import Any
 from isobench.common.errors import UserError
 from isobench.config.schema import Config, Data, Task
 from isobench.data.sources import choose_own_rows, find_own_file, select_by_hash
-from isobench.kinds.base import Examples, Kind
+from isobench.kinds import Examples, Kind
 
 
 class Tagging(Kind):

@@ -18,9 +18,9 @@ from isobench.config.bounds import NOT_EMPTY, Bound, PositiveInt, one_of
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import describe_source
 from isobench.data.weights import format_encoder_name
-from isobench.kinds.base import kind_of
 from isobench.statistics.paired_bootstrap import compare_predictions
 from isobench.statistics.seeds import Arm, compare_runs, holm
+from isobench.tasks.kind import kind_of
 from isobench_papers.probe.sets import read_probe_set
 
 if TYPE_CHECKING:  # importing them takes seconds

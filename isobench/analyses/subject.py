@@ -14,9 +14,9 @@ from isobench.common.errors import UserError, refuse
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
 from isobench.data.scale import find_encoder_differences
-from isobench.kinds.base import kind_of
 from isobench.runs.identity import identify, resolve_seeds
 from isobench.runs.run import Run
+from isobench.tasks.kind import kind_of
 
 if TYPE_CHECKING:  # importing models and training takes seconds, and analyses of trained runs load no vectors
     from isobench.models.encoders import LoadedEncoder

@@ -22,10 +22,10 @@ from isobench.common.files import explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
-from isobench.kinds.base import name_kind
 from isobench.papers.description import read_paper, write_map
 from isobench.papers.folders import PAPER_FLAG, find_config_folders, find_papers, list_config_groups, list_configs
 from isobench.papers.published import list_misspellings, load_tables
+from isobench.tasks.kind import name_kind
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
 

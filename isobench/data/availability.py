@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from isobench.common.errors import UserError
 from isobench.config.schema import Config
 from isobench.data import hub, sources, weights
-from isobench.kinds.base import kind_of
+from isobench.tasks.kind import kind_of
 
 
 def require_metric_packages(cfg: Config) -> None:

@@ -15,7 +15,7 @@ from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value
 from isobench.config.schema import Config, Data, Task
 from isobench.data.sources import describe_source, find_data_source, find_own_file, list_shares
-from isobench.kinds.base import Examples, kind_of, load_kind
+from isobench.tasks.kind import Examples, kind_of, load_kind
 
 
 def complete_config(cfg: Config) -> Config:

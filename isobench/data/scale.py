@@ -13,10 +13,10 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Config
 from isobench.data import sources, weights
 from isobench.data.weights import format_encoder_name
-from isobench.kinds.base import kind_of
 from isobench.papers.description import find_task, read_paper
 from isobench.papers.folders import find_papers
 from isobench.papers.published import PublishedTable, load_tables
+from isobench.tasks.kind import kind_of
 
 READ_FROM = "read from "
 LAPTOP = "laptop"  # the papers' own protocol without their encoders and with their small tasks alone

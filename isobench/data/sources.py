@@ -23,7 +23,7 @@ from isobench.data.tables import (
     read_own_file,
     require_columns,
 )
-from isobench.kinds.base import kind_of
+from isobench.tasks.kind import kind_of
 
 
 def find_data_source(task: Task, data: Data) -> str:

@@ -21,11 +21,11 @@ from isobench.data.batches.loaders import ONE_CHUNK, make_sorted_loader, name_de
 from isobench.data.batches.tokens import Collator, Tokens, tokenise_examples
 from isobench.data.cache import load_cached_arrays, name_cached_file, save_cached_arrays
 from isobench.data.sentence_settings import describe_own_settings, read_sentence_settings
-from isobench.kinds.base import Examples
 from isobench.metrics.tokens import mask_tokens
 from isobench.models import encoders, tokenization
 from isobench.models.sentence_encoder import Layer
 from isobench.runs.identity import resolve_seeds
+from isobench.tasks.kind import Examples
 from isobench.training.train import configure_process
 
 VERSION = 2  # of the cached files' content, part of their name: raise it when the vectors change

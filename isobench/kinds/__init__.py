@@ -1,5 +1,5 @@
-"""The kinds of tasks: what a run asks of its kind (`base`), and a folder with the answers of each kind."""
+"""The kinds of tasks, a folder each; a kind from outside derives from `Kind`."""
 
-from isobench.kinds.base import Kind
+from isobench.tasks.kind import Examples, Kind
 
-__all__ = ["Kind"]
+__all__ = ["Examples", "Kind"]

@@ -19,7 +19,7 @@ from isobench.common.files import format_sorted_json
 from isobench.config.removed import restore_removed
 from isobench.config.schema import Config, map_chain
 from isobench.data import sources, weights
-from isobench.kinds.base import kind_of
+from isobench.tasks.kind import kind_of
 
 PROTOCOL = 3  # raise it when the training loop changes what a config gives, or when the key is made of other parts
 # Settings that don't decide a result, or whose effect is in the fingerprints.

@@ -17,8 +17,8 @@ from isobench.config.schema import (
     split_chain,
 )
 from isobench.data import weights
-from isobench.kinds.base import kind_of
 from isobench.papers import published
+from isobench.tasks.kind import kind_of
 
 BASE_METHOD = "none"  # plain fine-tuning
 PINNED = "{0}.revision must be set: a result from the hub can only be repeated at a pinned commit"

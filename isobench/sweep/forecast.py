@@ -14,10 +14,10 @@ from typing import Any
 
 from isobench.common.errors import UserError, doing, refuse
 from isobench.config.schema import Config, Encoder
-from isobench.kinds.base import kind_of
 from isobench.runs.plan import list_run_folders, read_ended_run
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name
+from isobench.tasks.kind import kind_of
 
 MIB, GIB = 2**20, 2**30
 BASE_BYTES = 1 * GIB  # of a process: Python with its libraries

@@ -26,7 +26,6 @@ from isobench.data.availability import ask_hub_early, require_hub_files_of_some,
 from isobench.data.own_task import check_files, print_own_data
 from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.weights import read_width
-from isobench.kinds.base import Kind, kind_of
 from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
@@ -36,6 +35,7 @@ from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import make_launcher
 from isobench.sweep.overview import format_forecast, print_expectations, print_overview
 from isobench.sweep.planning import find_places, keep_plan, make_plan, plan_runs
+from isobench.tasks.kind import Kind, kind_of
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_USER_ERROR,

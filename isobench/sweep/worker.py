@@ -18,12 +18,12 @@ from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
 from isobench.config.schema import Config, Tracking
-from isobench.kinds.base import load_kind
 from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_state, read_live_heartbeat
 from isobench.runs.trust import UntrustedError, require_own_classes
+from isobench.tasks.kind import load_kind
 from isobench.training.execute import (
     EXIT_BUSY,
     EXIT_DONE,

@@ -9,9 +9,9 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import refuse
 from isobench.config.schema import Config, format_method_name
 from isobench.data.batches.loaders import uses_gpu
-from isobench.kinds.base import kind_of
 from isobench.runs.identity import Identity, choose_dropout, identify, resolve_seeds, seed_everything
 from isobench.runs.record import RecordedGeneration
+from isobench.tasks.kind import kind_of
 from isobench.training.fine_tuned import FineTuningModule
 from isobench.training.instantiate import instantiate_chain, refuse_unmet
 

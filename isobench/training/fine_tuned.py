@@ -16,10 +16,10 @@ from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure, UserError
 from isobench.config.schema import HELD_OUT, LAST_EPOCH, Config, Optimization
-from isobench.kinds.base import kind_of
 from isobench.metrics.task import is_constant, nan_to_zero
 from isobench.models.dropout import DropoutNumbers
 from isobench.runs.record import Epoch
+from isobench.tasks.kind import kind_of
 from isobench.training.optimizers import make_optimizer
 
 LOSS_CHECK_INTERVAL = 25  # steps between checks of the loss on a GPU, because each check makes it wait

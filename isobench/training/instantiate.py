@@ -18,8 +18,8 @@ from isobench.common.terminal import print_note
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.classes import locate_class
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
-from isobench.kinds.base import Kind
 from isobench.runs.run import Run
+from isobench.tasks.kind import Kind
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
 

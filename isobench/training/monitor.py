@@ -16,9 +16,9 @@ from isobench.common.errors import doing, refuse
 from isobench.common.linalg import PIECE_ROWS
 from isobench.config.classes import locate_class
 from isobench.config.schema import Config
-from isobench.kinds.base import kind_of
 from isobench.metrics.accumulator import class_summary, isotropy_summary
 from isobench.metrics.partition import DIRECTION_KINDS, DirectionKind
+from isobench.tasks.kind import kind_of
 from isobench.training import tracking
 
 DEFAULT_CONVENTIONS: tuple[DirectionKind, ...] = ("eigenvectors", "as_printed")

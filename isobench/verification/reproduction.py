@@ -23,14 +23,14 @@ from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, 
 from isobench.data import sources, weights
 from isobench.data.availability import require_hub_files, require_metric_packages
 from isobench.data.tables import FORMATS, describe_format
-from isobench.kinds.base import kind_of, load_kind
-from isobench.kinds.predictions import PredictedSplit
 from isobench.runs.folder import RunFolder, run_folder_name
 from isobench.runs.identity import Identity, identify
 from isobench.runs.record import Provenance, RunRecord
 from isobench.runs.run import Run
 from isobench.runs.trust import use_own_classes
 from isobench.runs.validate import validate_config
+from isobench.tasks.kind import kind_of, load_kind
+from isobench.tasks.predictions import PredictedSplit
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.run_check import CheckedRun, parse_predictions
 

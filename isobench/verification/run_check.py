@@ -19,14 +19,14 @@ from isobench.common.files import sha256_json
 from isobench.config.bounds import check_value
 from isobench.config.schema import Config, Task, config_from_plain
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
-from isobench.kinds.base import is_known, kind_of, load_kind, name_kind
-from isobench.kinds.predictions import PredictedSplit
 from isobench.metrics.task import is_constant
 from isobench.runs.folder import RunFolder, is_intact, run_folder_name
 from isobench.runs.grouping import read_run_names
 from isobench.runs.identity import compute_key, resolve_seeds, select_decisive
 from isobench.runs.record import RunRecord, parse_record
 from isobench.runs.trust import find_other_classes
+from isobench.tasks.kind import is_known, kind_of, load_kind, name_kind
+from isobench.tasks.predictions import PredictedSplit
 from isobench.verification.folder import DIFFERS, FAILS, UNCHECKED, Outcomes
 
 ROUNDING = 1e-9  # by which other versions and processors may round a score, a fraction

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isobench.common.files import read_checksummed
-from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars as generated_pairs
 from isobench.kinds.generation.batches import PairCollator, batch_by_tokens, tokenise_pairs
 from isobench.kinds.generation.pairs import normalise_diacritics, read_pairs
+from isobench.tasks.kind import Examples
 
 
 def folder_of(tmp_path: Path, rows: list[dict], name="multi30k/train.parquet") -> str:

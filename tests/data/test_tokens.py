@@ -7,8 +7,8 @@ import torch
 from isobench.config.schema import Encoder
 from isobench.data.batches.tokens import Collator, EpochSampler, tokenise_examples
 from isobench.data.cache import load_cached_arrays, save_cached_arrays
-from isobench.kinds.base import Examples
 from isobench.models.tokenization import load_tokenizer
+from isobench.tasks.kind import Examples
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from helpers import ROOT, WORDS, check_done, fails, make_config
 
 from isobench.config.schema import Task
-from isobench.kinds.base import Kind, kind_of, load_kind
 from isobench.runs.identity import compute_key
+from isobench.tasks.kind import Kind, kind_of, load_kind
 
 FOLDER = ROOT / "examples" / "kind"
 
@@ -21,7 +21,7 @@ def folder(monkeypatch):
     """Let Python find the folder, and forget its modules and its kind afterwards."""
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.setenv("PYTHONPATH", str(FOLDER), prepend=":")
-    monkeypatch.setattr("isobench.kinds.base._loaded", {})
+    monkeypatch.setattr("isobench.tasks.kind._loaded", {})
     yield
     for name in ("tagging", "tagger"):
         sys.modules.pop(name, None)
@@ -84,7 +84,7 @@ def test_it_trains_is_verified_and_reported(cli, tiny, tmp_path, settings):
 def test_a_strangers_kind_is_not_imported(cli, tmp_path, settings, monkeypatch):
     outputs = tmp_path / "outputs"
     assert cli(*settings, "optimization.epochs=1")[0] == 0
-    monkeypatch.setattr("isobench.kinds.base._loaded", {})
+    monkeypatch.setattr("isobench.tasks.kind._loaded", {})
     sys.modules.pop("tagging")
     assert "needs --trust" in "".join(check_done(cli("verify", str(outputs), "--level", "2")))
     for command in (["status"], ["report"]):

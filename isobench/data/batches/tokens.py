@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from isobench.kinds.base import Examples
+from isobench.tasks.kind import Examples
 
 
 class Group(NamedTuple):

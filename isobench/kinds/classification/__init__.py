@@ -8,9 +8,9 @@ from isobench.common.errors import UserError, refuse
 from isobench.config.schema import Config, Data, Task
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import list_shares
-from isobench.kinds.base import Examples, Kind
 from isobench.kinds.classification.examples import count_outputs, read_examples
-from isobench.kinds.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
+from isobench.tasks.kind import Examples, Kind
+from isobench.tasks.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
 
 CLASS_METRICS = ("accuracy", "f1", "accuracy_f1", "matthews")
 REGRESSION_METRICS = ("pearson", "spearman", "pearson_spearman")

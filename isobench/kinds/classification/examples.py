@@ -20,7 +20,7 @@ from isobench.data.sources import (
     select_by_hash,
 )
 from isobench.data.tables import has_column, read_columns, read_field, read_own_file, require_columns
-from isobench.kinds.base import Examples
+from isobench.tasks.kind import Examples
 
 if TYPE_CHECKING:  # late: a command line is read without it
     import numpy as np

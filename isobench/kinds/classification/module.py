@@ -12,12 +12,12 @@ from isobench.calibration.base import Calibration
 from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import Config, Head
-from isobench.kinds.base import kind_of
 from isobench.kinds.classification.examples import count_outputs
 from isobench.kinds.classification.export import write_classifier
 from isobench.metrics.task import is_constant
 from isobench.models.encoders import LoadedEncoder
 from isobench.models.huggingface_head import HeadParts, build_huggingface_head
+from isobench.tasks.kind import kind_of
 from isobench.training.fine_tuned import FineTuningModule
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from isobench.common.errors import refuse
 from isobench.common.packages import require_package
 from isobench.config.schema import Config, Data, Task
-from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars, scores
 from isobench.kinds.words import Words
+from isobench.tasks.kind import Examples
 
 
 class Generation(Words):

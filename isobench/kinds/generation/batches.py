@@ -23,8 +23,8 @@ from isobench.data.batches.loaders import (
 from isobench.data.batches.tokens import TEXTS_PER_CALL, Rows, find_chunk_bounds, pad_rows
 from isobench.data.cache import load_or_make_arrays, name_cached_file
 from isobench.data.sources import require_unchanged
-from isobench.kinds.base import Examples
 from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
+from isobench.tasks.kind import Examples
 
 VERSION = 3  # of the cached files' content, part of their cache key
 

@@ -8,8 +8,8 @@ from typing import Any
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import name_file_in_errors, read_columns, read_field, require_columns
-from isobench.kinds.base import Examples
 from isobench.kinds.generation import grammars
+from isobench.tasks.kind import Examples
 
 CEDILLA_TO_COMMA = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 LETTER_TO_PLAIN = str.maketrans("\u0102\u0103\u00c2\u00e2\u00ce\u00ee\u0218\u0219\u021a\u021b", "AaAaIiSsTt")

@@ -5,9 +5,9 @@ from typing import Any
 
 from isobench.common.errors import refuse
 from isobench.config.schema import Config, Data, Task
-from isobench.kinds.base import Examples
-from isobench.kinds.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
 from isobench.kinds.words import Words
+from isobench.tasks.kind import Examples
+from isobench.tasks.predictions import NUMBER_COLUMNS, PredictedSplit, read_numbers
 
 FOR_NEW_MODELS = ("encoder.attention", "encoder.normformer", "encoder.frozen_blocks")
 

@@ -12,10 +12,10 @@ from isobench.calibration.chain import Chain
 from isobench.common.errors import RunFailure
 from isobench.config.schema import Config, Task
 from isobench.data.batches.loaders import SplitLoaders
-from isobench.kinds.base import kind_of
 from isobench.kinds.words.projection import IDENTITY_POOLER, MAX_MEASURED_STATES, CalibratedProjection
 from isobench.metrics.task import is_constant
 from isobench.models.encoders import CAUSAL, MASKED, Family, LoadedGenerator
+from isobench.tasks.kind import kind_of
 from isobench.training.fine_tuned import FineTuningModule
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from isobench.config.schema import Config, Task
-from isobench.kinds.base import Kind
+from isobench.tasks.kind import Kind
 
 if TYPE_CHECKING:
     from isobench.models.encoders import Family

@@ -14,7 +14,7 @@ from typing import Any
 from isobench.common.errors import doing, refuse
 from isobench.config.classes import locate_class
 from isobench.config.schema import Config, Data, Task
-from isobench.kinds.predictions import TEXT_COLUMNS, PredictedSplit, read_texts
+from isobench.tasks.predictions import TEXT_COLUMNS, PredictedSplit, read_texts
 
 # The part of a task's settings that only a kind of isobench's has -> this kind. A task without them has sentences.
 OWN_KINDS = {
@@ -177,5 +177,5 @@ def load_kind(task: Task) -> None:
     target, settings = name_kind(task), {key: value for key, value in (task.kind or {}).items() if key != "_target_"}
     with doing("task.kind"):
         kind = locate_class(target, Kind)(**settings)
-    refuse((not isinstance(kind, Kind), f"task.kind: {target} must subclass isobench.kinds.base.Kind"))
+    refuse((not isinstance(kind, Kind), f"task.kind: {target} must subclass isobench.kinds.Kind"))
     _loaded[repr(task.kind)] = kind
