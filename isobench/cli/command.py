@@ -100,12 +100,15 @@ def read_output_dir(settings: Sequence[str], command: str) -> str:
 
 
 def run_guarded(function: Callable[[], Any]) -> None:
-    """Call a command's function. An error is printed in one line, or with HYDRA_FULL_ERROR=1 with its traceback.
+    """Set up the process of a command, and call the command's function.
 
-    The exit code is 2 after an error, and 128 + the signal's number after a signal.
+    An error is printed in one line, or with HYDRA_FULL_ERROR=1 with its traceback. The exit code is 2 after an error,
+    and 128 + the signal's number after a signal.
     """
     hydra_full_error = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ.setdefault(environment.DEBUG, hydra_full_error or "")  # a worker has its sweep's
+    # What the user wants is kept under a name of our own, because HYDRA_FULL_ERROR is set below. A worker has its
+    # sweep's.
+    os.environ.setdefault(environment.DEBUG, hydra_full_error or "")
     os.environ[environment.COMMAND_START] = str(time.time())
     environment.share_processor()
     environment.keep_freed_memory()

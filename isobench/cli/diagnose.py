@@ -75,12 +75,12 @@ def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
     name = stem if is_matrix else f"{stem}-{cfg.encoder.name}"
     page = (options.to or Path(cfg.output_dir) / "diagnose") / f"{name}.html"
     if options.json and not options.to:
-        print(json.dumps(_compute(options, path, is_matrix, cfg, methods).to_json()))
+        print(json.dumps(_diagnose_files(options, path, is_matrix, cfg, methods).to_json()))
         return
     with require_writable(page.parent):
         from isobench.frozen.show import print_diagnosis, render_page
 
-        diagnosis = _compute(options, path, is_matrix, cfg, methods)
+        diagnosis = _diagnose_files(options, path, is_matrix, cfg, methods)
         write_text(page, render_page(diagnosis))
     if options.json:
         print(json.dumps(diagnosis.to_json()))
@@ -111,9 +111,10 @@ def _check_flags(options: Namespace, path: Path | None, is_matrix: bool) -> None
     )
 
 
-def _compute(
+def _diagnose_files(
     options: Namespace, path: Path | None, is_matrix: bool, cfg: Config, methods: dict[str, dict[str, Any]]
 ) -> "Diagnosis":
+    """Read what the command names, or embed its texts, and diagnose it."""
     from isobench.data import own_values
     from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose
@@ -121,22 +122,18 @@ def _compute(
     encoding = cfg.data.encoding
     pairs = own_values.read_pairs(options.pairs, encoding) if options.pairs else None
     places: dict[str, int] | None = None  # of texts, by which pairs may name rows
-    counts, texts, search = None, [], None
+    counts = None
     if is_matrix and path:
         vectors, notes = matrix.read_vectors(path, options.key, [options.labels] if options.labels else [])
         source = path.name
     else:
+        texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]]))) if pairs else []
         if path:
             texts = own_values.read_texts(path, options.text, encoding)
-        elif pairs:
-            texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]])))
         places = {text: row for row, text in reversed(list(enumerate(texts)))}
         vectors, counts, notes = _embed(options, cfg, texts)
-        what = "vocabulary" if options.vocabulary else "states of tokens" if options.tokens else cfg.encoder.pooling
-        layer = "" if cfg.encoder.layer is None else f"layer {cfg.encoder.layer}"
-        file = path or options.pairs
-        source = ", ".join(filter(None, [file.name if file else "", cfg.encoder.name, what, layer]))
-    vectors, classes = matrix.check_vectors(vectors, source), None
+        source = _name_source(options, path, cfg)
+    vectors, classes, search = matrix.check_vectors(vectors, source), None, None
     if options.labels:
         labels = own_values.read_labels(options.labels, path, encoding)
         classes = own_values.make_classes(labels, len(vectors), f"--labels {options.labels}")
@@ -149,6 +146,14 @@ def _compute(
         vectors, classes, numbered, source=source, methods=methods, counts=counts, texts=is_of_texts, notes=notes,
         search=search,
     )  # fmt: skip
+
+
+def _name_source(options: Namespace, path: Path | None, cfg: Config) -> str:
+    """Name the vectors of texts or words: the file, the encoder, and which of its vectors."""
+    what = "vocabulary" if options.vocabulary else "states of tokens" if options.tokens else cfg.encoder.pooling
+    layer = "" if cfg.encoder.layer is None else f"layer {cfg.encoder.layer}"
+    file = path or options.pairs
+    return ", ".join(filter(None, [file.name if file else "", cfg.encoder.name, what, layer]))
 
 
 def _read_search(

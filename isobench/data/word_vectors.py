@@ -53,6 +53,7 @@ def open_word_vectors(encoder: Encoder, cache: str | None) -> tuple[list[str], "
 
 
 def _convert(file: Path, folder: Path) -> None:
+    """Write a file's words, each once, as JSON, and their vectors [V, d] as float32: the two ``FILES``."""
     import numpy as np
 
     promised, dim, binary = _read_layout(file)

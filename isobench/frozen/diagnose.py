@@ -90,31 +90,29 @@ def diagnose(
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
     text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    measured, classes, judged, score = sample, None, None, None  # what methods are measured on, and by what
+    # What methods are measured on, and by what: the sample, the rows of pairs, or the sample's labels.
+    measured, classes, judged = sample, None, None
     if pairs is not None:
-        kept = ~scan.missing[pairs[0]].any(1)
-        if not kept.all():
-            noted.append(f"{format_count(int((~kept).sum()), 'pair')} with such a row left out.")
-        refuse((kept.sum() < 3 or np.ptp(pairs[1][kept]) == 0, "pairs: fewer than three, or of one score, are left"))
-        used, places = np.unique(pairs[0][kept], return_inverse=True)
-        measured, score = torch.from_numpy(read_rows(vectors, used)).double(), "spearman"
-        ends, scores = judged = places.reshape(-1, 2), pairs[1][kept]
-        left, right = measured[ends[find_related(scores)]].unbind(1)
-        found += _describe_pairs(alignment(left, right), len(left), score_pairs(measured, *judged), len(scores))
+        rows, judged, said = _leave_out(scan.missing, *pairs)
+        noted += said
+        measured = torch.from_numpy(read_rows(vectors, rows)).double()
+        found += _describe_pairs(measured, *judged)
     if isinstance(labels, np.ndarray):
-        measured, classes, judged, score = sample, labels[drawn], None, "accuracy"
+        measured, classes, judged = sample, labels[drawn], None
         accuracy, said = score_probe(sample, classes, seed)
         noted += said
         found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
+    score = "accuracy" if classes is not None else "spearman" if judged else None
     counted = None if counts is None or score else counts[drawn]
     effects, levels, said = measure_effects(measured, classes, judged, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:
+        # Methods are fitted on fewer rows, which have the mean and the covariance of all.
         like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
-        retrieval, asked, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
+        retrieval, levels_of_search, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
         said += more
-        levels = asked + levels
+        levels = levels_of_search + levels
     normal = json.loads(NORMAL.read_text(encoding="utf-8"))
     if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
         normal["ranges"] = {}
@@ -313,11 +311,28 @@ def _advise_on_whitening(labels: float) -> str:
     )
 
 
-def _describe_pairs(distance: float, positive: int, spearman: float, pairs: int) -> list[Measured]:
-    which = f"{format_count(positive, 'pair')} with a score in the top fifth of the range"
+def _leave_out(
+    missing: np.ndarray, ends: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], list[str]]:
+    """Leave out pairs, of rows ``ends`` [P, 2] and with ``scores`` [P], that have a row which is ``missing`` [N].
+
+    Returns the rows [M] that the others have, the others numbered by their places in these, and notes.
+    """
+    kept = ~missing[ends].any(1)
+    refuse((kept.sum() < 3 or np.ptp(scores[kept]) == 0, "pairs: fewer than three, or of one score, are left"))
+    rows, places = np.unique(ends[kept], return_inverse=True)
+    lost = int((~kept).sum())
+    notes = [f"{format_count(lost, 'pair')} with such a row left out."] if lost else []
+    return rows, (places.reshape(-1, 2), scores[kept]), notes
+
+
+def _describe_pairs(vectors: Tensor, ends: np.ndarray, scores: np.ndarray) -> list[Measured]:
+    left, right = vectors[ends[find_related(scores)]].unbind(1)
+    distance, spearman = alignment(left, right), score_pairs(vectors, ends, scores)
+    which = f"{format_count(len(left), 'pair')} with a score in the top fifth of the range"
     return [
         ("alignment", distance, f"The mean squared distance on the sphere of {which}: 0 is one direction."),
-        ("Spearman", spearman, f"Cosine orders {pairs:,} pairs nearly as the scores do if this is near 1."),
+        ("Spearman", spearman, f"Cosine orders {len(scores):,} pairs nearly as the scores do if this is near 1."),
     ]
 
 

@@ -66,7 +66,7 @@ def measure_effects(
     if len(vectors) < FEWEST_ROWS or (pairs is not None and len(pairs[1]) < FEWEST_ROWS):
         return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
-    fitted, measured, tested, notes = _divide(len(vectors), classes, pairs, rng)
+    fitted, measured, tested, notes = _divide_rows(len(vectors), classes, pairs, rng)
     half = vectors[fitted]
     transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
     refits = draw_refits(half, own, seed) if classes is not None or pairs is not None else []
@@ -128,17 +128,21 @@ def measure_effects(
     return effects, levels, [*notes, *said]
 
 
-def _divide(
+def _divide_rows(
     count: int, classes: np.ndarray | None, pairs: tuple[np.ndarray, np.ndarray] | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """Choose the rows that methods are fitted on, those they are measured on, and their pairs; return notes too."""
+    """Divide ``count`` rows into those that methods are fitted on [F] and those that they are measured on [M].
+
+    ``classes`` [count] are divided evenly. Of ``pairs``, rows [P, 2] and scores [P], a random half is tested: its
+    rows are measured. Returns both, the tested pairs' places [P / 2], and notes.
+    """
     if pairs is None:
         folds = assign_folds(np.zeros(count, int) if classes is None else classes, 2, rng)
         return np.flatnonzero(folds == 0), np.flatnonzero(folds == 1), np.array([], np.int64), []
     tested, others = np.split(rng.permutation(len(pairs[1])), [len(pairs[1]) // 2])
     measured, notes = np.unique(pairs[0][tested]), list[str]()
     fitted = np.setdiff1d(np.arange(count), measured)
-    if len(fitted) < count / 4:
+    if len(fitted) < count / 4:  # too few to fit on: most rows are in several pairs
         fitted = np.unique(pairs[0][others])
         notes.append("Pairs share rows: methods are fitted on rows that the measured pairs have too.")
     notes.append(

@@ -26,12 +26,13 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     """
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
-    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)  # cosines, and whose
-    lost = np.full(count, -np.inf, np.float32)  # the highest cosine of a document that was not kept
+    # Each query's highest cosines so far, whose they are, and the highest one of a document that was not kept.
+    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
+    lost = np.full(count, -np.inf, np.float32)
     for start in range(0, len(corpus), step):
         scores = queries @ corpus[start : start + step].T  # [Q, n]
-        wanted = scores > best.min(1)[:, None]
-        if start:  # few are: each query's are moved to the left
+        wanted = scores > best.min(1)[:, None]  # these enter: ``more`` has their cosines, ``new`` their rows
+        if start:  # few do: each query's are moved to the left
             at, column = np.nonzero(wanted)
             place = np.arange(len(at)) - np.searchsorted(at, at)  # 0, 1, ... for each query
             more = np.full((count, place.max(initial=-1) + 1), -np.inf, np.float32)

@@ -200,12 +200,12 @@ def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
     views, tests = [], format_count(len(list_comparisons(cells)), "comparison")
     for (name, part), of_view in cells.groupby(["table", "part"], sort=False):
         content = find_content(experiment, name)
-        what, _, form = content.what.partition("; ")  # the form tells the paper's number of seeds, not ours
+        what, _, form = content.what.partition("; ")  # "accuracy; mean over 5 seeds": the paper's seeds, not ours
         shown = published.format_statistics(content.form, content.form)  # such as median (sd)
         title = f"{shown} over seeds"
         if name:
             title = f"{experiment.paper}, {name.replace('table', 'Table ')}, beside ours: {what}; {shown}"
-        lines: dict[tuple[Any, ...], Line] = {}
+        lines: dict[tuple[Any, ...], Line] = {}  # a line for each encoder and method, with a cell a column
         for cell in of_view.itertuples():
             is_reported = cell.kind == "reported"
             line = Line(cell.encoder, cell.method, cell.settings, cell.time, {}, is_reported)

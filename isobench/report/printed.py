@@ -66,12 +66,15 @@ def scale_effects(factor: float, *kinds: str) -> Change:
 
 
 def set_gain(points: Callable[[PrintedCell], float]) -> Change:
-    """Make the change to so many points above plain fine-tuning's mean or median; where that is printed."""
+    """Make the change that sets each cell's mean or median to plain fine-tuning's plus ``points(cell)``.
+
+    A cell for which plain fine-tuning's is not printed stays as it is.
+    """
 
     def change(cell: PrintedCell) -> dict[str, Any]:
         centre = next(name for name in CENTRES if name in cell.numbers)
         plain = cell.plain.get(centre)
-        return cell.numbers if plain is None else cell.numbers | {centre: plain + points(cell)}
+        return cell.numbers if plain is None else cell.numbers | {centre: float(plain) + points(cell)}
 
     return change
 

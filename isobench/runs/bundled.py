@@ -177,7 +177,11 @@ def simplify(table: Any) -> Any:
 
 
 def _format_table(table: Any) -> bytes:
-    """Write a table small: texts as dictionaries, and the bytes of numbers apart by their place, which repeat."""
+    """Return a ``pyarrow.Table`` as a small Parquet file, by an encoding for each type of column.
+
+    Texts that repeat are stored once, integers as differences. Of floats the first bytes stand together, then the
+    second ones and so on, since their exponents are alike.
+    """
     import pyarrow
     import pyarrow.parquet
 
@@ -190,7 +194,7 @@ def _format_table(table: Any) -> bytes:
             encodings[path] = "BYTE_STREAM_SPLIT"
         elif pyarrow.types.is_integer(kind):
             encodings[path] = "DELTA_BINARY_PACKED"
-        elif field.name != "record":  # each is another
+        elif field.name != "record":  # no record's text repeats
             texts.append(path)
     file = io.BytesIO()
     pyarrow.parquet.write_table(

@@ -165,7 +165,10 @@ def read_intact_plans(output_dir: str | Path) -> tuple[list[Plan], list[str]]:
 
 
 def format_plan(plan: Plan) -> bytes:
-    """Return the text of a plan's file."""
+    """Return a plan's file: JSON in which each value of a setting stands once, and runs name values by their places.
+
+    A setting that has one value in the whole plan is left out of the runs.
+    """
     settings = {name: _Values() for name in vars(plan.runs[0][0])}
     data, weights = _Values(), _Values()
     runs = [

@@ -64,7 +64,10 @@ def are_general(arguments: Sequence[str]) -> bool:
 
 
 def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
-    """Read the output folder and the experiment's name from general arguments; None if that takes composing them."""
+    """Read the output folder and the experiment's name from arguments that are `are_general`.
+
+    None if that takes composing them.
+    """
     typed: dict[str, str | None] = {OUTPUT_DIR: Config.output_dir, EXPERIMENT: None}
     for text in arguments:
         prefix = text.partition("=")[0] + "="

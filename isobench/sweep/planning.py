@@ -132,10 +132,10 @@ def read_grid(base: DictConfig) -> list[dict[str, Any]]:
 
 
 def find_places(order: list[str], runs: Sequence[Run]) -> dict[str, list[int]]:
-    """Rank each run, by its key, in a sweep that is started by the values of these settings.
+    """Return what a sweep's runs are sorted by: a run's key -> a rank for each setting of ``order``.
 
-    ``order`` has dotted settings, the outermost first. Values come in the order of the grid. Of the sections, only
-    ``encoder`` and ``task`` may be named; runs with the same settings in them come together.
+    ``order`` has dotted settings, the outermost first, or ``encoder`` and ``task`` for all settings of these. A
+    value's rank is its place in the grid, so that runs with the same value come together.
     """
     places: dict[str, list[int]] = {run.folder.key: [] for run in runs}
     for name in order:

@@ -73,7 +73,10 @@ class Workers:
         return [*self.codes, *([EXIT_FAILED] if any(run.folder.key in given_up for run in self.left) else [])]
 
     def _wait(self, count: int, watch: SignalWatch, killed_since: float) -> set[str]:
-        """Start workers and wait for their end; return the keys of the runs that were killed with one."""
+        """Start workers and wait for their end; return the keys of the runs that were killed with one.
+
+        The workers leave a run that was killed after ``killed_since``, a time in seconds since 1970.
+        """
         all_lost = set[str]()
         for _ in range(count):
             self._start(count, killed_since)
