@@ -83,8 +83,8 @@ class FineTuningModule(pl.LightningModule):
     ) -> Tensor:
         """Add the methods' losses to the task's; check and log the sum, and weight it for gradient accumulation.
 
-        ``index``: the batch's number in its epoch. ``method_inputs``: the embeddings that each method received. ``token_states``:
-        states of all tokens in all layers, [M, d], if a method reads them.
+        ``index``: the batch's number in its epoch. ``method_inputs``: the embeddings that each method received.
+        ``token_states``: states of all tokens in all layers, [M, d], if a method reads them.
         """
         for method_loss in self.chain.losses(method_inputs, self.matrices(), token_states):
             loss = loss + method_loss
