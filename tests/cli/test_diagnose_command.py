@@ -35,6 +35,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_matrix_with_labels_and_an_own_method(cli, folder):
     settings = ["x.npy", "--labels", "y.txt", "calibration=halved", "--config-dir", "."]
     check_done(cli("diagnose", *settings))
@@ -67,6 +68,7 @@ def ev1(x):
     return pytest.approx(squares[0] / squares.sum(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
     settings, model, tokenizer = encoded
     per_text = states(model, tokenizer)
@@ -83,6 +85,7 @@ def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
     assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
 
 
+@pytest.mark.slow
 def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):
     x = np.load("x.npy")
     np.save("q.npy", x[:12] + 0.1)

@@ -187,6 +187,7 @@ def test_fit_and_apply_as_they_are_typed(cli, folder):
     assert np.allclose(known["Z"], z, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_an_encoder_that_is_known_and_another_is_refused(cli, folder, tiny, cache):
     local = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}"]
     check_done(cli("fit", "t.txt", "calibration=center", *local, "--to=c.safetensors"))
@@ -199,6 +200,7 @@ def test_an_encoder_that_is_known_and_another_is_refused(cli, folder, tiny, cach
     check_refused(cli("apply", "c.safetensors", "t.txt", *local, "encoder.pooling=cls", "--to=z.npy"), "cls")
 
 
+@pytest.mark.slow
 def test_mistakes_are_one_line(cli, folder):
     check_done(cli(*FIT))
     np.save("narrow.npy", Y[:, :3])

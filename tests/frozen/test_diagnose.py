@@ -63,6 +63,7 @@ def test_measures_of_all_vectors(found):
     np.testing.assert_allclose(diagnosis.norms, np.sort(lengths), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
     x, diagnosis = found
     holes = np.insert(x, [0, 100, N], [[np.nan] * D, [1, np.inf, 1, 1, 1, 1], [-np.inf] * D], axis=0)
@@ -76,12 +77,14 @@ def test_batches_rows_left_out_and_types_change_no_number(found, monkeypatch):
     assert numbers == pytest.approx([index(diagnose(whole))["EV1"]] * 4, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_advice_on_whitening_counts_the_labels_of_all_rows(found, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE", 50)
     (advice,) = [note for note in diagnose(found[0], labels=np.arange(N) % 2).notes if "labels a class" in note]
     assert f"These are {N // 2} labels a class." in advice
 
 
+@pytest.mark.slow
 def test_methods_are_fitted_on_one_half_and_measured_on_the_other():
     x, y = make_vectors(1), np.random.default_rng(2).integers(0, 3, N)
     x[:, 0] += 12 * y
@@ -204,6 +207,7 @@ def test_tiny_matrices(shape):
     assert json.loads(json.dumps(diagnosis.to_json(), allow_nan=False))["rows"] == shape[0]
 
 
+@pytest.mark.slow
 def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     x = np.repeat(make_vectors(13), 2, axis=0)
     x[:3] = 0
@@ -218,6 +222,7 @@ def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     assert any("Duplicates are estimated" in note for note in sampled.notes)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("isobench.frozen.matrix.BATCH_NUMBERS", 1 << 16)
     peaks = []
@@ -270,6 +275,7 @@ def test_intervals_hold_what_refits_differ_in():
     assert (most - least) / 2 == pytest.approx(math.hypot((high - low) / 2, spread))
 
 
+@pytest.mark.slow
 def test_a_method_that_hangs_on_its_rows_has_a_wide_interval():
     """Let all-but-the-top choose by chance between two directions of equal variance, one of which has the classes."""
     rng = np.random.default_rng(0)
@@ -292,6 +298,7 @@ def test_a_dominating_direction_that_is_no_axis_makes_no_coordinate_an_outlier()
     assert index(diagnose(x))["outlier coordinates"] == 1
 
 
+@pytest.mark.slow
 def test_a_method_made_for_another_scale_that_changes_nothing_is_named():
     x = np.random.default_rng(0).normal(size=(200, 6)) * [5, 1, 1, 1, 1, 1]
     labels = np.arange(200) % 2

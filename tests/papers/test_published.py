@@ -191,6 +191,7 @@ def plan(*arguments):
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow
 def test_the_protocol_is_the_papers(name, monkeypatch):
     monkeypatch.delenv("ISOBENCH_DATA", raising=False)
     configs = plan(f"+experiment={name}")
@@ -206,6 +207,7 @@ def test_the_protocol_is_the_papers(name, monkeypatch):
         assert {count for _, count in epochs} == {10}
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said(monkeypatch):
     monkeypatch.delenv("ISOBENCH_DATA", raising=False)
     configs = {cfg.calibration["name"]: cfg for cfg in plan("+experiment=glue_isobn", "task=rte", "seed=1")}

@@ -155,6 +155,7 @@ def test_a_consistent_gain_is_above_on_most_tasks_by_more_than_chance():
     assert words == [FAILS, UNDECIDED]  # one of nine methods may gain as much by chance
 
 
+@pytest.mark.slow
 def test_equal_methods_seldom_gain_over_all_tasks_together():
     rng, rounds = np.random.default_rng(0), 1000
     found = 0

@@ -33,6 +33,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path):
     assert [plan.experiment for plan in read_plans(tmp_path, "glue_isobn")] == ["glue_isobn"]
 
 
+@pytest.mark.slow
 def test_the_same_command_replaces_its_plan_and_another_one_adds_its_own(tmp_path, monkeypatch):
     first = make_plan()
     file = write_plan(tmp_path, first)

@@ -125,6 +125,7 @@ def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(slow_sw
     assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
     outputs.mkdir()
     Submission("12", ["ab" * 8], time.time()).save(outputs)

@@ -114,6 +114,7 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, com
     assert command(report.main, *sweep)[0] == 2  # no run has an intact record
 
 
+@pytest.mark.slow
 def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli, small, tmp_path, monkeypatch):
     file = tmp_path / "own_of_mine.py"
     text = "from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    def forward(self, h):\n"

@@ -86,6 +86,7 @@ def hold(run: Run, seconds: float):
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_holds_comes_when_it_is_free(runs, taken):
     with hold(runs[1], 1):
         assert work(runs, since=time.time()) == EXIT_DONE

@@ -11,6 +11,7 @@ from isobench.metrics import average_cosine, explained_variance, isoscore
 PASSAGES, LENGTH = 5, 12
 
 
+@pytest.mark.slow
 def test_each_layer_is_measured_without_a_few_tokens(cli, outputs, tmp_path):
     words = np.random.default_rng(0).choice(WORDS, PASSAGES * LENGTH).tolist()
     paragraphs = [" ".join(words[:7]), " \n", " ".join(words[7:40]), " ".join(words[40:])]

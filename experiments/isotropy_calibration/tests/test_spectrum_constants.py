@@ -116,6 +116,7 @@ def test_the_penalty_alone_needs_about_three_thousand_steps():
     assert found[1][1] < 1e-3
 
 
+@pytest.mark.slow
 def test_a_trained_sigma_moves_too_slowly_too_unless_it_starts_or_learns_otherwise():
     steps, rate = max(STEPS.values()), 2e-5
     head = torch.nn.Linear(DIM, 2, dtype=torch.float64)

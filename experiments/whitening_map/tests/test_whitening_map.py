@@ -67,6 +67,7 @@ def judged():
     return verdicts.judge(*make_changes(change))
 
 
+@pytest.mark.slow
 def test_verdicts_on_losses_that_vanish(judged):
     growth = pick(judged, "the change grows with the labels")
     assert {row["verdict"] for row in growth.values()} == {verdicts.SUPPORTED}
@@ -87,6 +88,7 @@ def test_verdicts_on_losses_that_vanish(judged):
     assert predicted["value"] > 0.9
 
 
+@pytest.mark.slow
 def test_the_opposite_is_refuted():
     rng = np.random.default_rng(0)
 
@@ -103,6 +105,7 @@ def test_the_opposite_is_refuted():
         assert {row["verdict"] for row in pick(rows, statement).values()} == {verdicts.REFUTED}, statement
 
 
+@pytest.mark.slow
 def test_a_slope_is_student_t_over_sets_of_the_mean_over_encoders(judged):
     rng = np.random.default_rng(1)
     values = {(t, e, n): rng.normal() for t in TASKS for e in "xy" for n in LABELS}
