@@ -89,7 +89,7 @@ experiment:
 
     isobench import BUNDLE output_dir=outputs/judged
     isobench report +experiment=NAME output_dir=outputs/judged
-    isobench report output_dir=outputs/judged
+    isobench report --claims all output_dir=outputs/judged
 
 Bundles of several experiments may share a folder. Two of the same experiment would be judged together.
 """
