@@ -63,6 +63,8 @@ def main() -> None:
             raise
         print_error(error)
         raise SystemExit(2) from None
+    if any(text.partition("=")[0] in CONFIG_DIR_FLAGS for text in sys.argv[1:]):
+        _find_own_modules()
     place = 1  # of the command's word, which --config-dir FOLDER may stand before
     while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:
         place += 1 if "=" in sys.argv[place] else 2
@@ -80,6 +82,16 @@ def main() -> None:
     else:
         register_schema()
         run_guarded(run_hydra)
+
+
+def _find_own_modules() -> None:
+    """Let the user's own configs name modules in the current folder, as ``python -m isobench`` does.
+
+    The folder is searched last, so that no file there takes the place of a library's, and not at all where no configs
+    of the user's own are named, such as in a stranger's bundle, or under ``python -P``.
+    """
+    if not sys.flags.safe_path and (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
 
 
 def find_command(word: str) -> Callable[[], None]:
