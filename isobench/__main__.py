@@ -22,6 +22,7 @@ from isobench.cli import choices
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, doing, refuse, suggest_nearest
+from isobench.common.files import BUNDLE_FILE
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
 from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
@@ -87,11 +88,12 @@ def main() -> None:
 def _find_own_modules() -> None:
     """Let the user's own configs name modules in the current folder, as ``python -m isobench`` does.
 
-    The folder is searched last, so that no file there takes the place of a library's, and not at all where no configs
-    of the user's own are named, such as in a stranger's bundle, or under ``python -P``.
+    The folder is searched last, so that no file there takes the place of a library's. It is not searched where no
+    configs of the user's own are named, in a bundle, which may be a stranger's, or under ``python -P``.
     """
-    if not sys.flags.safe_path and (folder := str(Path.cwd())) not in sys.path:
-        sys.path.append(folder)
+    folder = Path.cwd()
+    if not (sys.flags.safe_path or (folder / BUNDLE_FILE).exists() or str(folder) in sys.path):
+        sys.path.append(str(folder))
 
 
 def find_command(word: str) -> Callable[[], None]:
