@@ -22,6 +22,7 @@ from isobench.cli import choices
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common import environment
 from isobench.common.errors import UserError, doing, refuse, suggest_nearest
+from isobench.common.files import BUNDLE_FILE
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
 from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
@@ -63,6 +64,8 @@ def main() -> None:
             raise
         print_error(error)
         raise SystemExit(2) from None
+    if any(text.partition("=")[0] in CONFIG_DIR_FLAGS for text in sys.argv[1:]):
+        _find_own_modules()
     place = 1  # of the command's word, which --config-dir FOLDER may stand before
     while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:
         place += 1 if "=" in sys.argv[place] else 2
@@ -80,6 +83,17 @@ def main() -> None:
     else:
         register_schema()
         run_guarded(run_hydra)
+
+
+def _find_own_modules() -> None:
+    """Let the user's own configs name modules in the current folder, as ``python -m isobench`` does.
+
+    The folder is searched last, so that no file there takes the place of a library's. It is not searched where no
+    configs of the user's own are named, in a bundle, which may be a stranger's, or under ``python -P``.
+    """
+    folder = Path.cwd()
+    if not (sys.flags.safe_path or (folder / BUNDLE_FILE).exists() or str(folder) in sys.path):
+        sys.path.append(str(folder))
 
 
 def find_command(word: str) -> Callable[[], None]:

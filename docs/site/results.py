@@ -89,7 +89,7 @@ experiment:
 
     isobench import BUNDLE output_dir=outputs/judged
     isobench report +experiment=NAME output_dir=outputs/judged
-    isobench report output_dir=outputs/judged
+    isobench report --claims all output_dir=outputs/judged
 
 Bundles of several experiments may share a folder. Two of the same experiment would be judged together.
 """
@@ -407,7 +407,8 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
     """Judge the claims of each bundle's experiment by this bundle alone, and the others by none.
 
     Returns:
-        A row for each claim and bundle: that of `isobench report`, the bundle's name (empty: none) and its scale.
+        A row for each claim and bundle: that of `isobench report --claims all`, the bundle's name (empty: none) and
+        its scale.
     """
     claimed = {claim.experiment for claim in load_claims()}
     bundles = [bundle for bundle in bundles if bundle.experiment in claimed]
@@ -437,7 +438,7 @@ def judge_together(bundles: list[Bundle]) -> list[dict[str, Any]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     trained = [bundle.experiment for bundle in bundles if bundle.has_runs and bundle.has_analysis]
     commands = [["import", *(str(bundle.path) for bundle in bundles)]]
-    commands += [*(["report", f"+experiment={name}"] for name in trained), ["report"]]
+    commands += [*(["report", f"+experiment={name}"] for name in trained), ["report", "--claims", "all"]]
     with tempfile.TemporaryDirectory() as folder:
         for command in commands:
             program = [sys.executable, "-m", "isobench", *command, f"output_dir={folder}"]

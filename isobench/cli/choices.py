@@ -17,14 +17,16 @@ from typing import Any
 import yaml
 
 from isobench.cli.command import CommandParser, run_guarded
+from isobench.common.environment import format_paper_flags
 from isobench.common.errors import refuse
 from isobench.common.files import explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
-from isobench.papers.description import read_paper, write_map
+from isobench.config.schema import Config
+from isobench.papers.description import describe_paper, read_paper
 from isobench.papers.folders import PAPER_FLAG, find_config_folders, find_papers, list_config_groups, list_configs
-from isobench.papers.published import list_misspellings, load_tables
+from isobench.papers.published import count_numbers, list_misspellings, load_tables
 from isobench.tasks.kind import name_kind
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
@@ -35,23 +37,28 @@ def main(word: str) -> None:
     group = GROUPS.get(word)
     choose = f" that {'+' if group == 'experiment' else ''}{group}=NAME can choose" if group else ""
     page = {"tasks": "own_data", "papers": "experiments"}.get(word, word)
-    description = f"List the {word}{choose}, those of --paper FOLDER too, one line each."
-    example = f"isobench {word} {'--config-dir FOLDER' if group else '--map'}"
+    description = (
+        f"List the {word}{choose}, those of --paper FOLDER too, one line each{'' if group else '; or show one'}."
+    )
+    example = f"isobench {word} {'--config-dir FOLDER' if group else 'isobn'}"
     parser = CommandParser(f"isobench {word}", f"{description}\nExample: {example}", "[--paper FOLDER]", page=page)
     if group:
         parser.add_argument(*CONFIG_DIR_FLAGS, metavar="FOLDER", type=Path, help="list those in FOLDER too")
         options = parser.parse_args()
         run_guarded(lambda: print_choices(group, options.config_dir))
     else:
-        text = "write every table and figure with its command, of all papers or of one"
-        parser.add_argument("--map", metavar="NAME", nargs="?", const="", help=text)
+        text = "show this paper: tables and figures with their commands, its page, claims, experiments, runs"
+        parser.add_argument("name", metavar="NAME", nargs="?", help=text)
+        parser.add_argument("--map", action="store_true", help="show every table and figure of every paper")
         text = "write the example paper into this folder, to begin a paper of your own with"
         parser.add_argument("--new", metavar="FOLDER", type=Path, help=text)
         options = parser.parse_args()
         if options.new is not None:
             run_guarded(lambda: _write_new_paper(options.new.expanduser()))
-        elif options.map is not None:
-            run_guarded(lambda: print(write_map(options.map or None)))
+        elif options.name is not None:
+            run_guarded(lambda: _print_paper(options.name))
+        elif options.map:
+            run_guarded(lambda: print("\n\n".join(describe_paper(name, _find_width()) for name in find_papers())))
         else:
             run_guarded(_print_papers)
 
@@ -60,10 +67,33 @@ def _print_papers() -> None:
     """Print each paper's name and title, and what seems misspelt in its printed tables."""
     papers = {name: read_paper(folder) for name, folder in find_papers().items()}
     for name, paper in papers.items():
-        print(f"{name:{max(map(len, papers)) + 2}}{paper.title}{f' ({paper.venue})' if paper.venue else ''}")
+        print(f"{name:{max(map(len, papers)) + 2}}{paper.format_title()}")
     for name in papers:
         for remark in list_misspellings(name, load_tables(name)):
             print_note(remark)
+
+
+def _print_paper(name: str) -> None:
+    """Print what there is of a paper: its tables and figures, page, printed numbers, experiments, runs and claims."""
+    print(describe_paper(name, _find_width()))
+    from isobench.report.claims import load_claims
+    from isobench.sweep.find_runs import count_runs
+
+    folder = find_papers()[name]
+    claims = load_claims(name) if (folder / "claims.py").is_file() else []
+    judge = shlex.join(["isobench", "report", *format_paper_flags(), "--claims", name])
+    print(f"\nPage: {folder / 'README.md'}")
+    print(f"Printed numbers that reports show beside ours: {count_numbers(name):,}")
+    print(f"Claims: {len(claims)}{f', which {judge} judges by your runs' if claims else ''}")
+    commands = [shown.command.partition(" ")[0] for shown in read_paper(folder).shows.values()]
+    commands += [f"+experiment={file.stem}" for file in sorted(folder.glob("experiment/*.yaml"))]
+    counts = count_runs(Config.output_dir)
+    for command in filter(None, dict.fromkeys(commands)):
+        print(f"{command}: {counts.get(command.removeprefix('+experiment='), 'no run')} in {Config.output_dir}/")
+
+
+def _find_width() -> int:
+    return max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
 
 
 def _write_new_paper(folder: Path) -> None:

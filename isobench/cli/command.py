@@ -37,7 +37,7 @@ class CommandParser(argparse.ArgumentParser):
         program: the command as it is typed, such as ``isobench report``.
         description: what it does. It may end with a line ``Example: ...``, which the help shows behind the flags.
         settings: what follows the flags in the usage, such as ``[SETTING=VALUE ...]``.
-        page: the page of docs/how-to that the help names.
+        page: the page of the documentation's how-to that the help names.
         options: further arguments of argparse.
     """
 
@@ -47,7 +47,9 @@ class CommandParser(argparse.ArgumentParser):
         text, _, example = (description or "").partition("\nExample: ")
         super().__init__(program, description=text, allow_abbrev=False, **options)
         self.settings = settings
-        self.ending = f"\nexample: {example.strip()}\npage:    docs/how-to/{page}.md\n" if example else ""
+        self.ending = (
+            f"\nexample: {example.strip()}\npage:    how-to/{page} in isobench's documentation\n" if example else ""
+        )
 
     def format_help(self) -> str:
         """Return what ``--help`` prints."""

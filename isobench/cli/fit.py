@@ -8,6 +8,7 @@ Example: isobench fit X.npy calibration=all_but_the_top calibration.components=1
 
 import json
 import re
+import textwrap
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def _fit(options: Namespace, arguments: Sequence[str]) -> None:
     settings = [re.sub(r"^calibration\.components=", f"calibration.{short}=", s) for s in settings]
     vectors, chosen, encoder = read_vectors(options, path, settings)
     refuse((len(chosen) != 1, "name one method to fit, such as calibration=all_but_the_top (isobench methods)"))
-    from isobench.frozen.cure import USE, fit_cure
+    from isobench.frozen.cure import USES, fit_cure
 
     [(name, calibration)] = chosen.items()
     cure, notes = fit_cure(calibration, vectors, encoder)
@@ -58,8 +59,9 @@ def _fit(options: Namespace, arguments: Sequence[str]) -> None:
     if cure.matrix is None:
         print(f"{name} is not one matrix: it can't be applied without isobench.")
     else:
-        use = USE.format(name=json.dumps(str(options.to))).replace("\n", "\n    ")
-        print(f"or, Y being an array of vectors, without isobench:\n\n    {use}")
+        for library, lines in USES.items():
+            lines = textwrap.indent(lines.format(name=json.dumps(str(options.to))), "    ")
+            print(f"or, without isobench, in {library} of vectors:\n\n{lines}\n")
 
 
 def split_arguments(arguments: Sequence[str], usage: str, count: int = 1) -> tuple[list[Path], list[str]]:

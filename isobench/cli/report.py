@@ -1,13 +1,14 @@
 """Report on an experiment's runs: tables, statistics and an HTML page; or show the papers' claims.
 
 Give it the sweep's own arguments; +experiment=NAME alone reports on every run of this experiment that was asked for
-in the output folder. experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without an experiment
-it shows the papers' claims, and which of them hold in the runs of the output folder. BUNDLE is a folder that isobench
-export wrote: its report goes into outputs/reports/, or that of output_dir=FOLDER.
+in the output folder. experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without arguments it
+lists what there is to report on. BUNDLE is a folder that isobench export wrote: its report goes into
+outputs/reports/, or that of output_dir=FOLDER.
 
 Example: isobench report +experiment=glue_isobn
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from isobench.analyses.rows import needs_training, read_claimed_rows
 from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_stored_analysis
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, find_changes, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
-from isobench.common.environment import collect_garbage_rarely
+from isobench.common.environment import collect_garbage_rarely, format_paper_flags
 from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
 from isobench.common.files import explain_output_errors, write_text
 from isobench.common.progress import print_above_bars, track_progress
@@ -34,7 +35,9 @@ from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.find_runs import (
     EXPERIMENT,
+    OUTPUT_DIR,
     are_general,
+    count_runs,
     drop_selection,
     find_runs,
     read_selection,
@@ -48,30 +51,36 @@ if TYPE_CHECKING:
     from isobench.report.claims import Claim, Outcome
 
 
+EVERY = "all"  # as the name of a paper: every one
+
+
 def main() -> None:
     settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
     text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
     parser.add_argument("--published", action="store_true", help=text)
-    parser.add_argument("--claims", metavar="NAME", help="judge the claims of this paper and of no other")
+    text = "say which claims of this paper hold in the runs of the output folder; all: of every paper"
+    parser.add_argument("--claims", metavar="NAME", help=text)
     options, arguments = parser.parse_sweep_arguments()
     if options.published:
-        run_guarded(lambda: report_published(arguments, options.claims))
+        run_guarded(lambda: report_published(arguments, options.claims if options.claims != EVERY else None))
     else:
         run_guarded(lambda: report(arguments, options.claims))
 
 
 @collect_garbage_rarely()
 def report(arguments: Sequence[str], paper: str | None = None) -> None:
-    """Print an experiment's tables and comparisons, and write the report's files; without an experiment, the claims.
+    """Print an experiment's tables and comparisons, and write the report's files; without one, list what there is.
 
-    ``paper`` names the one whose claims alone are judged.
+    ``paper`` names the one whose claims are judged instead, or is ``EVERY``.
     """
     bundles, settings = split_folders(split_config_dirs(arguments)[1])
     names_runs = not are_general(drop_selection(settings)) or any(text.startswith(EXPERIMENT) for text in settings)
-    is_of_claims = not bundles and not names_runs
     refuse(
-        (paper and not is_of_claims, "--claims judges all runs of an output folder: leave out bundle and experiment"),
+        (
+            paper and (bundles or names_runs),
+            "--claims judges all runs of an output folder: leave out bundle and experiment",
+        ),
         (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
     )
     if bundles:
@@ -81,8 +90,11 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         _report_bundle(bundles[0], output_dir, split_config_dirs(arguments)[0])
         return
     check_typed_settings(arguments)
-    if is_of_claims:
-        _report_claims(list(arguments), paper)
+    if paper:
+        _report_claims(list(arguments), paper if paper != EVERY else None)
+        return
+    if not names_runs:
+        _list_reports(list(arguments))
         return
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
@@ -106,6 +118,26 @@ def _advise_without_records(cfg: Config) -> str:
     return "run it first, or see by isobench status how far it is"
 
 
+def _list_reports(arguments: list[str]) -> None:
+    """List what an output folder has runs or an analysis of, a line each, with the command that reports on it."""
+    with compose_sweep(arguments) as (_, base, _):
+        output_dir = str(base.output_dir)
+    flags = [*format_paper_flags(), *arguments]
+    found = {shlex.join([f"{EXPERIMENT}{name}", *flags]): count for name, count in count_runs(output_dir).items()}
+    for plan in read_plans(output_dir):
+        if plan.experiment is None and plan.commands:  # which begin with python -m isobench
+            typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
+            ended = sum(RunFolder(output_dir, identity.key).result_file.exists() for _, identity in plan.runs)
+            place = [text for text in arguments if text.startswith(OUTPUT_DIR)]  # it says all else itself
+            found[shlex.join([*typed, *place])] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
+    refuse((not found, f"nothing was run in {output_dir}: set output_dir=FOLDER, or see isobench --help"))
+    width, out = max(map(len, found.values())), make_console()
+    lines = [f"{count:{width}}  isobench report {command}" for command, count in found.items()]
+    claims = f"isobench report {shlex.join(['--claims', EVERY, *flags])}"
+    for line in [*lines, "", f"Which of the papers' claims hold in these runs: {claims}"]:
+        out.print(line, highlight=False, soft_wrap=True)
+
+
 def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:
     """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
 
@@ -119,7 +151,10 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
     if manifest.experiment:
         flags = [f"--config-dir={place}" for place in config_dirs]
         runs = take_own_experiment(runs, [*flags, f"{EXPERIMENT}{manifest.experiment}"])
-    folder = report_folder(output_dir, f"bundle-{manifest.experiment or bundle.name}")
+    name = bundle.resolve().name
+    if manifest.experiment or not name.startswith("bundle"):
+        name = f"bundle-{manifest.experiment or name}"
+    folder = report_folder(output_dir, name)
     analysis, shown = runs[0].cfg.analysis, None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files and analysis:
         shown = show_stored_analysis(bundle / ANALYSIS_FOLDER, analysis, folder)

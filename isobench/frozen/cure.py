@@ -41,9 +41,14 @@ PROBES = 48  # rows by which it is seen whether a fitted method is affine
 TOLERANCE = 1e-9  # of that, relative to the largest number
 STEPS, STEP_ROWS, SEED = 1_000, 256, 0  # of training a flow
 SHOWN = 8  # shares of the variance in the notes
-USE = """from safetensors.numpy import load_file
+USES = {
+    "NumPy, Y being an array": """from safetensors.numpy import load_file
 cure = load_file({name})
-Z = (Y - cure["mean"]) @ cure["matrix"]"""
+Z = (Y - cure["mean"]) @ cure["matrix"]""",
+    "PyTorch, Y being a tensor": """from safetensors.torch import load_file
+cure = load_file({name}, str(Y.device))
+Z = (Y.float() - cure["mean"]) @ cure["matrix"]""",
+}
 
 
 @dataclass

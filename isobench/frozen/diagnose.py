@@ -307,7 +307,7 @@ def _advise_on_whitening(labels: float) -> str:
     return (
         f"These are {labels:,.0f} labels a class. Full and weak whitening (shrinkage 0.9) changed the accuracy of a "
         f"logistic regression {', '.join(known)}: points, means over eight or nine sets of texts. With nearest "
-        "neighbours, weak whitening gained for some encoders (experiments/whitening_map/README.md in the repository)."
+        "neighbours, weak whitening gained for some encoders (isobench papers whitening_map)."
     )
 
 

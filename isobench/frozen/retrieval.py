@@ -100,7 +100,7 @@ def measure_retrieval(
         "fitted on the documents and on no query. The interval is a bootstrap over the queries and over "
         f"{REFITS} refits of the method; p is Holm's over the methods. Hubness is of {len(hubs):,} documents. In a "
         "study soft ZCA raised nDCG@10 of questions by 25 and 18 points for encoders not trained for similarity, and "
-        "by none for those that were (experiments/retrieval/README.md)."
+        "by none for those that were (isobench papers retrieval)."
     )
     return [replace(row, p=p) for row, p in zip(found, corrected, strict=True)], levels, [note]
 

@@ -1,13 +1,14 @@
 """What a paper.yaml says: a paper's authors, its tables and figures with their commands, what scale=paper means."""
 
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field
 
 from isobench.common import environment
-from isobench.common.errors import refuse
+from isobench.common.errors import refuse, suggest_nearest
 from isobench.papers.folders import (
     PAPER_FILE,
     PAPER_FLAG,
@@ -61,6 +62,10 @@ class Paper(StrictEntries):
     )
     differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
 
+    def format_title(self) -> str:
+        """Return the title, with the venue if there is one."""
+        return f"{self.title}{f' ({self.venue})' if self.venue else ''}"
+
 
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
@@ -74,23 +79,50 @@ def find_task(name: str) -> dict[str, int] | None:
     return next((task for task in found if task is not None), None)
 
 
-def write_map(chosen: str | None = None) -> str:
-    """Write the map in Markdown: a row for every table and figure of every paper, or of one, with its commands."""
+def describe_paper(name: str, width: int) -> str:
+    """Describe a paper in lines of at most ``width`` columns: every table and figure with its commands.
+
+    Raises:
+        UserError: there is no such paper.
+    """
     folders = find_papers()
-    refuse((chosen not in (None, *folders), f"{chosen} is no paper: choose one of {', '.join(folders)}"))
-    papers = {name: read_paper(folder) for name, folder in folders.items() if chosen in (None, name)}
+    refuse((name not in folders, f"{name} is no paper: {suggest_nearest(name, folders)}"))
+    paper, program = read_paper(folders[name]), _write_program(folders[name])
+    by = [f"By {', '.join(paper.authors)}."] if paper.authors else []
+    links = [f"{title}: {address}" for title, address in paper.links.items()]
+    scale = [f"At the paper's scale: {paper.scale}."] if paper.scale else []
+    head = [f"{name}: {paper.format_title()}", *by, *links, *scale]
+    lines = [textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False) for text in head]
+    for title, shown in paper.shows.items():
+        time = f" (embedded: {shown.time})" if shown.time else ""
+        text = textwrap.fill(f"{title}{time}: {shown.status}.", width, subsequent_indent="  ", break_on_hyphens=False)
+        commands = {"embedded": shown.command, "laptop": shown.format_laptop_command()}
+        commands["paper"] = shown.format_paper_command()
+        lines += ["", text, *(f"  {scale:10}{program} {text}" for scale, text in commands.items() if text)]
+    return "\n".join(lines)
+
+
+def _write_program(folder: Path) -> str:
+    """Write how isobench is called for a paper's commands, which must name the paper if this command did."""
+    is_named = str(folder) in environment.read_papers()
+    return f"{PROGRAM} {PAPER_FLAG} {shlex.quote(str(folder))}" if is_named else PROGRAM
+
+
+def write_map() -> str:
+    """Write the map in Markdown: a row for every table and figure of every paper, with its commands."""
+    folders = find_papers()
+    papers = {name: read_paper(folder) for name, folder in folders.items()}
     rows: list[str] = []
     for name, paper in papers.items():
-        is_named = str(folders[name]) in environment.read_papers()  # its commands need to name it too
-        rows += _write_rows(name, paper, f"{PAPER_FLAG} {shlex.quote(str(folders[name]))} " if is_named else "")
+        rows += _write_rows(name, paper, _write_program(folders[name]))
     others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
     return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|---|", *rows, "", *others])
 
 
-def _write_rows(name: str, paper: Paper, flag: str) -> Iterator[str]:
+def _write_rows(name: str, paper: Paper, program: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
         texts = shown.format_paper_command(), shown.format_laptop_command(), shown.command
-        commands = [f"`{PROGRAM} {flag}{text}`" if text else "" for text in texts]
+        commands = [f"`{program} {text}`" if text else "" for text in texts]
         commands[-1] += f" ({shown.time})" if shown.time else ""
         cells = [f"[{name}]({name}/README.md)", title, *commands, shown.status, shown.held_by]
         yield f"| {' | '.join(cells)} |"

@@ -126,7 +126,10 @@ def _find_papers(experiments: str, named: tuple[str, ...]) -> dict[str, Path]:
     for name, folder in [*_find_installed(), *((Path(folder).name, Path(folder)) for folder in named)]:
         other = papers.setdefault(name, folder)
         refuse(
-            (not (folder / PAPER_FILE).is_file(), f"{folder} is no paper: it needs a {PAPER_FILE} (CONTRIBUTING.md)"),
+            (
+                not (folder / PAPER_FILE).is_file(),
+                f"{folder} is no paper: it needs a {PAPER_FILE} (isobench papers --new FOLDER)",
+            ),
             (other != folder, f"two papers are called {name}: {other}, {folder}"),
         )
     return dict(sorted(papers.items()))

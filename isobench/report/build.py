@@ -24,7 +24,7 @@ from isobench.report.wording import (
     list_training_settings,
 )
 from isobench.runs.grouping import find_varying_settings
-from isobench.runs.run import Run
+from isobench.runs.run import Run, describe_failure
 from isobench.statistics.seeds import ALPHA
 
 TIME_NOTE = (
@@ -148,7 +148,7 @@ class Report:
         lines = []
         for run in self.runs[self.runs["failure"].notna() | self.runs["message"].notna()].itertuples():
             about = f"{run.task}, {run.encoder}, {run.method}, seed {run.seed}"
-            lines.append(f"{about}: {run.failure or 'damaged'} {run.message or ''}".strip())
+            lines.append(f"{about}: {describe_failure(run.failure or 'damaged')} {run.message or ''}".strip())
         return lines
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.terminal import print_note
+from isobench.common.terminal import format_count, print_note
 from isobench.config.command_line import Override
 from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
@@ -89,15 +89,23 @@ def find_failure(run: Run) -> str | None:
     return "constant_predictor" if metrics["constant_predictor"] else None
 
 
+def describe_failure(name: str, count: int | None = None) -> str:
+    """Say in words what went wrong in a run, or which state it has; with ``count``, in how many runs this is so."""
+    if name != "constant_predictor":
+        return f"{'' if count is None else f'{count:,} '}{name.replace('_', ' ')}"
+    runs = "" if count is None else f"{format_count(count, 'run')} "
+    return f"{runs}predict{'' if count and count > 1 else 's'} one class only"
+
+
 def format_score(run: Run) -> str:
-    """Return a run's score x 100 with the name of what went wrong, or the state of a run that has not ended."""
+    """Return a run's score x 100 with what went wrong, or the state of a run that has not ended."""
     if run.record is None:
         return run.state
     score = ""
     if best := run.record.best:
         undefined = best.metrics(run.cfg.task.dev_splits[0]).get(run.cfg.task.primary) is None
         score = "NaN" if undefined else f"{100 * best.score:.2f}"
-    return f"{score} {find_failure(run) or ''}".strip()
+    return ", ".join(filter(None, [score, describe_failure(find_failure(run) or "")]))
 
 
 def format_run_name(cfg: Config) -> str:

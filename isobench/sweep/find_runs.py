@@ -1,5 +1,6 @@
 """Find the runs that the arguments of status, report, export or dashboard mean."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ from hydra.errors import HydraException, MissingConfigException
 
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError
-from isobench.common.terminal import print_note
+from isobench.common.terminal import format_count, print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import (
     SEARCH_PATH,
@@ -21,6 +22,7 @@ from isobench.config.command_line import (
 from isobench.config.composing import find_experiment_name, read_sweep_config
 from isobench.config.schema import Config, Experiment, Selection, to_config
 from isobench.papers.folders import find_papers
+from isobench.runs.folder import ABOUT_FILE, reports_folder
 from isobench.runs.plan import list_run_folders, read_runs
 from isobench.runs.run import Run
 from isobench.sweep.planning import compose_sweep, plan_runs
@@ -81,6 +83,16 @@ def read_place(arguments: Sequence[str]) -> tuple[str, str | None] | None:
                 return None
             typed[prefix] = value
     return str(typed[OUTPUT_DIR]), typed[EXPERIMENT]
+
+
+def count_runs(output_dir: str) -> dict[str, str]:
+    """Say of each experiment in an output folder how many of its runs have ended, or that it has an analysis."""
+    runs = read_runs(output_dir)
+    counts = Counter(run.cfg.experiment.name for run in runs)
+    ended = Counter(run.cfg.experiment.name for run in runs if run.record is not None)
+    found = {name: f"{ended[name]:,} of {format_count(count, 'run')} ended" for name, count in counts.items() if name}
+    analyses = sorted(file.parent.name for file in reports_folder(output_dir).glob(f"*/{ABOUT_FILE}"))
+    return {name: "an analysis" for name in analyses if not name.startswith("bundle")} | found
 
 
 def _make_title(output_dir: str, experiment: str | None) -> str:

@@ -1,6 +1,7 @@
 """`isobench diagnose` as it is typed: matrices, texts, tokens, vocabularies, own methods, mistakes in one line."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ TEXTS = [" ".join(RNG.choice(WORDS, 3 + number % 5)) for number in range(40)]
 def folder(tmp_path, monkeypatch):
     """A working folder with a matrix, labels, texts, and a method of the user's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])  # a command with --config-dir appends the working folder
     x, y = RNG.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 2
     x[:, 0] += 3 * y
     np.save("x.npy", x)
@@ -38,6 +39,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_matrix_with_labels_and_an_own_method(cli, folder):
     settings = ["x.npy", "--labels", "y.txt", "calibration=halved", "--config-dir", "."]
+    check_done(cli("diagnose", *settings[:3]))
+    assert str(folder) not in sys.path
     check_done(cli("diagnose", *settings))
     assert "halved" in (folder / "outputs" / "diagnose" / "x.html").read_text()
     found = json.loads(cli("diagnose", *settings, "--json")[1])

@@ -14,7 +14,7 @@ TYPED = [
     [], ["hydra.run.dir=x"], ["output_dir=o_${seed}"], ["report", "output_dir=s3://bucket/x"],
     ["prune", "+experiment=glue_isobn"], ["+seed=1"], ["calibration=isobn_paper", "calibration.betta=1"],
     ["experiment.name=../up"], ["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"],
-    ["papers", "--new", "isobn"], ["papers", "--new", "my-paper"],
+    ["papers", "--new", "isobn"], ["papers", "--new", "my-paper"], ["papers", "isob"],
 ]  # fmt: skip
 # Values that are valid alone and would give a wrong number together, or cost a training; tests/config has the bounds.
 INVALID = [

@@ -173,8 +173,8 @@ FIT = ["fit", "X.npy", "calibration=all_but_the_top", "calibration.components=1"
 def test_fit_and_apply_as_they_are_typed(cli, folder):
     out, _ = check_done(cli(*FIT))
     page = (ROOT / "docs/how-to/cure.md").read_text()
-    printed, documented = (
-        re.search(r"^( +from safetensors.*\n.*\n +Z = .*)$", text, re.MULTILINE)[0] for text in (out, page)
+    (printed, for_torch), (documented,) = (
+        re.findall(r"^ +from safetensors.*\n.*\n +Z = .*$", text, re.MULTILINE) for text in (out, page)
     )
     assert printed == documented
     out, _ = check_done(cli("apply", "cure.safetensors", "Y.npy", "--to", "Z.npy"))
@@ -185,6 +185,9 @@ def test_fit_and_apply_as_they_are_typed(cli, folder):
     known = {"Y": np.load("Y.npy")}
     exec(textwrap.dedent(documented), known)
     assert np.allclose(known["Z"], z, rtol=1e-6, atol=1e-6, equal_nan=True)
+    known["Y"] = torch.from_numpy(known["Y"]).double()
+    exec(textwrap.dedent(for_torch), known)
+    assert np.allclose(known["Z"], z, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import shutil
 
 import pyarrow.parquet
 import pytest
-from helpers import ROOT, check_done, check_refused, fails, make_config
+from helpers import ROOT, assert_contains, check_done, check_refused, fails, make_config
 
 from isobench.data.scale import find_scale_differences
 from isobench.papers.folders import find_papers
@@ -15,7 +15,7 @@ FOLDER = ROOT / "examples" / "paper"
 
 
 @pytest.mark.slow
-def test_a_sixth_paper_goes_from_the_run_to_the_import_of_its_bundles(cli, tiny, cache, tmp_path):
+def test_a_sixth_paper_goes_from_the_run_to_the_import_of_its_bundles(cli, tiny, cache, tmp_path, monkeypatch):
     folder = shutil.copytree(FOLDER, tmp_path / "papers" / "mypaper")  # a copy of another name works unchanged
     own, outputs, other = ["--paper", str(folder)], tmp_path / "outputs", tmp_path / "other"
     settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", f"output_dir={outputs}"]
@@ -24,6 +24,8 @@ def test_a_sixth_paper_goes_from_the_run_to_the_import_of_its_bundles(cli, tiny,
     assert "90.00" in out  # the printed number stands beside ours
     check_done(cli("+experiment=greeting_norms", *own, *settings))
     assert "Halved vectors" in cli("papers", *own)[1]
+    monkeypatch.chdir(tmp_path)
+    assert_contains(cli("papers", *own, "mypaper")[1], "+experiment=greetings: 6 of 6", "greeting_norms: an analysis")
     for name, arguments in (("greetings", settings[-1:]), ("greeting_norms", settings)):
         place, bundle = [*own, f"+experiment={name}"], str(tmp_path / f"bundle_{name}")
         check_done(cli("report", *place, *arguments))

@@ -9,7 +9,8 @@ from hydra.core.global_hydra import GlobalHydra
 
 from isobench.data.packaged import encoders
 from isobench.papers import published
-from isobench.papers.description import write_map
+from isobench.papers.description import describe_paper, write_map
+from isobench.papers.folders import find_papers
 from isobench.sweep import grid
 from isobench.sweep.planning import compose_sweep, plan_runs
 
@@ -34,6 +35,13 @@ def name_of(row):
 
 def test_the_map_is_made_of_the_papers_own_files():
     assert write_map().strip() in PAGE
+
+
+def test_a_terminal_shows_every_command_of_the_map_and_breaks_other_lines():
+    lines = [line for name in find_papers() for line in describe_paper(name, 80).splitlines()]
+    commands = [line.partition("python -m isobench ")[2] for line in lines]
+    assert set(filter(None, commands)) == set(re.findall(r"`python -m isobench ([^`]+)`", write_map()))
+    assert all(len(line) <= 80 for line, command in zip(lines, commands, strict=True) if not command)
 
 
 def test_every_table_and_figure_with_a_caption_is_in_the_map(papers):

@@ -78,7 +78,7 @@ def test_a_fault_ends_the_authors_command_and_does_not_stop_a_users_report(cli, 
     monkeypatch.setattr("isobench.report.claims.load_claims", lambda *_: claims)
     assert cli("report", "--published")[0] == 1
     outputs.mkdir()
-    check_done(cli("report", f"output_dir={outputs}"))
+    check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))
     claims.pop()
     check_done(cli("report", "--published"))
 
@@ -197,13 +197,14 @@ def test_a_claims_command_runs_what_it_compares(claim, monkeypatch):
 
 @pytest.mark.slow
 def test_the_page_of_claims_over_what_was_run(cli, small, outputs):
-    assert cli("report", f"output_dir={outputs}")[0] == 2
+    assert cli("report", "--claims", "all", f"output_dir={outputs}")[0] == 2
     assert not outputs.exists()
     outputs.mkdir()
-    assert check_done(cli("report", f"output_dir={outputs}"))[0].count("not run") == len(CLAIMS)
+    assert check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))[0].count("not run") == len(CLAIMS)
     settings = (*small, "task.name=rte", "encoder.pooling=cls", "task.train_samples=100")  # the claim names RTE
     check_done(cli("+experiment=isobn_ev", *settings))
-    check_done(cli("report", f"output_dir={outputs}"))
+    check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))
+    assert f"isobench report +experiment=isobn_ev output_dir={outputs}" in cli("report", f"output_dir={outputs}")[1]
     rows = list(csv.DictReader((outputs / "reports" / "claims.csv").open()))
     judged = [claim for claim in CLAIMS if claim.experiment == "isobn_ev" and not claim.encoders]  # ours is another
     assert (len(rows), sum(row["outcome"] == NOT_RUN for row in rows)) == (len(CLAIMS), len(CLAIMS) - len(judged))
@@ -216,7 +217,7 @@ def test_rows_that_can_not_be_read_are_unknown_and_a_damaged_plan_stops_nothing(
     for file in (outputs / "plans" / "x.json", outputs / "reports" / "isobn_ev" / "about.json"):
         file.parent.mkdir(parents=True)
         file.write_text("{")
-    check_done(cli("report", f"output_dir={outputs}"))
+    check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))
     for row in csv.DictReader((outputs / "reports" / "claims.csv").open()):
         assert row["outcome"] == (UNKNOWN if row["experiment"] == "isobn_ev" else NOT_RUN)
 

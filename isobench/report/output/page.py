@@ -26,7 +26,7 @@ from isobench.report.tables import BASELINE, label_method, name_group, set_types
 from isobench.report.wording import DASH, format_number, format_p_value, format_signed
 from isobench.runs.folder import REPORT_TABLES, require_report_folder
 from isobench.runs.grouping import find_report_folder
-from isobench.runs.run import Run
+from isobench.runs.run import Run, describe_failure
 
 PAGE_FILE = "report.html"
 VERDICT_SYMBOLS = {"within": "≈", "above": "▲", "below": "▼", "not comparable": DASH}
@@ -72,9 +72,10 @@ def render_report(report: Report, outcome: Any = None) -> str:
 def _load_template(name: str) -> Template:
     environment = make_environment()
     environment.filters |= {
-        "words": lambda name: name.replace("_", " "), "label": label_method, "p": format_p_value,
+        "words": lambda name: name.replace("_", " "), "failure": describe_failure, "label": label_method,
         "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
         "signed": format_signed, "number": format_number, "interval": format_interval, "counted": Counter,
+        "p": format_p_value,
     }  # fmt: skip
     environment.tests["missing"] = math.isnan
     environment.globals |= {"BASE": BASELINE, "VERDICTS": VERDICT_SYMBOLS, "TIME_NOTE": TIME_NOTE}

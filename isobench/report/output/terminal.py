@@ -13,11 +13,12 @@ from isobench.report.build import TIME_NOTE, Line, Report
 from isobench.report.claims import describe_multiplicity
 from isobench.report.output.text import format_configuration, format_method, format_published, list_columns
 from isobench.report.tables import BASELINE
-from isobench.runs.run import Run
+from isobench.runs.run import Run, describe_failure
 
 COLUMNS_NOTE = (
-    "plain: calibration=none. constant: every run predicts one class. change: the mean minus plain's. EV1, IsoScore: "
-    "of the calibrated dev embeddings, mean over seeds. time: of an epoch in the fastest seed; x: over plain's."
+    "plain: calibration=none. constant: every run predicts one class only. change: the mean minus plain's. "
+    "EV1, IsoScore: of the calibrated dev embeddings, mean over seeds. time: of an epoch in the fastest seed; "
+    "x: over plain's."
 )
 MAX_SEED_LINES = 20  # lines up to which every seed's score is printed
 MAX_LINES = 60  # lines up to which configurations that were not chosen are printed too
@@ -137,7 +138,7 @@ def _count_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
     sentences = []
     for trouble, count in sorted(counts.items()):
         names = dict.fromkeys(line["name"] for line in lines if trouble in line["troubles"])
-        sentences.append(f"{count} {trouble}: {name_some(list(names))}.")
+        sentences.append(f"{describe_failure(trouble, count)}: {name_some(list(names))}.")
     return sentences
 
 
