@@ -81,7 +81,7 @@ def _build_workspace(location: dict[str, str], group: str, configs: Sequence[Con
 
     training = [_build_line_plot(f"train/{key}", text, tracking.STEP_METRIC) for key, text in STEP_CURVES.items()]
     training += [_build_line_plot(f"train/{key}", text) for key, text in EPOCH_CURVES.items()]
-    two_rows = all(len(cfg.task.labels or ()) == 2 for cfg in configs)  # of a head [2, d]
+    two_rows = all(len(cfg.task.labels or ()) == 2 for cfg in configs)  # measures of such a head are constant
     isotropy = {
         f"Isotropy: {title}": _build_isotropy_panels(matrix, two_rows and matrix == "head")
         for matrix, title in MATRIX_TITLES.items()

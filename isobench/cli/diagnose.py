@@ -122,7 +122,7 @@ def _diagnose_files(
     encoding = cfg.data.encoding
     pairs = own_values.read_pairs(options.pairs, encoding) if options.pairs else None
     places: dict[str, int] | None = None  # of texts, by which pairs may name rows
-    counts = None
+    counts = None  # of a vocabulary's words in texts
     if is_matrix and path:
         vectors, notes = matrix.read_vectors(path, options.key, [options.labels] if options.labels else [])
         source = path.name
@@ -130,7 +130,7 @@ def _diagnose_files(
         texts = list(dict.fromkeys(map(str, [*pairs[0], *pairs[1]]))) if pairs else []
         if path:
             texts = own_values.read_texts(path, options.text, encoding)
-        places = {text: row for row, text in reversed(list(enumerate(texts)))}
+        places = {text: row for row, text in reversed(list(enumerate(texts)))}  # of equal texts the first
         vectors, counts, notes = _embed(options, cfg, texts)
         source = _name_source(options, path, cfg)
     vectors, classes, search = matrix.check_vectors(vectors, source), None, None

@@ -128,7 +128,7 @@ def _list_reports(arguments: list[str]) -> None:
         if plan.experiment is None and plan.commands:  # which begin with python -m isobench
             typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
             ended = sum(RunFolder(output_dir, identity.key).result_file.exists() for _, identity in plan.runs)
-            place = [text for text in arguments if text.startswith(OUTPUT_DIR)]  # it says all else itself
+            place = [text for text in arguments if text.startswith(OUTPUT_DIR)]  # a sweep's command says all but this
             found[shlex.join([*typed, *place])] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
     refuse((not found, f"nothing was run in {output_dir}: set output_dir=FOLDER, or see isobench --help"))
     width, out = max(map(len, found.values())), make_console()

@@ -85,7 +85,10 @@ def _list_folders() -> list[Path]:
 
 
 def _suggest_setting(key: str) -> str:
-    """Suggest the settings that a section has; a group's options have those in their YAML files."""
+    """Say which settings of its section may be meant by ``key``, a dotted name that there is not.
+
+    A section without a type, such as calibration, has the settings that stand in its group's YAML files.
+    """
     *parents, name = key.split(".")
     section: Any = Config
     for parent in parents:

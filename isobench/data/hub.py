@@ -88,6 +88,7 @@ def is_absent(kind: str, name: str) -> bool:
     if (Path(constants.HF_HUB_CACHE) / f"{kind}--{name.replace('/', '--')}").exists():
         return False
     prepared = Path(os.environ.get("HF_DATASETS_CACHE") or f"{constants.HF_HOME}/datasets").expanduser()
+    # Named after owner and data set, in a form that depends on the version: any of the owner's may be it.
     return kind == "models" or not list(prepared.glob(f"{name.partition('/')[0]}*"))
 
 

@@ -75,7 +75,7 @@ def _simplify(name: str) -> str | float:
 
 
 def refuse_odd_numbers(names: Sequence[str], where: str, otherwise: str = "") -> None:
-    """Raise UserError for ``1,5``, and if most labels are numbers for any other, such as ``nan`` or ``pos``."""
+    """Raise UserError if most labels are numbers and some are not (``pos``, ``nan``), or most are written ``1,5``."""
     different = set(names)
     words = {name for name in different if parse_number(name) is None}
     commas = set(filter(DECIMAL_COMMA.fullmatch, words))

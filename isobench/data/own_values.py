@@ -93,7 +93,8 @@ def number_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Check scored pairs (first, second, scores) of N rows; return their row numbers [P, 2] and scores [P].
 
-    ``places``: the row of each text, where the pairs name texts.
+    ``places``: the row of each text, where pairs may name texts. If all name whole numbers, and one of these is no
+    text of X, they are row numbers.
     """
     columns = [np.asarray(column).ravel().tolist() for column in pairs]
     refuse((len(set(map(len, columns))) > 1, f"{where}: give as many first rows as second rows and scores"))

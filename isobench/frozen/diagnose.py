@@ -73,7 +73,8 @@ def diagnose(
         pairs: row numbers [P, 2] and scores [P].
         source: the name in the result.
         methods: settings of further methods by name, each a chain as in a config.
-        counts: how often each row occurs, [N], as words do in texts: Zipfian methods are tried too.
+        counts: how often each row occurs, [N], as words do in texts: without labels and pairs, Zipfian methods are
+            tried too.
         texts: whether the rows are vectors of texts, so that well-known encoders of texts can be compared with.
         notes: what else a reader must know.
         seed: of samples and halves.
@@ -105,6 +106,7 @@ def diagnose(
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
     score = "accuracy" if classes is not None else "spearman" if judged else None
     counted = None if counts is None or score else counts[drawn]
+    # Levels: the cosines that few random pairs reach, with each method.
     effects, levels, said = measure_effects(measured, classes, judged, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:

@@ -22,7 +22,7 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     """Find the documents with the highest cosines: unit rows [Q, d] and [N, d] of float32 -> rows [Q, depth].
 
     Of equal cosines, in float32, the one with the higher ``order`` comes first. Rows with NaN are never found; -1
-    stands where there are too few.
+    stands where there are too few. The blocks' cosines are rounded, so ``SPARE`` more are kept, and all ranked again.
     """
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))

@@ -80,7 +80,7 @@ def find_task(name: str) -> dict[str, int] | None:
 
 
 def describe_paper(name: str, width: int) -> str:
-    """Describe a paper in lines of at most ``width`` columns: every table and figure with its commands.
+    """Describe a paper: every table and figure with its commands. Texts are wrapped at ``width``, commands are not.
 
     Raises:
         UserError: there is no such paper.
@@ -90,15 +90,15 @@ def describe_paper(name: str, width: int) -> str:
     paper, program = read_paper(folders[name]), _write_program(folders[name])
     by = [f"By {', '.join(paper.authors)}."] if paper.authors else []
     links = [f"{title}: {address}" for title, address in paper.links.items()]
-    scale = [f"At the paper's scale: {paper.scale}."] if paper.scale else []
-    head = [f"{name}: {paper.format_title()}", *by, *links, *scale]
+    needs = [f"At the paper's scale: {paper.scale}."] if paper.scale else []
+    head = [f"{name}: {paper.format_title()}", *by, *links, *needs]
     lines = [textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False) for text in head]
     for title, shown in paper.shows.items():
         time = f" (embedded: {shown.time})" if shown.time else ""
-        text = textwrap.fill(f"{title}{time}: {shown.status}.", width, subsequent_indent="  ", break_on_hyphens=False)
+        what = textwrap.fill(f"{title}{time}: {shown.status}.", width, subsequent_indent="  ", break_on_hyphens=False)
         commands = {"embedded": shown.command, "laptop": shown.format_laptop_command()}
         commands["paper"] = shown.format_paper_command()
-        lines += ["", text, *(f"  {scale:10}{program} {text}" for scale, text in commands.items() if text)]
+        lines += ["", what, *(f"  {scale:10}{program} {text}" for scale, text in commands.items() if text)]
     return "\n".join(lines)
 
 

@@ -221,7 +221,11 @@ def _say_where(claim: Claim, outcome: Outcome, data: Any, differences: Sequence[
 
 
 def _list_missing(claim: Claim, data: Any, is_papers_setting: bool) -> list[str]:
-    """List what a claim names and data lack; in the paper's setting else what print has and data lack."""
+    """List what is missing for a claim in ``data``, a report or an analysis's rows.
+
+    First the encoders, tasks and methods that the claim names. If there are all, and the setting is the paper's, the
+    cells that the paper prints.
+    """
     found = _list_parts(data)
     seen = dict(zip(CONFIG_GROUPS, zip(*found, strict=True), strict=False))  # column -> its names
     lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]

@@ -121,7 +121,11 @@ class LanguageModel(FineTuningModule):
         return masked
 
     def on_validation_epoch_end(self) -> None:
-        """Score each split from the losses of its windows; as predictions a row is a window."""
+        """Score each split from the losses of its windows.
+
+        A row of the predictions is a window: its label is the number of predicted tokens, and both its prediction and
+        its only logit are the sum of their losses in nats.
+        """
         self._raise_if_non_finite()
         scores, outputs = {}, {}
         for position, split in enumerate(self.cfg.task.evaluated):

@@ -78,7 +78,10 @@ def _format_cell(line: Line, column: str) -> str:
 
 
 def format_configuration(line: Any) -> dict[str, Any]:
-    """Write a row of ``configurations`` as texts: its section, name, ``COLUMNS``, and ``scores`` by seed."""
+    """Write a row of `Report.configurations` as texts: its section, name, ``COLUMNS``, and ``scores`` by seed.
+
+    A seed has its score, what went wrong, or both, such as "56.34 constant".
+    """
     values = line.values
     is_constant = line.troubles.count(CONSTANT_PREDICTOR) == line.runs
     mean = statistics.fmean(values) if values else math.nan
