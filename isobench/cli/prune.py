@@ -1,8 +1,9 @@
 """List the runs that no plan of the output folder has, then ask whether to remove them.
 
 Every command that starts runs writes its plan; the same command, given again after data, grid or code have changed,
-replaces it, and the runs that only the former plan had are listed here. Runs that can't be read are kept. Nothing is
-removed where a plan can't be read, or where no plan names a run.
+replaces it, and the runs that only the former plan had are listed here. To give up a sweep, remove its file from
+plans/ first: each begins with its command. Runs that can't be read are kept. Nothing is removed where a plan can't be
+read, or where no plan names a run.
 
 Example: isobench prune output_dir=outputs
 """

@@ -102,6 +102,7 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
     if cfg.analysis and not needs_training(cfg.analysis):
         folder = report_folder(cfg.output_dir, cfg.experiment.name)
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
+        print(f"Rows and figures: {folder}/")
         return
     runs = _require_records(runs, lambda: f"{cfg.output_dir}: {_advise_without_records(cfg)}")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])

@@ -62,7 +62,8 @@ def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str
         return f"{written}: {reason}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
-        hint = "" if split_config_dirs(read_arguments())[0] else "; for one of yours add --config-dir=FOLDER"
+        yours = "; for one of yours add --config-dir=FOLDER or --paper=FOLDER"
+        hint = "" if split_config_dirs(read_arguments())[0] else yours
         return f"{match[1]}={match[2]} is not known: {suggest_nearest(match[2], options)}{hint}"
     for pattern, advice in ADVICE:
         if match := re.search(pattern, text):

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from isobench.common.errors import refuse
 from isobench.config.bounds import (
     ENCODING,
     FOLDER_BELOW,
@@ -37,7 +38,7 @@ from isobench.config.bounds import (
     read_hints,
 )
 from isobench.config.removed import drop_removed
-from isobench.papers.folders import find_papers
+from isobench.papers.folders import find_paper
 
 SET = Bound(lambda text: text != MISSING, "must be set")
 PLAIN = Bound(
@@ -393,7 +394,12 @@ SPEED_SETTINGS = (
 def register_schema() -> None:
     """Put the schema where the defaults list of conf/config.yaml finds it; ``${paper:NAME}`` is a paper's folder."""
     ConfigStore.instance().store(name="schema", node=Config)
-    OmegaConf.register_new_resolver("paper", lambda name: str(find_papers()[name]), replace=True)
+    OmegaConf.register_new_resolver("paper", _find_paper_folder, replace=True)
+
+
+def _find_paper_folder(name: str = "") -> str:
+    refuse((not name, "${paper:} is the folder of a paper: name it by --paper=FOLDER, not by --config-dir"))
+    return str(find_paper(name))
 
 
 def to_config(cfg: DictConfig) -> Config:

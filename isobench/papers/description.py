@@ -4,16 +4,17 @@ import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from isobench.common import environment
-from isobench.common.errors import refuse, suggest_nearest
 from isobench.papers.folders import (
     PAPER_FILE,
     PAPER_FLAG,
     StrictEntries,
     find_config,
+    find_paper,
     find_papers,
     read_checked_yaml,
     read_config_file,
@@ -34,16 +35,21 @@ class TableOrFigure(StrictEntries):
     time: str = Field(default="", description="how long the command takes")
 
     def format_paper_command(self) -> str:
-        """Write the arguments that make it at the paper's scale; empty for a drawing."""
-        experiment, *rest = self.command.split(" ") if self.command else [""]
-        return self.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(experiment)
+        """Write the arguments that make it at the paper's scale; empty for a drawing, or without a grid for it."""
+        experiment, *rest = self.command.split(" ")
+        is_there = experiment and "paper" in (self._read_grids() or ["paper"])
+        return self.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(is_there)
 
     def format_laptop_command(self) -> str:
         """Write the arguments that make a part of it at laptop scale; empty if its experiment has no such grid."""
         experiment, *_ = self.command.split(" ")
-        file = find_config("experiment", experiment.removeprefix("+experiment=")) if self.laptop else None
-        grids = read_config_file(file)["experiment"].get("grid") if file else None
-        return f"{experiment} scale=laptop data.root=FOLDER" if "laptop" in (grids or {}) else ""
+        is_there = self.laptop and "laptop" in self._read_grids()
+        return f"{experiment} scale=laptop data.root=FOLDER" if is_there else ""
+
+    def _read_grids(self) -> dict[str, Any]:
+        experiment, *_ = self.command.split(" ")
+        file = find_config("experiment", experiment.removeprefix("+experiment="))
+        return (read_config_file(file).get("experiment", {}).get("grid") if file else None) or {}
 
 
 class Paper(StrictEntries):
@@ -85,9 +91,8 @@ def describe_paper(name: str, width: int) -> str:
     Raises:
         UserError: there is no such paper.
     """
-    folders = find_papers()
-    refuse((name not in folders, f"{name} is no paper: {suggest_nearest(name, folders)}"))
-    paper, program = read_paper(folders[name]), _write_program(folders[name])
+    folder = find_paper(name)
+    paper, program = read_paper(folder), _write_program(folder)
     by = [f"By {', '.join(paper.authors)}."] if paper.authors else []
     links = [f"{title}: {address}" for title, address in paper.links.items()]
     needs = [f"At the paper's scale: {paper.scale}."] if paper.scale else []

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from isobench.common import environment
-from isobench.common.errors import doing, refuse
+from isobench.common.errors import doing, refuse, suggest_nearest
 from isobench.common.files import cache_until_changed
 from isobench.common.packages import conf_dir, experiments_dir
 
@@ -62,6 +62,14 @@ def take_paper_flags(arguments: Sequence[str]) -> list[str]:
 def find_papers() -> dict[str, Path]:
     """Find every paper: name -> folder, by name."""
     return _find_papers(experiments_dir(), tuple(environment.read_papers()))
+
+
+def find_paper(name: str) -> Path:
+    """Find the folder of a paper; raise UserError if no paper has this name."""
+    papers = find_papers()
+    hint = "" if environment.read_papers() else f"; for one of yours add {PAPER_FLAG}=FOLDER"
+    refuse((name not in papers, f"{name} is no paper: {suggest_nearest(name, papers)}{hint}"))
+    return papers[name]
 
 
 def find_paper_name(folder: Path) -> str | None:

@@ -3,12 +3,12 @@
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, InstanceOf, Strict
+from pydantic import Field, InstanceOf, Strict, ValidationInfo, field_validator
 
-from isobench.common.errors import refuse
+from isobench.common.errors import refuse, suggest_nearest
 from isobench.papers.folders import StrictEntries, find_papers, list_configs, read_checked_yaml
 
 PrintedCell = tuple[str, str]
@@ -79,6 +79,18 @@ class PublishedTable(StrictEntries):
     cells: dict[str, dict[str, dict[str, list[PrintedValue | None]]]] = Field(
         description="encoder -> row -> column -> the numbers of ``form``, null where none is printed"
     )
+
+    @field_validator("cells")
+    @classmethod
+    def _check_names(cls, cells: dict[str, dict[str, dict[str, Any]]], info: ValidationInfo) -> Any:
+        """Refuse a misspelt row or column: its numbers would seem not to be in the paper."""
+        rows = {row for of_encoder in cells.values() for row in of_encoder}
+        columns = {column for of_encoder in cells.values() for row in of_encoder.values() for column in row}
+        known = {"row": set(info.data.get("methods", {}).values()), "column": set(info.data.get("columns", {}))}
+        for kind, names in (("row", rows), ("column", columns)):
+            for name in sorted(names - known[kind]):
+                raise ValueError(f"no {kind} is called {name}: {suggest_nearest(name, known[kind])}")
+        return cells
 
 
 def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:

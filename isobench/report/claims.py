@@ -17,7 +17,7 @@ import pyarrow
 
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import UserError, doing, extract_first_line, refuse, suggest_nearest
-from isobench.papers.folders import find_papers, list_configs
+from isobench.papers.folders import find_paper, find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 NOT_JUDGED = "not judged"
@@ -113,6 +113,7 @@ def load_claims(paper: str | None = None) -> list[Claim]:
     papers = {name: folder / "claims.py" for name, folder in find_papers().items()}
     papers = {name: file for name, file in papers.items() if file.is_file()}
     if paper is not None:
+        refuse((find_paper(paper) and paper not in papers, f"paper {paper} has no claims.py"))
         papers = {paper: papers[paper]}
     claims: list[Claim] = []
     for name, file in papers.items():

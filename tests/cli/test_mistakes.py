@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from helpers import check_refused, make_config
+from helpers import ROOT, check_refused, make_config
 
 from isobench.cli.command import split_folders
 from isobench.common.errors import UserError
@@ -15,6 +15,7 @@ TYPED = [
     ["prune", "+experiment=glue_isobn"], ["+seed=1"], ["calibration=isobn_paper", "calibration.betta=1"],
     ["experiment.name=../up"], ["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"],
     ["papers", "--new", "isobn"], ["papers", "--new", "my-paper"], ["papers", "isob"],
+    ["report", "--claims", "isob"], ["--config-dir", str(ROOT / "examples" / "paper"), "+experiment=greetings"],
 ]  # fmt: skip
 # Values that are valid alone and would give a wrong number together, or cost a training; tests/config has the bounds.
 INVALID = [
