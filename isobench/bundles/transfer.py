@@ -54,7 +54,7 @@ from isobench.runs.folder import (
     mark_output_folder,
     report_folder,
 )
-from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
+from isobench.runs.plan import Plan, format_plan, locate_plan, parse_plan, write_plan
 from isobench.runs.record import parse_record
 from isobench.runs.run import Run
 from isobench.runs.state import read_live_heartbeat
@@ -193,12 +193,13 @@ def _prepare_plan(plan: Plan, anonymous: bool) -> Plan:
 
 @dataclass(frozen=True)
 class Imported:
-    """Hold what an import did: the manifest, its experiment's paper, keys of new runs, new files of the analysis."""
+    """Hold what an import did: manifest, its experiment's paper, keys of new runs, the analysis's new files, plan."""
 
     manifest: Manifest
     paper: str | None
     new_runs: list[str]
     new_files: list[Path]
+    plan: Path  # where there are runs
 
 
 def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manifest]) -> Imported:
@@ -225,7 +226,8 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
         else:  # the rows of an analysis of trained runs are computed again for the report
             new_runs, new_files = [], _write_analysis(bundle, manifest, report_folder(root, manifest.experiment))
             mark_output_folder(output_dir)
-    return Imported(manifest, plan.runs[0][0].experiment.paper, new_runs, new_files)
+    place = locate_plan(output_dir, plan, is_imported=True)
+    return Imported(manifest, plan.runs[0][0].experiment.paper, new_runs, new_files, place)
 
 
 def _list_missing(

@@ -25,7 +25,8 @@ def main() -> None:
 
 def _apply(options: Namespace, arguments: Sequence[str]) -> None:
     (cure_path, path), settings = split_arguments(arguments, "isobench apply CURE.safetensors Y --to Z.npy", 2)
-    refuse((not options.to or options.to.suffix != ".npy", "name the file to write: --to Z.npy"))
+    is_fit = options.to and options.to.suffix == ".npy" and options.to.resolve() != path.resolve()
+    refuse((not is_fit, "name the file to write, another one than Y: --to Z.npy"))
     import numpy as np
 
     from isobench.frozen.cure import Cure

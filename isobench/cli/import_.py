@@ -77,11 +77,12 @@ def _verify_bundle(bundle: Path) -> Manifest:
 
 def _describe_import(imported: Imported, output_dir: str) -> str:
     manifest = imported.manifest
-    words = ["isobench", "report" if manifest.experiment else "status", *map(shlex.quote, format_paper_flags())]
+    words = ["isobench", "report", *map(shlex.quote, format_paper_flags())]
     if imported.paper not in (None, *find_papers()):
         words.append(f"{PAPER_FLAG}=FOLDER")  # of the paper, which is not here
-    words += [f"+experiment={manifest.experiment}"] if manifest.experiment else []
-    words += [] if output_dir == Config.output_dir else [write_setting("output_dir", output_dir)]
+    words.append(f"+experiment={manifest.experiment}" if manifest.experiment else shlex.quote(str(imported.plan)))
+    if manifest.experiment and output_dir != Config.output_dir:
+        words.append(write_setting("output_dir", output_dir))
     told = f"Imported {format_count(len(imported.new_files), 'file')} of the analysis {manifest.experiment}"
     if manifest.runs:
         present = len(manifest.runs) - len(imported.new_runs)

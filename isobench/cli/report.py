@@ -3,7 +3,7 @@
 Give it the sweep's own arguments; +experiment=NAME alone reports on every run of this experiment that was asked for
 in the output folder. experiment.selection.rule=dev|seeds|held_out chooses among configurations. Without arguments it
 lists what there is to report on. BUNDLE is a folder that isobench export wrote: its report goes into
-outputs/reports/, or that of output_dir=FOLDER.
+outputs/reports/, or that of output_dir=FOLDER. PLAN is a file of OUTPUT_DIR/plans: its runs need no data.
 
 Example: isobench report +experiment=glue_isobn
 """
@@ -19,8 +19,8 @@ from isobench.analyses.runner import analyse_trained_runs, load_analysis, show_s
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE, find_changes, read_manifest
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
-from isobench.common.errors import NoGridError, StorageError, UserError, extract_first_line, refuse
-from isobench.common.files import explain_output_errors, write_text
+from isobench.common.errors import NoGridError, StorageError, UserError, doing, extract_first_line, refuse
+from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_bounded, write_text
 from isobench.common.progress import print_above_bars, track_progress
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
@@ -30,7 +30,7 @@ from isobench.papers.published import count_numbers
 from isobench.runs.bundled import read_member
 from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
 from isobench.runs.grouping import find_report_folder
-from isobench.runs.plan import parse_plan, read_plans
+from isobench.runs.plan import locate_plan, parse_plan, read_plans
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
 from isobench.sweep.find_runs import (
@@ -55,7 +55,7 @@ EVERY = "all"  # as the name of a paper: every one
 
 
 def main() -> None:
-    settings = "[BUNDLE | +experiment=NAME] [SETTING=VALUE ...]"
+    settings = "[BUNDLE | PLAN | +experiment=NAME] [SETTING=VALUE ...]"
     parser = CommandParser("isobench report", __doc__, settings, page="reports")
     text = "judge each paper's claims by the paper's own printed numbers; exits with 1 if a check rejects them"
     parser.add_argument("--published", action="store_true", help=text)
@@ -83,6 +83,9 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         ),
         (len(bundles) > 1, "isobench report BUNDLE takes one folder of isobench export, and output_dir=FOLDER"),
     )
+    if bundles and bundles[0].suffix == ".json" and not bundles[0].is_dir():
+        _report_plan(bundles[0], settings)
+        return
     if bundles:
         advice = advise_on_experiment(str(bundles[0]))
         refuse((advice and not bundles[0].exists(), str(advice)))
@@ -126,11 +129,16 @@ def _list_reports(arguments: list[str]) -> None:
     flags = [*format_paper_flags(), *arguments]
     found = {shlex.join([f"{EXPERIMENT}{name}", *flags]): count for name, count in count_runs(output_dir).items()}
     for plan in read_plans(output_dir):
-        if plan.experiment is None and plan.commands:  # which begin with python -m isobench
-            typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
+        if plan.experiment is None:
+            imported = locate_plan(output_dir, plan, is_imported=True)  # its command may need data that are not here
+            typed = [str(imported)]
+            if plan.commands and not imported.exists():  # they begin with python -m isobench
+                typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
+                typed += [
+                    text for text in arguments if text.startswith(OUTPUT_DIR)
+                ]  # a sweep's command says all but this
             ended = sum(RunFolder(output_dir, identity.key).result_file.exists() for _, identity in plan.runs)
-            place = [text for text in arguments if text.startswith(OUTPUT_DIR)]  # a sweep's command says all but this
-            found[shlex.join([*typed, *place])] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
+            found[shlex.join(typed)] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
     refuse((not found, f"nothing was run in {output_dir}: set output_dir=FOLDER, or see isobench --help"))
     width, out = max(map(len, found.values())), make_console()
     lines = [f"{count:{width}}  isobench report {command}" for command, count in found.items()]
@@ -165,6 +173,20 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
         raise UserError(f"isobench has no analysis of {manifest.experiment}: {remedy}")
     if manifest.runs:
         _show_report(_require_records(runs, lambda: f"{bundle}: it is damaged"), folder, shown, [])
+
+
+def _report_plan(file: Path, settings: Sequence[str]) -> None:
+    """Report on the runs of a plan without an experiment; its command, data and weights need not be here."""
+    output_dir = str(file.parent.parent)
+    with doing(f"reading the plan {file}"):
+        plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir)
+    refuse(
+        (plan.experiment, f"{file} is of an experiment: isobench report +experiment={plan.experiment}"),
+        (drop_selection(settings), "isobench report PLAN takes no setting but experiment.selection's"),
+    )
+    runs = take_own_experiment([Run.of(cfg, own.key, own) for cfg, own in plan.runs], settings)
+    runs = _require_records(runs, lambda: output_dir)
+    _show_report(runs, find_report_folder(runs), None, [])
 
 
 def _require_records(runs: list[Run], locate: Callable[[], str]) -> list[Run]:

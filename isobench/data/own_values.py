@@ -36,7 +36,8 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
         is_vectors = len(texts) > 1 and all(WORD_VECTOR.match(line) for line in texts[1:4])
         refuse((is_vectors, f"{path} looks like word vectors: use encoder=word_vectors encoder.path={path}"))
     else:
-        refuse((column is None, f"{path}: name the column of the texts, --text COLUMN"))
+        remedy = "name the column of the texts, --text COLUMN (vectors come from .npy or .parquet)"
+        refuse((column is None, f"{path}: {remedy}"))
         texts = read_column(path, str(column), encoding)
     empty = next((row for row, text in enumerate(texts) if not isinstance(text, str) or not text.strip()), None)
     refuse((not texts, f"{path} has no texts"))

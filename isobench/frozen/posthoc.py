@@ -1,5 +1,6 @@
 """Fit calibrations on vectors after an encoder was trained, and apply them to others: nothing is trained."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -56,5 +57,10 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
 
 
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
-    """Copy the settings of a chain of methods with every ``momentum`` set to 1."""
-    return map_chain(lambda method: method | ({"momentum": 1.0} if "momentum" in method else {}), calibration)
+    """Copy the settings of a chain of methods with every ``momentum`` set to 1, also if only the class names it."""
+
+    def adapt(method: dict[str, Any]) -> dict[str, Any]:
+        known = {*method, *inspect.signature(hydra.utils.get_class(method["_target_"])).parameters}
+        return method | ({"momentum": 1.0} if "momentum" in known else {})
+
+    return map_chain(adapt, calibration)

@@ -63,6 +63,27 @@ def test_what_has_no_experiment_is_listed_by_its_settings_and_its_bundles_folder
     assert [path.name for path in (tmp_path / "shown" / "reports").iterdir()] == ["bundle"]
 
 
+@pytest.mark.parametrize("flags", [[], ["--anonymous"]])
+def test_imported_runs_without_an_experiment_are_listed_and_shown_without_their_data(
+    cli, small, tmp_path, monkeypatch, flags
+):
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    (there / "a.csv").write_text("text,label\n" + "".join(f"film {n},{n % 2}\n" for n in range(40)))
+    monkeypatch.chdir(there)
+    run = [text for text in small if not text.startswith(("data.root=", "output_dir="))]
+    run += ["task=mine", "data.files={train: a.csv, validation: 0.5}", "seed=1"]
+    check_done(cli(*run))
+    check_done(cli("export", *run, *flags, "--to", str(tmp_path / "bundle")))
+    (there / "a.csv").unlink()
+    monkeypatch.chdir(here)
+    hint = check_done(cli("import", str(tmp_path / "bundle")))[0].splitlines()[-1].partition(" isobench ")[2]
+    assert hint in check_done(cli("report"))[0]
+    check_done(cli(*shlex.split(hint)))
+    assert len(list(here.glob("outputs/reports/*/report.html"))) == 1
+
+
 def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(alice, run_export, tmp_path):
     for file in alice.glob("runs/*/result.json"):
         os.utime(file, (2e9, 2e9))

@@ -12,7 +12,7 @@ import yaml
 from helpers import ROOT, WORDS, check_done, check_refused, fails
 from safetensors.numpy import load_file, save_file
 
-from isobench.calibration import Chain, Flow, Link
+from isobench.calibration import Calibration, Chain, Flow, Link
 from isobench.common.errors import UserError
 from isobench.frozen import cure as cures
 from isobench.frozen.cure import Cure, fit_cure
@@ -74,6 +74,30 @@ def test_every_method_that_diagnose_can_fit_is_among_them():
 
     names = {file.stem for file in (ROOT / "conf" / "calibration").glob("*.yaml") if can_be_fitted(file.stem)}
     assert names - {"none", "gradient_norm_half"} == {name for name, _ in CASES}
+
+
+class Moving(Calibration):
+    def __init__(self, dim, momentum=0.1):
+        super().__init__(dim)
+        self.momentum = momentum
+        self.register_buffer("mean", torch.zeros(dim))
+
+    def forward(self, h):
+        if self.training:
+            self.mean.lerp_(h.mean(0), self.momentum)
+        return h - self.mean
+
+
+def test_an_own_method_takes_all_rows_whole_whose_yaml_does_not_set_its_momentum():
+    own = {
+        "_target_": f"{__name__}.Moving",
+        "name": "moving",
+        "version": 1,
+        "placement": "after_pooler",
+        "target": "head",
+    }
+    for found in (fit_cure(own, X)[0].transform(Y), apply_method(own)):
+        assert deviation(found, Y - X.mean(0, dtype=float)) < 1e-6
 
 
 def test_a_chain_is_fitted_method_by_method():
@@ -182,6 +206,7 @@ def test_fit_and_apply_as_they_are_typed(cli, folder):
     z, whole = np.load("Z.npy"), np.arange(len(Y)) != 3
     assert z.dtype == np.float32
     assert deviation(z[whole], apply_method(settings("all_but_the_top", D=1))[whole]) < 1e-6
+    check_refused(cli("apply", "cure.safetensors", "Y.npy", "--to", "Y.npy"))
     known = {"Y": np.load("Y.npy")}
     exec(textwrap.dedent(documented), known)
     assert np.allclose(known["Z"], z, rtol=1e-6, atol=1e-6, equal_nan=True)

@@ -11,6 +11,7 @@ from isobench.config.schema import Experiment, Selection
 from isobench.papers.published import PrintedNumber
 from isobench.report.build import build_report
 from isobench.report.cells import matches_printed
+from isobench.report.output.terminal import print_table
 from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.selection import find_varying
 from isobench.report.tables import describe_choice
@@ -86,7 +87,7 @@ def test_a_method_is_compared_with_plain_fine_tuning_once(tmp_path):
     assert unpaired.test_seeds == 0
 
 
-def test_partial_failed_and_constant_runs_are_said(tmp_path):
+def test_partial_failed_and_constant_runs_are_said(tmp_path, capsys):
     rows = [
         *runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.0], failed="crash"),
         row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", "seed=2", ended=False),
@@ -99,6 +100,8 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path):
     assert found["isobn_released"].ours.startswith("constant (52.70")
     assert not found["isobn_released"].compared
     assert len(report.failures) == 3  # one crash, two constant predictors
+    print_table(report, rows)
+    assert "2 runs predict" in capsys.readouterr().out
 
 
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):

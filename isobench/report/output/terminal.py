@@ -16,7 +16,8 @@ from isobench.report.tables import BASELINE
 from isobench.runs.run import Run, describe_failure
 
 COLUMNS_NOTE = (
-    "plain: calibration=none. constant: every run predicts one class only. change: the mean minus plain's. "
+    "plain: calibration=none. constant: the run, or as a mean every run, predicts one class only. change: the mean "
+    "minus plain's. "
     "EV1, IsoScore: of the calibrated dev embeddings, mean over seeds. time: of an epoch in the fastest seed; "
     "x: over plain's."
 )

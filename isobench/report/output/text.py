@@ -107,7 +107,7 @@ def format_configuration(line: Any) -> dict[str, Any]:
         "time": f"{line.seconds / line.base_seconds:.2f}x" if is_ratio else seconds,
         "chosen": "yes" if line.is_chosen else "",
         "scores": {seed: " ".join(of_seed) for seed, of_seed in scores.items()},
-        "troubles": [] if is_constant else line.troubles,
+        "troubles": line.troubles,
     }
 
 
