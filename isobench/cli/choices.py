@@ -83,7 +83,9 @@ def _print_paper(name: str) -> None:
     claims = load_claims(name) if (folder / "claims.py").is_file() else []
     judge = shlex.join(["isobench", "report", *format_paper_flags(), "--claims", name])
     print(f"\nPage: {folder / 'README.md'}")
-    print(f"Printed numbers that reports show beside ours: {count_numbers(name):,}")
+    count = count_numbers(name)
+    place = ", in published.yaml beside the page" if count else ""
+    print(f"Printed numbers that reports show beside ours: {count:,}{place}")
     print(f"Claims: {len(claims)}{f', which {judge} judges by your runs' if claims else ''}")
     commands = [shown.command.partition(" ")[0] for shown in read_paper(folder).shows.values()]
     commands += [f"+experiment={file.stem}" for file in sorted(folder.glob("experiment/*.yaml"))]

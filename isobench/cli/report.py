@@ -25,7 +25,7 @@ from isobench.common.progress import print_above_bars, track_progress
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
 from isobench.config.schema import Config
-from isobench.papers.folders import advise_on_experiment, find_papers
+from isobench.papers.folders import advise_on_experiment, find_papers, list_configs
 from isobench.papers.published import count_numbers
 from isobench.runs.bundled import read_member
 from isobench.runs.folder import ABOUT_FILE, RunFolder, report_folder, reports_folder, require_report_folder
@@ -127,7 +127,8 @@ def _list_reports(arguments: list[str]) -> None:
     with compose_sweep(arguments) as (_, base, _):
         output_dir = str(base.output_dir)
     flags = [*format_paper_flags(), *arguments]
-    found = {shlex.join([f"{EXPERIMENT}{name}", *flags]): count for name, count in count_runs(output_dir).items()}
+    counts = count_runs(output_dir)
+    found = {shlex.join([f"{EXPERIMENT}{name}", *flags]): count for name, count in counts.items()}
     for plan in read_plans(output_dir):
         if plan.experiment is None:
             imported = locate_plan(output_dir, plan, is_imported=True)  # its command may need data that are not here
@@ -143,6 +144,8 @@ def _list_reports(arguments: list[str]) -> None:
     width, out = max(map(len, found.values())), make_console()
     lines = [f"{count:{width}}  isobench report {command}" for command, count in found.items()]
     claims = f"isobench report {shlex.join(['--claims', EVERY, *flags])}"
+    if not split_config_dirs(arguments)[0] and (foreign := sorted(counts.keys() - set(list_configs("experiment")))):
+        lines.append(f"To find {', '.join(foreign)}, add --paper=FOLDER or --config-dir=FOLDER")
     for line in [*lines, "", f"Which of the papers' claims hold in these runs: {claims}"]:
         out.print(line, highlight=False, soft_wrap=True)
 

@@ -136,6 +136,8 @@ def judge_claim(
     Returns the outcome, and how the runs or the analysis differ from the paper's setting. ``read_analysis`` takes an
     experiment and the name of its rows; it returns them and how their setting differs.
     """
+    if misspelling := _find_misspelling(claim):  # runs of that name are a former experiment's, or another paper's
+        return misspelling, ""
     try:
         found: Any
         differences: list[str] = []
@@ -144,7 +146,7 @@ def judge_claim(
         else:
             found = find_report(claim.experiment)
         if found is None:
-            return _find_misspelling(claim) or Outcome(NOT_RUN, claim.command), ""
+            return Outcome(NOT_RUN, claim.command), ""
         data = select(claim, found)
         if claim.rows_file and found and not data:  # other encoders or tasks were looked at
             return Outcome(NOT_RUN, claim.command), ""
@@ -158,7 +160,7 @@ def judge_claim(
         return Outcome(UNKNOWN, str(error)), ""
     except (OSError, ValueError, TypeError, LookupError, AttributeError, pyarrow.ArrowException) as error:
         reason = f"what {claim.experiment} wrote can't be read: {extract_first_line(error)}; run the analysis again"
-        return _find_misspelling(claim) or Outcome(UNKNOWN, reason), ""
+        return Outcome(UNKNOWN, reason), ""
 
 
 def judge_print(claim: Claim) -> Outcome:

@@ -70,7 +70,7 @@ def _format_device_time(runs: list[Run], todo: list[Run], forecast: Forecast) ->
         unknown = f"unknown for {format_count(without_forecast, 'run')}"
         line += f" ({unknown}: none of the same shape has finished, carry out one first)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
-            assumed = "page how-to/memory: on which card, in which precision"
+            assumed = "page how-to/memory: at which speed, in which precision"
             line += f"; the paper's whole grid takes roughly {hours:g} GPU-hours ({assumed})"
     return line
 

@@ -39,6 +39,9 @@ def test_a_sixth_paper_goes_from_the_run_to_the_import_of_its_bundles(cli, tiny,
         out, _ = check_done(cli("import", *own, bundle, f"output_dir={other}"))
         *_, hint = out.strip().split("\n")
         check_done(cli(*shlex.split(hint.removeprefix("Show them: isobench "))))
+    folderless, named = (cli("report", *flags, f"output_dir={outputs}")[1] for flags in ([], own))
+    assert_contains(folderless, "To find greeting_norms, greetings, add --paper=FOLDER")
+    assert "To find" not in named
     out, _ = check_done(cli("report", "--published", *own, "--claims", "mypaper"))
     assert "2 of 2 checks" in out
     before = judge_claims(cli, outputs, own)

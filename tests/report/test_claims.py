@@ -121,6 +121,11 @@ def test_runs_of_an_untrained_model_judge_nothing_but_those_of_another_do():
     assert judge_claim(replace(claim, tasks=["cola"]), lambda _: both, None) == ((HOLDS, "1"), "")
 
 
+def test_a_claim_on_an_experiment_that_is_not_there_is_unknown_whatever_was_run():
+    claim = make_claim(experiment="isobn_evv")
+    assert judge_claim(claim, None, lambda *_: (ROWS, []))[0].word == UNKNOWN
+
+
 def test_a_check_whose_code_fails_is_unknown():
     def fail(data):
         raise ZeroDivisionError("division by zero")
