@@ -1,9 +1,9 @@
 """Write an experiment's ended runs into a folder as a bundle, which can be published, checked and merged.
 
 The bundle has records, predictions, the plan, the rows of the experiment's analysis, and the sha256 of every file; no
-weights and no checkpoints. Give it the sweep's own arguments; +experiment=NAME alone takes every run of this
-experiment that was asked for in the output folder. A bundle of this experiment in FOLDER is replaced. isobench report
-FOLDER shows a bundle.
+weights and no checkpoints. Give it the sweep's own arguments, which isobench report lists; +experiment=NAME alone
+takes every run of this experiment that was asked for in the output folder. A bundle of this experiment in FOLDER is
+replaced. isobench report FOLDER shows a bundle.
 
 Example: isobench export --to bundle +experiment=glue_isobn
 """
@@ -37,7 +37,7 @@ from isobench.sweep.planning import convert_to_overrides
 
 
 def main() -> None:
-    parser = CommandParser("isobench export", __doc__, "+experiment=NAME [SETTING=VALUE ...]", page="bundles")
+    parser = CommandParser("isobench export", __doc__, "[+experiment=NAME] [SETTING=VALUE ...]", page="bundles")
     parser.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="the bundle's folder")
     text = "leave out what names machines, users and folders; records get new checksums"
     parser.add_argument("--anonymous", action="store_true", help=text)
@@ -60,7 +60,9 @@ def export(arguments: Sequence[str], target: Path, anonymous: bool = False, lice
     overrides = convert_to_overrides(arguments)
     is_general = are_general(drop_selection(overrides))
     if is_general and not any(text.startswith("+experiment=") for text in overrides):
-        raise UserError("name what to export: +experiment=NAME, or the settings of a sweep")
+        raise UserError(
+            "name what to export: +experiment=NAME, or the settings of a sweep, which isobench report lists"
+        )
     _, runs = find_runs(drop_selection(arguments))
     runs = take_own_experiment(runs, arguments)
     cfg, experiment = runs[0].cfg, runs[0].cfg.experiment

@@ -19,6 +19,7 @@ from isobench.config.schema import OPTIONAL_PARTS, Config
 from isobench.papers.folders import advise_on_experiment, find_config_folders, list_config_groups, read_config_file
 
 ADVICE = (  # what Hydra says -> what to do
+    (r"is not a ListConfig.*\n\s*full_key: (\S+)", "{0} is a list: put its values into brackets, {0}=[...]"),
     (r"To append to your default list use \+(\S+)", "{0} needs a + before it: write +{0}"),
     (r"(?i)missing mandatory value: (\S+)", "{0} must be set: add {0}=..."),
 )

@@ -171,9 +171,10 @@ def fit_methods(
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
     notes = [
         f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. PCA whitening keeps {kept}, "
-        f"and its IsoScore and EV1 are of these alone. Soft ZCA adds {factors} times the mean variance: "
-        f"calibration=whitening_zca calibration.shrinkage=0 calibration.epsilon={epsilons}. "
-        "isobench fit keeps a method."
+        "and its IsoScore and EV1 are of these alone. "
+        "ZCA whitening is calibration=whitening_zca calibration.shrinkage=0; "
+        f"soft ZCA adds calibration.epsilon={epsilons}, {factors} times the mean variance. "
+        "To keep a method: isobench fit X calibration=NAME --to cure.safetensors."
     ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:

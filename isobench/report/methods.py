@@ -23,7 +23,7 @@ from isobench.report.tables import (
     name_group,
     read_numbers,
 )
-from isobench.report.wording import DASH, describe_p, format_interval, format_p_value, format_points
+from isobench.report.wording import DASH, describe_p, format_interval, format_p_value, format_points, format_size
 from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, compare_runs, count_trials, holm
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
@@ -118,7 +118,7 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
                 "p": format_p_value(row.p),
                 "p after Holm": format_p_value(row.p_holm),
                 "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
-                f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else f"{row.detectable:#.2g}".rstrip("."),
+                f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else format_size(row.detectable),
             })  # fmt: skip
     return pd.DataFrame(lines)
 
@@ -267,7 +267,7 @@ def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
         smallest = _describe_p(closest, len(tested))
         text = f"No method differs from {BASE_LABEL} by more than chance (smallest {smallest})."
     if found := [row.detectable for row in tested if not math.isnan(row.detectable)]:
-        sizes = " to ".join(dict.fromkeys(f"{size:#.2g}".rstrip(".") for size in (min(found), max(found))))
+        sizes = " to ".join(dict.fromkeys(format_size(size) for size in (min(found), max(found))))
         text += f" A true difference of {sizes} points would be found {POWER:.0%} of the time."
     return text
 

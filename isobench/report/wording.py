@@ -25,6 +25,11 @@ def format_interval(value: float, low: float, high: float) -> str:
     return format_points(value) + ("" if math.isnan(low) else f" [{format_points(low)}, {format_points(high)}]")
 
 
+def format_size(size: float) -> str:
+    """Write a number above 0 with two digits, or all that it has before the point."""
+    return f"{size:.0f}" if size >= 99.5 else f"{size:#.2g}".rstrip(".")
+
+
 def describe_p(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
 

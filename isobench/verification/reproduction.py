@@ -18,7 +18,7 @@ import numpy as np
 from isobench.common.environment import collect_provenance
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
-from isobench.common.terminal import print_note
+from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
 from isobench.data.availability import require_hub_files, require_metric_packages
@@ -101,7 +101,9 @@ def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> 
     if source not in ("files", "parquet") or (options.trust and options.root is None):
         return data
     if options.root is None:
-        raise NotAvailable("it read files of the user's own: add data.root=FOLDER with the same files")
+        names = dict.fromkeys(_file_name(file) for file in (data.files or {}).values() if isinstance(file, str))
+        read = ", ".join(names) or "files"
+        raise NotAvailable(f"it read {read} of the user's own: add data.root=FOLDER with the same files")
     if source == "parquet":
         return replace(data, root=options.root)
     files = {split: file for split, file in (cfg.data.files or {}).items() if split in cfg.task.read_splits}
@@ -111,9 +113,13 @@ def _locate_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> 
     return replace(data, root=options.root, files=files)
 
 
+def _file_name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
 def _find_file(root: str, recorded: str | None, path: str, encoding: str | None) -> str:
     """Find the file below a folder whose format and sha256 are recorded; its name and place don't matter."""
-    name = path.replace("\\", "/").rpartition("/")[2]
+    name = _file_name(path)
     files = [file for file in Path(root).rglob("*") if file.suffix.lower() in FORMATS and file.is_file()]
     for file in sorted(files, key=lambda file: (file.name != name, file)):  # of its name first: most need no reading
         if recorded == f"{describe_format(file, encoding)} {sha256_file(file)}":
@@ -229,7 +235,9 @@ def retrain_runs(
     for position, name in enumerate(drawn, 1):
         cfg, record = prepared[name], runs[name].record
         assert record is not None
-        cost = f"at most {cfg.optimization.epochs} epochs; its record says {record.cost.seconds:,.0f} s"
+        cost = (
+            f"at most {format_count(cfg.optimization.epochs, 'epoch')}; its record says {record.cost.seconds:,.0f} s"
+        )
         print_note(f"trains run {position} of {len(drawn)} again: {name} ({cost})")
         try:
             with tempfile.TemporaryDirectory() as output_dir:
