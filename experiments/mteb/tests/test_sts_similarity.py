@@ -21,9 +21,10 @@ def test_moving_averages_take_the_whole_set():
         for momentum in (0.05, 1.0)
     )
     assert torch.equal(slow, whole)
-    chain = {"name": "a", "momentum": 0.1, "then": {"name": "b", "k": 2, "then": {"name": "c", "momentum": 0.2}}}
-    last = {"name": "b", "k": 2, "then": {"name": "c", "momentum": 1.0}}
-    assert take_batch_whole(chain) == {"name": "a", "momentum": 1.0, "then": last}
+    moving, other = ({"_target_": f"isobench.calibration.{name}"} for name in ("IsoBN", "FixedNorm"))
+    chain = moving | {"momentum": 0.1, "then": other | {"norm": 2, "then": moving}}
+    last = other | {"norm": 2, "then": moving | {"momentum": 1.0}}
+    assert take_batch_whole(chain) == moving | {"momentum": 1.0, "then": last}
 
 
 def test_the_published_cells_are_those_of_the_result_files():
