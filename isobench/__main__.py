@@ -25,7 +25,7 @@ from isobench.common.errors import UserError, doing, refuse, suggest_nearest
 from isobench.common.files import BUNDLE_FILE
 from isobench.common.packages import conf_dir
 from isobench.common.terminal import open_closed_streams
-from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings
+from isobench.config.command_line import CONFIG_DIR_FLAGS, Override, check_typed_settings, split_config_dirs
 from isobench.config.explain import print_error
 from isobench.config.schema import register_schema
 from isobench.papers.description import read_paper
@@ -64,7 +64,7 @@ def main() -> None:
             raise
         print_error(error)
         raise SystemExit(2) from None
-    if any(text.partition("=")[0] in CONFIG_DIR_FLAGS for text in sys.argv[1:]):
+    if split_config_dirs(sys.argv[1:])[0]:
         _find_own_modules()
     place = 1  # of the command's word, which --config-dir FOLDER may stand before
     while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:

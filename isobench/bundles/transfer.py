@@ -54,7 +54,7 @@ from isobench.runs.folder import (
     mark_output_folder,
     report_folder,
 )
-from isobench.runs.plan import Plan, format_plan, locate_plan, parse_plan, write_plan
+from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
 from isobench.runs.record import parse_record
 from isobench.runs.run import Run
 from isobench.runs.state import read_live_heartbeat
@@ -199,7 +199,7 @@ class Imported:
     paper: str | None
     new_runs: list[str]
     new_files: list[Path]
-    plan: Path  # where there are runs
+    plan: Path | None  # the runs' file; None without runs
 
 
 def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manifest]) -> Imported:
@@ -222,12 +222,12 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
                 _write_run(folder, names, records[key], predictions.get(key), manifest.runs[key])
             new_runs = [folder.key for folder, names in missing.items() if RECORD_FILE in names]
             new_files = list[Path]()
-            write_plan(output_dir, plan, is_imported=True)
+            file: Path | None = write_plan(output_dir, plan, is_imported=True)
         else:  # the rows of an analysis of trained runs are computed again for the report
             new_runs, new_files = [], _write_analysis(bundle, manifest, report_folder(root, manifest.experiment))
+            file = None
             mark_output_folder(output_dir)
-    place = locate_plan(output_dir, plan, is_imported=True)
-    return Imported(manifest, plan.runs[0][0].experiment.paper, new_runs, new_files, place)
+    return Imported(manifest, plan.runs[0][0].experiment.paper, new_runs, new_files, file)
 
 
 def _list_missing(

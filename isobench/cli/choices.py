@@ -25,7 +25,14 @@ from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.config.schema import Config
 from isobench.papers.description import describe_paper, read_paper
-from isobench.papers.folders import PAPER_FLAG, find_config_folders, find_papers, list_config_groups, list_configs
+from isobench.papers.folders import (
+    PAPER_FLAG,
+    find_config_folders,
+    find_paper,
+    find_papers,
+    list_config_groups,
+    list_configs,
+)
 from isobench.papers.published import count_numbers, list_misspellings, load_tables
 from isobench.tasks.kind import name_kind
 
@@ -75,11 +82,11 @@ def _print_papers() -> None:
 
 def _print_paper(name: str) -> None:
     """Print what there is of a paper: its tables and figures, page, printed numbers, experiments, runs and claims."""
-    print(describe_paper(name, _find_width()))
     from isobench.report.claims import load_claims
     from isobench.sweep.find_runs import count_runs
 
-    folder = find_papers()[name]
+    folder = find_paper(name)
+    print(describe_paper(name, _find_width()))
     claims = load_claims(name) if (folder / "claims.py").is_file() else []
     judge = shlex.join(["isobench", "report", *format_paper_flags(), "--claims", name])
     print(f"\nPage: {folder / 'README.md'}")
@@ -87,11 +94,11 @@ def _print_paper(name: str) -> None:
     place = ", in published.yaml beside the page" if count else ""
     print(f"Printed numbers that reports show beside ours: {count:,}{place}")
     print(f"Claims: {len(claims)}{f', which {judge} judges by your runs' if claims else ''}")
-    commands = [shown.command.partition(" ")[0] for shown in read_paper(folder).shows.values()]
-    commands += [f"+experiment={file.stem}" for file in sorted(folder.glob("experiment/*.yaml"))]
+    experiments = [shown.experiment for shown in read_paper(folder).shows.values()]
+    experiments += [file.stem for file in sorted(folder.glob("experiment/*.yaml"))]
     counts = count_runs(Config.output_dir)
-    for command in filter(None, dict.fromkeys(commands)):
-        print(f"{command}: {counts.get(command.removeprefix('+experiment='), 'no run')} in {Config.output_dir}/")
+    for experiment in filter(None, dict.fromkeys(experiments)):
+        print(f"+experiment={experiment}: {counts.get(experiment, 'no run')} in {Config.output_dir}/")
 
 
 def _find_width() -> int:

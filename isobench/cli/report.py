@@ -9,7 +9,7 @@ Example: isobench report +experiment=glue_isobn
 """
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,9 +117,13 @@ def _advise_without_records(cfg: Config) -> str:
     name = cfg.experiment.name
     plans = read_plans(cfg.output_dir, name) if name else []
     found = {identity.key for plan in plans for _, identity in plan.runs}
-    if ended := sum(RunFolder(cfg.output_dir, key).result_file.exists() for key in found):
+    if ended := _count_ended(cfg.output_dir, found):
         return f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}"
     return "run it first, or see by isobench status how far it is"
+
+
+def _count_ended(output_dir: str, keys: Iterable[str]) -> int:
+    return sum(RunFolder(output_dir, key).result_file.exists() for key in keys)
 
 
 def _list_reports(arguments: list[str]) -> None:
@@ -135,10 +139,8 @@ def _list_reports(arguments: list[str]) -> None:
             typed = [str(imported)]
             if plan.commands and not imported.exists():  # they begin with python -m isobench
                 typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
-                typed += [
-                    text for text in arguments if text.startswith(OUTPUT_DIR)
-                ]  # a sweep's command says all but this
-            ended = sum(RunFolder(output_dir, identity.key).result_file.exists() for _, identity in plan.runs)
+                typed += [text for text in arguments if text.startswith(OUTPUT_DIR)]
+            ended = _count_ended(output_dir, {identity.key for _, identity in plan.runs})
             found[shlex.join(typed)] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
     refuse((not found, f"nothing was run in {output_dir}: set output_dir=FOLDER, or see isobench --help"))
     width, out = max(map(len, found.values())), make_console()

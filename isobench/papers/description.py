@@ -36,19 +36,23 @@ class TableOrFigure(StrictEntries):
 
     def format_paper_command(self) -> str:
         """Write the arguments that make it at the paper's scale; empty for a drawing, or without a grid for it."""
+        if self.at_paper_scale or not self.command or "paper" not in (self._read_grids() or ["paper"]):
+            return self.at_paper_scale
         experiment, *rest = self.command.split(" ")
-        is_there = experiment and "paper" in (self._read_grids() or ["paper"])
-        return self.at_paper_scale or " ".join([experiment, "scale=paper", *rest]) * bool(is_there)
+        return " ".join([experiment, "scale=paper", *rest])
 
     def format_laptop_command(self) -> str:
         """Write the arguments that make a part of it at laptop scale; empty if its experiment has no such grid."""
-        experiment, *_ = self.command.split(" ")
         is_there = self.laptop and "laptop" in self._read_grids()
-        return f"{experiment} scale=laptop data.root=FOLDER" if is_there else ""
+        return f"+experiment={self.experiment} scale=laptop data.root=FOLDER" if is_there else ""
+
+    @property
+    def experiment(self) -> str:
+        """Return the name of the command's experiment; empty for a drawing."""
+        return self.command.partition(" ")[0].removeprefix("+experiment=")
 
     def _read_grids(self) -> dict[str, Any]:
-        experiment, *_ = self.command.split(" ")
-        file = find_config("experiment", experiment.removeprefix("+experiment="))
+        file = find_config("experiment", self.experiment)
         return (read_config_file(file).get("experiment", {}).get("grid") if file else None) or {}
 
 

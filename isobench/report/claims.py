@@ -110,11 +110,9 @@ def describe_multiplicity(count: int) -> str:
 
 def load_claims(paper: str | None = None) -> list[Claim]:
     """Load what the papers claim, or one of them: ``CLAIMS`` in the claims.py of a paper's folder."""
-    papers = {name: folder / "claims.py" for name, folder in find_papers().items()}
-    papers = {name: file for name, file in papers.items() if file.is_file()}
-    if paper is not None:
-        refuse((find_paper(paper) and paper not in papers, f"paper {paper} has no claims.py"))
-        papers = {paper: papers[paper]}
+    folders = find_papers() if paper is None else {paper: find_paper(paper)}
+    papers = {name: folder / "claims.py" for name, folder in folders.items() if (folder / "claims.py").is_file()}
+    refuse((paper is not None and not papers, f"paper {paper} has no claims.py"))
     claims: list[Claim] = []
     for name, file in papers.items():
         with doing(str(file)):

@@ -1,1 +1,1 @@
-"""What the other folders know of a task: the questions that its kind answers, and what its predictions look like."""
+"""Say what the other folders may know of a task: what its kind answers, and which columns its predictions have."""

@@ -1,4 +1,4 @@
-"""What transformers gives alone, in in_transformers.csv, is what the shipped runs of the laptop table have."""
+"""Compare what transformers gives alone, in in_transformers.csv, with the shipped runs of the laptop table."""
 
 from pathlib import Path
 
