@@ -19,7 +19,7 @@ import yaml
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import refuse
-from isobench.common.files import explain_output_errors, write_whole
+from isobench.common.files import BUNDLE_FILE, explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
@@ -96,6 +96,8 @@ def _print_paper(name: str) -> None:
     print(f"Claims: {len(claims)}{f', which {judge} judges by your runs' if claims else ''}")
     experiments = [shown.experiment for shown in read_paper(folder).shows.values()]
     experiments += [file.stem for file in sorted(folder.glob("experiment/*.yaml"))]
+    if shipped := [file.parent.name for file in sorted(folder.glob(f"results/*/{BUNDLE_FILE}"))]:
+        print(f"Results that isobench report {folder / 'results'}/NAME shows: {', '.join(shipped)}")
     counts = count_runs(Config.output_dir)
     for experiment in filter(None, dict.fromkeys(experiments)):
         print(f"+experiment={experiment}: {counts.get(experiment, 'no run')} in {Config.output_dir}/")

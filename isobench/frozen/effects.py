@@ -170,8 +170,9 @@ def fit_methods(
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
     epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
     notes = [
-        f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. PCA whitening keeps {kept}, "
-        "and its IsoScore and EV1 are of these alone. "
+        f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. "
+        f"PCA whitening is calibration=whitening_pca calibration.shrinkage=0 calibration.k={kept}; "
+        f"its IsoScore and EV1 are of these {kept} alone. "
         "ZCA whitening is calibration=whitening_zca calibration.shrinkage=0; "
         f"soft ZCA adds calibration.epsilon={epsilons}, {factors} times the mean variance. "
         "To keep a method: isobench fit X calibration=NAME --to cure.safetensors."

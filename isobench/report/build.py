@@ -202,9 +202,10 @@ def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
         content = find_content(experiment, name)
         what, _, form = content.what.partition("; ")  # "accuracy; mean over 5 seeds": the paper's seeds, not ours
         shown = published.format_statistics(content.form, content.form)  # such as median (sd)
+        beside = ", beside ours" if of_view["published"].notna().any() else ""
         title = f"{shown} over seeds"
         if name:
-            title = f"{experiment.paper}, {name.replace('table', 'Table ')}, beside ours: {what}; {shown}"
+            title = f"{experiment.paper}, {name.replace('table', 'Table ')}{beside}: {what}; {shown}"
         lines: dict[tuple[Any, ...], Line] = {}  # a line for each encoder and method, with a cell a column
         for cell in of_view.itertuples():
             is_reported = cell.kind == "reported"

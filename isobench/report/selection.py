@@ -275,7 +275,8 @@ def _summarize_configurations(
         for choice, own in choices.items():
             base = _find_baseline(choice, plain)
             usable, troubled = own[scored[own]], own[outcomes[own] != ""]
-            is_constant = any(len(them) and (outcomes[them] == CONSTANT_PREDICTOR).all() for them in (own, base))
+            sound = own[outcomes[own] == ""]
+            is_constant = bool((outcomes[np.concatenate([own, base])] == CONSTANT_PREDICTOR).any())
             decided = scores[encoder, method, task].get(choice, [])
             yield {
                 "group": name_group(encoder, part), "task": task, "metric": metrics[own[0]],
@@ -283,7 +284,7 @@ def _summarize_configurations(
                 "values": values[usable].tolist(), "seeds": seeds[usable].tolist(),
                 "troubles": outcomes[troubled].tolist(), "trouble_seeds": seeds[troubled].tolist(),
                 "base": [] if is_constant else values[base[scored[base]]].tolist(),
-                "ev1": pd.Series(ev1[usable]).mean(), "isoscore": pd.Series(isoscore[usable]).mean(),
+                "ev1": pd.Series(ev1[sound]).mean(), "isoscore": pd.Series(isoscore[sound]).mean(),
                 "seconds": find_fastest(seconds[own]), "base_seconds": find_fastest(seconds[base]),
                 "selected_by": 100 * statistics.fmean(decided) if decided else None,
                 "is_chosen": bool(is_selected[own].any()),
