@@ -104,6 +104,16 @@ def test_partial_failed_and_constant_runs_are_said(tmp_path, capsys):
     assert "2 runs predict" in capsys.readouterr().out
 
 
+def test_a_configuration_with_a_run_of_one_class_is_compared_nowhere(tmp_path):
+    rows = [*runs(tmp_path, "none", [0.7, 0.71]), *runs(tmp_path, "isobn_paper", [0.8])]
+    rows.append(row(tmp_path, 0.5, *IN_PAPER, "calibration=isobn_paper", "seed=2", constant=True))
+    rows[-1].record.best.isotropy["embedding/ev1"] = 1.0
+    report = build_report(experiment(), rows)
+    line = report.configurations.set_index("method").loc["isobn_paper"]
+    assert (line["values"], line["base"], line["ev1"]) == ([80.0, 50.0], [], 0.5)
+    assert list(report.methods["compared"]) == [[], []]
+
+
 def test_tidy_rows_have_every_run_and_every_epoch(tmp_path):
     missing = row(tmp_path, 0.0, *IN_PAPER, "calibration=isobn_paper", ended=False)
     report = build_report(experiment(), [*runs(tmp_path, "none", [0.7, 0.8]), missing])
