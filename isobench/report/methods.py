@@ -286,9 +286,10 @@ def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
-    found = []
+    found: dict[str, list[str]] = {}
     for cell in list_score_cells(cells).itertuples():
         if count := cell.troubles.count(CONSTANT_PREDICTOR):
             runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
-            found.append(f"{name_method(methods, cell)} ({runs})")
-    return f"Left out, because runs predict one class: {name_some(found, limit=MAX_NAMED)}." if found else ""
+            found.setdefault(name_method(methods, cell), []).append(runs)
+    names = [f"{method} ({', '.join(runs)})" for method, runs in found.items()]
+    return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""
