@@ -161,21 +161,21 @@ def fit_methods(
     fewer rows with the mean and covariance of ``half``, on which isobench's methods are fitted sooner.
     """
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
-    kept, factors = max(1, dim // 3), " and ".join(map(str, SOFT))
+    kept, factors = max(1, dim // 3), " or ".join(map(str, SOFT))
     settings: dict[str, dict[str, Any]] = {}
     for name, (file, changes) in METHODS.items():
         settings[name] = yaml.safe_load(Path(conf_dir(), "calibration", f"{file}.yaml").read_text("utf-8")) | changes
     settings["PCA whitening"] |= {"k": kept}
     for factor in SOFT:
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
-    epsilons = " and ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
+    epsilons = " or ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
     notes = [
         f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. "
-        f"PCA whitening is calibration=whitening_pca calibration.shrinkage=0 calibration.k={kept}; "
-        f"its IsoScore and EV1 are of these {kept} alone. "
-        "ZCA whitening is calibration=whitening_zca calibration.shrinkage=0; "
-        f"soft ZCA adds calibration.epsilon={epsilons}, {factors} times the mean variance. "
-        "To keep a method: isobench fit X calibration=NAME --to cure.safetensors."
+        f"PCA whitening keeps {kept}, and its IsoScore and EV1 are of these alone.",
+        "To keep a method: isobench fit X calibration=NAME --to cure.safetensors. NAME is center (centre), "
+        "all_but_the_top, isobn_paper (IsoBN), whitening_zca calibration.shrinkage=0 (ZCA whitening), the same with "
+        f"calibration.epsilon={epsilons} (soft ZCA; {factors} times the mean variance), or "
+        f"whitening_pca calibration.shrinkage=0 calibration.components={kept} (PCA whitening).",
     ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:
