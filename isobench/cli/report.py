@@ -247,11 +247,10 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
     from isobench.report.output.text import format_claims_markdown
 
     load_claims(paper)  # report an unknown paper before anything else
-    is_missing = not Path(output_dir).is_dir()
-    refuse((is_missing and not paper, f"{output_dir} does not exist: nothing was run there; set output_dir=FOLDER"))
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
-    if is_missing:
+    if not Path(output_dir).is_dir():
+        print_note(f"{output_dir} does not exist: nothing was run there")
         return
     name = f"claims_{paper}" if paper else "claims"
     folder = reports_folder(output_dir)

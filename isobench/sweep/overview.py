@@ -68,7 +68,7 @@ def _format_device_time(runs: list[Run], todo: list[Run], forecast: Forecast) ->
     without_forecast = sum(forecast.estimate_seconds(run.cfg) is None for run in todo)
     if without_forecast:
         unknown = f"unknown for {format_count(without_forecast, 'run')}"
-        line += f" ({unknown}: carry out one run of each task and encoder first)"
+        line += f" ({unknown}: carry out one run of each task and encoder on as many training examples first)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
             assumed = "page how-to/memory: at which speed, in which precision"
             line += f"; the paper's whole grid takes roughly {hours:g} GPU-hours ({assumed})"

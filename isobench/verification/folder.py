@@ -17,7 +17,7 @@ OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
 CHECKS = {
     "files": "the manifest's checksums; no file is missing or added",
     "record": "each record is whole, and its parts agree",
-    "config": "the config of each record is valid, and its classes are those of isobench",
+    "config": "the config of each record is valid, and no method of isobench's name is another class",
     "key": "each key follows from its settings and fingerprints",
     "scores": "scores follow from predictions and labels",
     "labels": "runs on the same data have the same labels",
