@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -257,6 +256,8 @@ def list_printed_cells(paper: str, table: str, *columns: str) -> list[tuple[str,
 
 def carry_out(*arguments: str) -> None:
     """Carry out a command of ``python -m isobench`` in this process: for fixtures that several tests share."""
+    import pytest
+
     from isobench import __main__ as entry
 
     with pytest.MonkeyPatch.context() as patch:
