@@ -28,6 +28,10 @@ from isobench.runs.validate import validate_config
 from isobench.sweep.compose import Composer
 
 ROOT = Path(__file__).resolve().parents[1]  # of the checkout
+TEXTS = {  # paper -> the file of its text, without .txt
+    "isobn": "isobn_aaai2021", "isobn_arxiv_v1": "isobn_arxiv_v1", "isotropy_calibration": "isotropy_calibration",
+    "task_adaptation": "efficient_task_adaptation", "too_much_in_common": "too_much_in_common",
+}  # fmt: skip
 WORDS = "the a film plot cast was is and of it very quite so good great bad awful fine dull sharp".split()
 
 
@@ -96,16 +100,18 @@ def make_ended_run(
     of_dev_set = metrics or dict.fromkeys(cfg.task.metrics, score)
     history = [
         {
-            "epoch": epoch, "step": 10 * epoch, "score": (score or 0.0) * epoch / epochs, "selection": score or 0.0,
-            cfg.task.dev_splits[0]: {**of_dev_set, "constant_predictor": constant}, "isotropy": isotropy or {},
+            "epoch": epoch, "step": 10 * epoch, "isotropy": isotropy or {},
+            **dict.fromkeys(("score", "selection"), (score or 0.0) * epoch / epochs),
+            cfg.task.dev_splits[0]: {name: value and value * epoch / epochs for name, value in of_dev_set.items()}
+            | {"constant_predictor": constant},
         }
         for epoch in range(1, epochs + 1)
     ]  # fmt: skip
     ended = {"best": history[-1], "history": history}
     failure = {"failure": {"name": failed, "message": "it <broke> & fell_over"}}
     scale = {"name": cfg.scale, "differs": find_scale_differences(cfg)}
-    record = make_record(cfg, **((failure if failed else ended) | {"scale": scale} | parts))
     key = hashlib.sha256(repr((score, overrides)).encode()).hexdigest()
+    record = make_record(cfg, **((failure if failed else ended) | {"scale": scale, "key": key} | parts))
     return Run(cfg, RunFolder(str(output_dir), key), record)
 
 
@@ -172,8 +178,7 @@ def tiny_overrides(tiny: str, reviews: str, cache: str, outputs: Path) -> list[s
     return [
         "task=sst2", f"data.root={reviews}", f"data.cache={cache}", "encoder=local", f"encoder.path={tiny}",
         f"output_dir={outputs}", "tracking=none", "report=false", "optimization.epochs=2",
-        "optimization.batch_size=16",
-        "optimization.lr=3e-3",
+        "optimization.batch_size=16", "optimization.lr=3e-3",
     ]  # fmt: skip
 
 
@@ -204,8 +209,7 @@ def translation_overrides(translations: str, cache: str, outputs: Path) -> list[
     return [
         "task=multi30k", f"data.root={translations}", f"data.cache={cache}", *SCRATCH, "optimization=seq2seq",
         f"output_dir={outputs}", "tracking=none", "report=false", "optimization.epochs=2",
-        "optimization.batch_size=16",
-        "task.generation.max_length=24", "task.generation.beams=2",
+        "optimization.batch_size=16", "task.generation.max_length=24", "task.generation.beams=2",
     ]  # fmt: skip
 
 
@@ -248,6 +252,19 @@ def list_printed_cells(paper: str, table: str, *columns: str) -> list[tuple[str,
         for row, cells in rows.items()
         for column in columns or cells
     ]
+
+
+def carry_out(*arguments: str) -> None:
+    """Carry out a command of ``python -m isobench`` in this process: for fixtures that several tests share."""
+    import pytest
+
+    from isobench import __main__ as entry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["isobench", *arguments])
+        patch.delenv("HYDRA_FULL_ERROR", raising=False)
+        GlobalHydra.instance().clear()
+        entry.main()
 
 
 def assert_contains(text: str, *phrases: str) -> None:

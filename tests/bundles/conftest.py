@@ -1,38 +1,22 @@
 """Output folders with real runs of two people, made once for all tests of bundles."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from helpers import tiny_overrides
-from hydra.core.global_hydra import GlobalHydra
+from helpers import carry_out, tiny_overrides
 
-from isobench import __main__ as entry
 from isobench.cli import export, import_, report
 
 
 @pytest.fixture(scope="session")
-def train(tiny, reviews, cache):
-    """Train an experiment's runs into an output folder: two methods, the given seeds."""
-
-    def sweep(outputs: Path, seeds: str) -> Path:
-        settings = ["+experiment=glue_isobn", f"seed={seeds}", "calibration=none,isobn_paper"]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["isobench", *tiny_overrides(tiny, reviews, cache, outputs), *settings])
-            patch.delenv("HYDRA_FULL_ERROR", raising=False)
-            GlobalHydra.instance().clear()
-            entry.main()
-        return outputs
-
-    return sweep
-
-
-@pytest.fixture(scope="session")
-def trained(train, tmp_path_factory):
-    """The output folders of Alice (seeds 1 and 2) and Bob (seed 3); tests copy them."""
+def trained(tiny, reviews, cache, tmp_path_factory):
+    """The output folders of Alice (seeds 1 and 2) and Bob (seed 3), with two methods; tests copy them."""
     root = tmp_path_factory.mktemp("people")
-    return {"alice": train(root / "alice", "1,2"), "bob": train(root / "bob", "3")}
+    for name, seeds in (("alice", "1,2"), ("bob", "3")):
+        settings = ["+experiment=glue_isobn", f"seed={seeds}", "calibration=none,isobn_paper"]
+        carry_out(*tiny_overrides(tiny, reviews, cache, root / name), *settings)
+    return {name: root / name for name in ("alice", "bob")}
 
 
 @pytest.fixture

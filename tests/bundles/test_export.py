@@ -95,17 +95,6 @@ def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(ali
         assert 0 <= record["ended"] - record["started"] - record["cost"]["seconds"] < 60
 
 
-def test_growing_results_replace_the_earlier_bundle(alice, run_export, tmp_path):
-    record = pick_run(alice) / "result.json"
-    record.rename(tmp_path / "kept")
-    check_done(run_export(alice, tmp_path / "bundle"))
-    assert len(read_texts(tmp_path / "bundle")) == 3
-    (tmp_path / "kept").rename(record)
-    check_done(run_export(alice, tmp_path / "bundle"))
-    assert len(read_texts(tmp_path / "bundle")) == 4
-    assert not list(tmp_path.glob(".*"))
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "no space left on device")])
 def test_an_interrupted_export_leaves_the_earlier_bundle(alice, run_export, bundle, monkeypatch, tmp_path, error):
     before, write = read_content(bundle), transfer.write_whole

@@ -125,7 +125,7 @@ def test_no_byte_of_an_anonymous_bundle_names_a_user_a_machine_or_a_folder(made_
         assert compute_key(cfg, record["data"]["fingerprint"], record["encoder"]["fingerprint"]) == record["key"]
 
 
-def test_the_command_lists_every_text_of_the_users_that_an_anonymous_bundle_keeps(made_up, tmp_path):
+def test_the_command_lists_every_text_of_the_users_that_an_anonymous_bundle_keeps(made_up):
     (row, *_) = read_runs(str(made_up))
     task = replace(row.cfg.task, labels=["my_class", "other"])
     method = {**row.cfg.calibration, "note": "written by me"}

@@ -108,8 +108,6 @@ def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):
     found = json.loads(cli("diagnose", "c.jsonl", *asked, *encoded[0])[1])
     assert found["retrieval"][0]["mrr_10"] == 1
     assert found["levels"][0]["pairs"] == "not relevant"
-    same = isobench.diagnose(x, queries=x[:12] + 0.1, relevant=[(i, i, 1) for i in range(12)])
-    assert same.retrieval[0].mrr_10 > 0.8
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 4)])

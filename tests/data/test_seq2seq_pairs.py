@@ -11,7 +11,6 @@ from helpers import WORDS, make_config, write_parquet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isobench.common.files import read_checksummed
 from isobench.kinds.generation import grammars as generated_pairs
 from isobench.kinds.generation.batches import PairCollator, batch_by_tokens, tokenise_pairs
 from isobench.kinds.generation.pairs import normalise_diacritics, read_pairs
@@ -86,15 +85,6 @@ def test_an_instruction_stands_before_every_source(tokenizer):
     with_it = tokenise_pairs(Examples([["film"]], ["film"]), tokenizer, 40, 40, "the ")
     assert tokenizer.decode(with_it.sources.ids, skip_special_tokens=True) == "the film"
     assert tokenizer.decode(with_it.targets.ids, skip_special_tokens=True) == "film"
-
-
-def test_a_tokenizer_learned_twice_is_the_same(tmp_path, tokenizer):
-    from isobench.kinds.words.vocabulary import train_tokenizer
-
-    texts = [" ".join(WORDS[i % 7 :]) for i in range(200)]
-    for name in ("one", "two"):
-        train_tokenizer(iter(texts), 320, tmp_path / name)
-    assert read_checksummed(tmp_path / "one") == read_checksummed(tmp_path / "two")
 
 
 def test_a_batch_is_chunks_of_padded_rows(tokenizer):

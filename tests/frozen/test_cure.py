@@ -89,13 +89,8 @@ class Moving(Calibration):
 
 
 def test_an_own_method_takes_all_rows_whole_whose_yaml_does_not_set_its_momentum():
-    own = {
-        "_target_": f"{__name__}.Moving",
-        "name": "moving",
-        "version": 1,
-        "placement": "after_pooler",
-        "target": "head",
-    }
+    place = {"placement": "after_pooler", "target": "head"}
+    own = {"_target_": f"{__name__}.Moving", "name": "moving", "version": 1} | place
     for found in (fit_cure(own, X)[0].transform(Y), apply_method(own)):
         assert deviation(found, Y - X.mean(0, dtype=float)) < 1e-6
 

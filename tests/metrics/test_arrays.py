@@ -150,11 +150,10 @@ def test_a_setting_that_cannot_be_is_refused(method):
             getattr(calibration, method)(**{"dim": 8, **settings})
 
 
-@pytest.mark.parametrize("shape", [(8,), (1, 4, 8), (0, 8)])
-def test_a_batch_that_is_none_is_refused(shape):
+def test_an_empty_batch_is_refused():
     for method in (IsoBN(8), Centering(8, kind="center"), Whitening(8, form="zca")):
         with pytest.raises(ValueError):  # noqa: PT011
-            method(torch.ones(shape))
+            method(torch.ones(0, 8))
 
 
 @pytest.mark.parametrize("width", [1, 16])

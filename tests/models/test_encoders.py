@@ -1,6 +1,5 @@
 """Encoders: pooling, poolers, the packaged weights, and what can't be loaded."""
 
-import copy
 import dataclasses
 import json
 import shutil
@@ -16,7 +15,6 @@ from isobench.data import weights
 from isobench.data.packaged import encoders as packaged_encoders
 from isobench.data.sentence_settings import DECLARED_TOKENS, read_sentence_settings
 from isobench.frozen.encode import FrozenEncoder
-from isobench.models.attention import restrict_to_first_token
 from isobench.models.encoders import ENCODER_DECODER, load_encoder, load_generator
 from isobench.models.tokenization import load_tokenizer
 
@@ -48,33 +46,6 @@ def test_pooling_of_a_layer_is_transformers_own(tiny, pooling, layer):
     }[pooling]
     torch.testing.assert_close(mine, expected)
     assert loaded.warnings == []
-
-
-@pytest.mark.parametrize("kind", ["Bert", "Roberta", "DistilBert"])
-@pytest.mark.parametrize("lengths", [[9, 9, 9], [9, 4, 1]], ids=["full", "padded"])
-def test_first_token_only_is_lossless(kind, lengths):
-    import transformers
-
-    names = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24}
-    if kind == "DistilBert":
-        names = {"n_layers": 2, "n_heads": 2, "dim": 16, "hidden_dim": 24}
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(vocab_size=30, pad_token_id=0, **names)
-    whole = getattr(transformers, f"{kind}Model")(config).eval()
-    short = copy.deepcopy(whole)
-    assert restrict_to_first_token(short)
-    ids = torch.randint(1, 30, (3, 9))
-    mask = (torch.arange(9) < torch.tensor(lengths)[:, None]).long()
-    weight = torch.randn(3, 16)
-    outputs = [model(input_ids=ids * mask, attention_mask=mask).last_hidden_state for model in (whole, short)]
-    assert outputs[1].shape == (3, 1, 16)
-    torch.testing.assert_close(outputs[0][:, 0], outputs[1][:, 0], rtol=1e-5, atol=1e-6)
-    for output in outputs:
-        (output[:, 0] * weight).sum().backward()
-    for (name, a), (_, b) in zip(whole.named_parameters(), short.named_parameters(), strict=True):
-        assert (a.grad is None) == (b.grad is None), name
-        if a.grad is not None:
-            torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_a_decoder_without_pooler_or_padding_token(tmp_path):

@@ -71,7 +71,6 @@ class RunsCode:
         lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), lambda file, _: torch.save({}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.full((16,), float("nan"))}, file),
-
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_one_line_and_runs_no_code(roberta, tmp_path, monkeypatch, write):

@@ -18,10 +18,6 @@ SPECIAL = {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_i
 DISTILBERT = {
     "vocab_size": 40, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 20,
 }  # fmt: skip
-BART = {
-    "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 20,
-}  # fmt: skip
 SETTINGS = {
     "bert": COMMON, "roberta": COMMON, "electra": COMMON | {"embedding_size": 8},
     "albert": COMMON | {"embedding_size": 8}, "distilbert": DISTILBERT,
@@ -72,8 +68,12 @@ def test_packed_sentences_are_encoded_as_alone(kind, groups):
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
-def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
+@pytest.mark.parametrize("form", ["packed", "padded", "full"])
+def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind, form):
     row = make_row(LENGTHS, [0, 2, 3, 6])
+    if form != "packed":
+        mask = torch.arange(9) < torch.tensor(LENGTHS if form == "padded" else [9] * 6)[:, None]
+        row = {"input_ids": torch.randint(5, 40, mask.shape).masked_fill(~mask, 1), "attention_mask": mask.long()}
     outputs = []
     for restricted in (False, True):
         model = build_model(kind, SETTINGS[kind])
@@ -83,6 +83,7 @@ def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
         output = encoder(**row)
         output.square().sum().backward()
         outputs.append((output, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    assert form == "packed" or model(**row).last_hidden_state.shape == (6, 1, 16)
     torch.testing.assert_close(outputs[1][0], outputs[0][0], rtol=1e-10, atol=1e-12)
     assert outputs[0][1].keys() == outputs[1][1].keys()
     for name, gradient in outputs[0][1].items():
@@ -90,8 +91,9 @@ def test_the_last_layers_first_tokens_are_those_of_the_whole_layer(kind):
 
 
 def test_a_model_that_can_not_read_a_row_is_found_out():
+    bart = {"vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1}
     t5 = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
-    assert find_first_position(build_model("bart", BART).get_encoder()) is None  # takes no positions
+    assert find_first_position(build_model("bart", bart).get_encoder()) is None  # takes no positions
     assert find_first_position(build_model("t5", t5).get_encoder()) is None  # positions inside attention
     assert find_first_position(build_model("deberta-v2", COMMON)) is None  # attention of its own
     eager = build_model("bert", COMMON)

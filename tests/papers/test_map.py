@@ -4,7 +4,7 @@ import re
 import shlex
 
 import pytest
-from helpers import ROOT, read_experiment, write_sets
+from helpers import ROOT, TEXTS, read_experiment, write_sets
 from hydra.core.global_hydra import GlobalHydra
 
 from isobench.data.packaged import encoders
@@ -15,10 +15,6 @@ from isobench.sweep import grid
 from isobench.sweep.planning import compose_sweep, plan_runs
 
 PAGE = (ROOT / "experiments" / "README.md").read_text()
-TEXTS = {
-    "isobn": "isobn_aaai2021", "isobn_arxiv_v1": "isobn_arxiv_v1", "isotropy_calibration": "isotropy_calibration",
-    "task_adaptation": "efficient_task_adaptation", "too_much_in_common": "too_much_in_common",
-}  # fmt: skip
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| [")
 ]

@@ -22,14 +22,6 @@ def test_compare_holds_each_statistic_of_the_two_vectors():
     assert [found[name] for name in ("effect", "effect_low", "effect_high")] == list(hedges_g(ours, base))
 
 
-def test_compare_has_no_test_where_the_seeds_allow_none():
-    single = compare(arm([2.0]), arm([1.0]))
-    assert single["difference"] == 1
-    undefined = compare(arm([1.0, math.nan]), arm([1.0, 2.0]))
-    assert math.isnan(undefined["difference"])
-    assert all(math.isnan(found[name]) for found in (single, undefined) for name in ("p", "low", "effect"))
-
-
 def test_all_tables_are_one_family_and_a_repeated_column_counts_once():
     one, two, three = ([1.0, 2, 3], [4.0, 5, 7]), ([1.0, 2, 3], [2.0, 3, 5]), ([1.0, 2, 4], [1.0, 2, 3])
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import check_done
+from helpers import TEXTS, check_done
 from made_up_report import PLAIN, make_report, make_runs
 
 from isobench.analyses.rows import read_claimed_rows
@@ -170,15 +170,10 @@ def test_a_part_of_what_the_paper_prints_does_not_decide_and_unstated_settings_n
 
 
 def test_every_claim_quotes_its_paper(papers):
-    files = {
-        "isobn": "isobn_aaai2021", "isobn_arxiv_v1": "isobn_arxiv_v1", "isotropy_calibration": "isotropy_calibration",
-        "task_adaptation": "efficient_task_adaptation", "too_much_in_common": "too_much_in_common",
-    }  # fmt: skip
-
     def simplify(text):
         return re.sub(r"[^a-z0-9]", "", re.sub(r"\\mathrm|\\text|<code>|</code>|\b\d{3}\b", "", text.lower()))
 
-    texts = {paper: simplify((papers / f"{name}.txt").read_text()) for paper, name in files.items()}
+    texts = {paper: simplify((papers / f"{name}.txt").read_text()) for paper, name in TEXTS.items()}
     for claim in CLAIMS:
         if claim.paper in texts:
             parts = map(simplify, claim.quote.split(" ... "))

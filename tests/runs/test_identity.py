@@ -39,7 +39,7 @@ def test_what_decides_a_result_is_in_the_key():
         "seed=2", "seeds.init=3", "seeds.order=3", "seeds.dropout=3", "optimization.lr=1e-4", "task.max_length=32",
         "task.train_samples=9", "calibration=isobn_paper", "encoder=distilbert-quire", "encoder.pooling=cls",
         "head=huggingface", "trainer.precision=bf16-mixed", "calibration.version=2", "evaluation.every=2",
-        "evaluation.every=last", "encoder.gradient_checkpointing=true",
+        "evaluation.every=last", "encoder.gradient_checkpointing=true", "optimizer=sgd", "optimizer=coupled_adam",
     ]  # fmt: skip
     keys = {change: key(change) for change in changes}
     assert base not in keys.values()
@@ -51,7 +51,7 @@ def test_what_does_not_is_not():
     for same in (
         "output_dir=elsewhere", "tracking.backend=none", "trainer.threads=1", "trainer.accelerator=cpu",
         "data.cache=/nowhere", "retry_failed=true", "report=false", "+experiment=glue_isobn",
-        "scale=paper task=rotten_tomatoes encoder=minilm",
+        "scale=paper task=rotten_tomatoes encoder=minilm", "optimizer=adamw",
     ):  # fmt: skip
         assert key(*same.split()) == base, same
 

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobench.statistics.dose_response import (
-    average_over_seeds,
-    correlate_partially,
-    judge_equivalence,
-)
+from isobench.statistics.dose_response import average_over_seeds, correlate_partially, judge_equivalence
 
 RNG = np.random.default_rng(0)
 

@@ -53,7 +53,7 @@ def test_transformers_computes_the_runs_own_logits(small, tmp_path, chosen):
 
 
 @pytest.mark.slow
-def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path, capsys):
+def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path):
     from transformers import AutoModelForSequenceClassification
 
     _, folder, about, logits = train_and_export(small, tmp_path, "calibration=isobn_paper", "optimization.epochs=1")

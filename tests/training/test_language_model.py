@@ -30,7 +30,6 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("language")
     for seed, split in enumerate(("train", "validation")):
         write_parquet(folder / f"{split}.parquet", make_texts(150, seed))
-    write_parquet(folder / "short.parquet", {"text": ["a few words"]})
     return folder
 
 

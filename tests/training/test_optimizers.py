@@ -12,7 +12,6 @@ from helpers import make_config
 from torch import nn
 
 from isobench.config.schema import Optimization
-from isobench.runs.identity import identify
 from isobench.training.fine_tuned import scale_learning_rate
 from isobench.training.optimizers import CoupledAdam, Muon, make_optimizer
 
@@ -116,12 +115,6 @@ def test_muon_is_torchs_for_matrices_and_adamw_for_the_rest():
     again, _ = walk(gradients[3:], half, state)
     for whole, resumed in zip(found, again, strict=True):
         np.testing.assert_array_equal(whole, resumed)
-
-
-def test_adamw_leaves_keys_as_they_are():
-    keys = {name: identify(make_config(f"optimizer={name}")).key for name in ("adamw", "sgd", "coupled_adam")}
-    assert keys["adamw"] == identify(make_config()).key
-    assert len(set(keys.values())) == 3
 
 
 def collect_rates(o, make, resume_after=None):

@@ -162,7 +162,7 @@ def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkey
     assert "25% of the training examples held out to select on" in result["scale"]["differs"]
 
 
-def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small, tiny):
+def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small):
     def examples(*overrides):
         cfg = make_config(*small, *overrides)
         loaders = Subject(Run.of(cfg, identify(cfg).key)).loaders

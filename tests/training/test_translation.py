@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, check_done, fails, make_config, translation_overrides, write_parquet
+from helpers import WORDS, check_done, fails, make_config, read_records, translation_overrides, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
 from test_seq2seq import small_model
@@ -21,15 +21,10 @@ from isobench.kinds.generation.scores import evaluate_texts
 GENERATION = "isobench.kinds.generation.module"
 
 
-def record_of(outputs: Path) -> dict:
-    (file,) = outputs.glob("runs/*/result.json")
-    return json.loads(file.read_text())
-
-
 @pytest.mark.slow
 def test_a_run_records_scores_search_isotropy_and_hypotheses(cli, tiny_translation, outputs):
     out, _ = check_done(cli(*tiny_translation, "calibration=cosine"))
-    record = record_of(outputs)
+    (record,) = read_records(outputs).values()
     best = record["best"]
     assert [epoch["epoch"] for epoch in record["history"]] == [1, 2]
     assert set(best["validation"]) == {"bleu", "chrf", "loss", "constant_predictor"}
@@ -97,7 +92,7 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
         write_parquet(tmp_path / f"data/multi30k/{split}.parquet", {"translation": translation})
     wide = [f"data.root={tmp_path / 'data'}", "encoder.scratch.max_position_embeddings=40"]
     out, _ = check_done(cli(*tiny_translation, *wide))
-    record = record_of(outputs)
+    (record,) = read_records(outputs).values()
     assert record["data"]["truncated"] == {
         "train": {"sources": 4, "targets": 4},
         "validation": {"sources": 1, "targets": 0},
@@ -148,7 +143,7 @@ def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
     assert fingerprint_encoder(cfg.encoder).keys() - before.keys() == {"source.spm"}
 
 
-def test_a_tokenizer_without_closing_tokens_is_given_them(cli, tiny_translation, outputs, tmp_path):
+def test_a_tokenizer_without_closing_tokens_is_given_them(tmp_path):
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
 

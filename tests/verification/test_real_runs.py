@@ -1,16 +1,13 @@
 """isobench verify on real runs: 200 seeded tamperings, training again, a forgery that only training again finds."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from helpers import make_config, make_record, tiny_overrides
-from hydra.core.global_hydra import GlobalHydra
+from helpers import carry_out, make_config, make_record, tiny_overrides
 from made_up_runs import make_bundle
 from tampering import list_failures, rewrite_predictions
 
-from isobench import __main__ as entry
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS
 from isobench.verification.reproduction import Options
@@ -24,12 +21,7 @@ def trained(tiny, reviews, cache, tmp_path_factory) -> Path:
     """An output folder of four real runs, and a bundle of them."""
     root = tmp_path_factory.mktemp("trained")
     settings = tiny_overrides(tiny, reviews, cache, root / "outputs")
-    sweep = ["-m", *settings, "seed=1,2", "calibration=none,isobn_paper", "hydra/launcher=sequential"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["isobench", *sweep])
-        patch.delenv("HYDRA_FULL_ERROR", raising=False)
-        GlobalHydra.instance().clear()
-        entry.main()
+    carry_out("-m", *settings, "seed=1,2", "calibration=none,isobn_paper", "hydra/launcher=sequential")
     make_bundle(root / "outputs", root / "bundle")
     return root
 
@@ -76,16 +68,12 @@ def test_a_consistent_forgery_passes_level_1_and_is_named_by_level_3(trained, he
 
 def test_the_instruction_set_belongs_to_the_machine_and_old_records_do_not_name_it():
     """Virtual machines show the same processor for AVX2 and AVX512, which round differently."""
-    record = make_record(make_config())
-    update = record.provenance.model_copy
-    avx2, avx512 = (
-        record.model_copy(update={"provenance": update(update={"instruction_set": name})})
-        for name in ("AVX2", "AVX512")
-    )
-    is_same = [
-        reproduction.is_same_machine(one, other) for one, other in ((avx2, avx2), (avx2, avx512), (record, avx2))
-    ]
-    assert is_same == [True, False, False]
+    cfg = make_config()
+    made = make_record(cfg).provenance.model_dump()
+    sets = ({}, {"instruction_set": "AVX2"}, {"instruction_set": "AVX512"})
+    record, avx2, avx512 = (make_record(cfg, provenance=made | more) for more in sets)
+    pairs = ((avx2, avx2), (avx2, avx512), (record, avx2))
+    assert [reproduction.is_same_machine(*pair) for pair in pairs] == [True, False, False]
 
 
 def test_another_machine_has_a_tolerance(trained, here, monkeypatch):

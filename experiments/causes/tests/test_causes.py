@@ -1,13 +1,12 @@
 """The bench of causes: what tells its runs apart, which learning rate is taken, its tests, its rows."""
 
 import csv
-import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import WORDS, check_done, make_config, read_analysis_rows, read_experiment, write_parquet
+from helpers import WORDS, check_done, make_config, read_analysis_rows, read_experiment, read_records, write_parquet
 from scipy import stats
 
 from isobench.analyses.rows import read_stored_rows
@@ -143,14 +142,12 @@ def test_the_experiment_runs_and_is_shown(cli, outputs, tmp_path):
     out, _ = check_done(cli(
         "+experiment=causes", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}", "seed=1,2",
         "tracking=none", "optimization.lr=0.003", "optimization.epochs=1", f"output_dir={outputs}",
-        "encoder.vocabulary_size=300",
-        "task.max_length=16", "encoder.scratch.hidden_size=16", "encoder.scratch.word_embed_proj_dim=16",
-        "encoder.scratch.ffn_dim=32",
+        "encoder.vocabulary_size=300", "task.max_length=16", "encoder.scratch.hidden_size=16",
+        "encoder.scratch.word_embed_proj_dim=16", "encoder.scratch.ffn_dim=32",
     ))  # fmt: skip
     rows = read_analysis_rows(outputs, "causes")
     assert len(rows["rates"]) == 11  # SGD has other learning rates
     assert len(rows["effects"]) == 11 * len(causes.MEASURES)
-    runs = list(outputs.glob("runs/*/result.json"))
-    losses = sorted(json.loads(file.read_text())["best"]["validation"]["loss"] for file in runs)
+    losses = sorted(record["best"]["validation"]["loss"] for record in read_records(outputs).values())
     assert sorted(row["loss"] for row in rows["models"]) == pytest.approx(losses)
     assert "coupled Adam lowers the vocabulary's average cosine" in out

@@ -1,12 +1,11 @@
 """IsoBN's Table 2 and Figures 4 to 7: explained variance, deviations and correlations of dimensions, by NumPy."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from helpers import check_done, make_config, read_analysis_rows
+from helpers import check_done, make_config, read_analysis_rows, read_records
 
 from isobench.analyses.subject import Subject
 from isobench.runs.identity import identify
@@ -130,11 +129,8 @@ def test_trained_runs_are_analysed_and_measuring_does_not_change_the_training(cl
         assert row["initial_norm"] > 0
         assert row["fine_tuned_top1"] <= row["fine_tuned_top5"] <= row["fine_tuned_top30"]
     assert cli(*small, *shared, "optimization.epochs=2", "optimization.batch_size=16", "optimization.lr=3e-3")[0] == 0
-    records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
-    measured, plain = sorted(
-        (record for record in records if record["config"]["seed"] == 1),
-        key=lambda record: "drift" not in record["history"][0],
-    )
+    records = [record for record in read_records(outputs).values() if record["config"]["seed"] == 1]
+    measured, plain = sorted(records, key=lambda record: "drift" not in record["history"][0])
     assert "drift" in measured["history"][0]
     assert "drift" not in plain["history"][0]
     for name in ("isotropy", "score"):

@@ -13,12 +13,7 @@ from isobench.cli import report
 from isobench.common.plots import use_figure_style
 from isobench.statistics.seeds import holm
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial.rows import (
-    VOCABULARY_MEASURES,
-    WHOLE,
-    WITHIN,
-    build_rows,
-)
+from isobench_papers.isotropy_dial.rows import VOCABULARY_MEASURES, WHOLE, WITHIN, build_rows
 
 
 def test_planted_slopes_are_found_with_students_interval_over_seeds(study):

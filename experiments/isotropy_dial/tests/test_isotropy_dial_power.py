@@ -14,16 +14,8 @@ from isobench_papers.isotropy_dial.simulation.studies import Design, holm, read_
 def build_rows(design, scores, isotropy):
     return [
         {
-            **{
-                "encoder": encoder,
-                "task": "T",
-                "seed": seed,
-                "dial": dial,
-                "dose": dose,
-                "state": FINISHED,
-                "complete": False,
-            },
-            **{"method": "none" if cell == 0 else dial, "score": own[seed, cell]},
+            "encoder": encoder, "task": "T", "seed": seed, "dial": dial, "dose": dose, "state": FINISHED,
+            "complete": False, "method": "none" if cell == 0 else dial, "score": own[seed, cell],
             **dict(zip(MEASURES, isotropy[encoder][seed, :, cell], strict=True)),
             **dict.fromkeys(VOCABULARY_MEASURES, 0.0),
         }
@@ -31,7 +23,7 @@ def build_rows(design, scores, isotropy):
         for dial, doses in design.doses.items()
         for dose, cell in zip(doses, design.columns[dial], strict=True)
         for seed in range(len(own))
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -31,15 +31,9 @@ def make_rows(effects, group=GROUP, noise=0.2, turned=("isobn", "istar", "whiten
                 if dial in turned:
                     values["embedding/ev1"] = -dose + rng.normal(0, 0.01)
                 method = "none" if is_plain else DIAL[dial].method
-                about = {
-                    "encoder": group[0],
-                    "task": group[1],
-                    "seed": seed,
-                    "dial": dial,
-                    "dose": float(dose),
-                    "complete": True,
-                }
-                rows.append({**about, "method": method, "state": "finished", "score": score, **values})
+                about = {"encoder": group[0], "task": group[1], "seed": seed, "dial": dial, "dose": float(dose)}
+                about |= {"method": method, "state": "finished", "complete": True, "score": score}
+                rows.append(about | values)
     if not any(DIAL[dial].starts_plain for dial in effects):
         isobn = {"encoder": group[0], "task": group[1], "dial": "isobn", "dose": 0.0, "method": "none"}
         rows += [{**rows[0], **isobn, "seed": seed, "score": plain[seed]} for seed in SEEDS]

@@ -70,11 +70,10 @@ def test_scores_of_a_search_are_those_of_trec_eval(tmp_path):
     judged = [(query, document, 0 if query == "q4" else grade) for query, document, grade in judged]
     columns = dict(zip(("query", "document", "relevance"), zip(*judged, strict=True), strict=True))
     write_parquet(tmp_path / "corpus.parquet", {"id": list(documents), "text": list(documents)})
-    write_parquet(
-        tmp_path / "queries.parquet", {"id": [f"q{q}" for q in range(7)], "text": [f"q{q}" for q in range(7)]}
-    )
+    queries = [f"q{q}" for q in range(7)]
+    write_parquet(tmp_path / "queries.parquet", {"id": queries, "text": queries})
     write_parquet(tmp_path / "test.parquet", {name: list(values) for name, values in columns.items()})
-    vectors = {name: rng.normal(size=3).astype(np.float32) for name in [*documents, *(f"q{q}" for q in range(7))]}
+    vectors = {name: rng.normal(size=3).astype(np.float32) for name in [*documents, *queries]}
     vectors |= {f"d{place}": vectors["d3"] for place in range(4, 12)}
     unit = {name: vector / np.linalg.norm(vector) for name, vector in vectors.items()}
     task = read_task(write_task(tmp_path, "kind: retrieval", "main_score: ndcg_at_10", "ignore_identical_ids: true"))
