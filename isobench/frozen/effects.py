@@ -161,22 +161,13 @@ def fit_methods(
     fewer rows with the mean and covariance of ``half``, on which isobench's methods are fitted sooner.
     """
     dim, mean_variance = half.shape[1], half.var(0, correction=0).mean().item()
-    kept, factors = max(1, dim // 3), " or ".join(map(str, SOFT))
+    kept = max(1, dim // 3)
     settings: dict[str, dict[str, Any]] = {}
     for name, (file, changes) in METHODS.items():
         settings[name] = yaml.safe_load(Path(conf_dir(), "calibration", f"{file}.yaml").read_text("utf-8")) | changes
     settings["PCA whitening"] |= {"k": kept}
     for factor in SOFT:
         settings[f"soft ZCA, {factor:g}"] = settings["ZCA whitening"] | {"epsilon": factor * mean_variance}
-    epsilons = " or ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
-    notes = [
-        f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. "
-        f"PCA whitening keeps {kept}, and its IsoScore and EV1 are of these alone.",
-        "To keep a method: isobench fit X calibration=NAME --to cure.safetensors. NAME is center (centre), "
-        "all_but_the_top, isobn_paper (IsoBN), whitening_zca calibration.shrinkage=0 (ZCA whitening), the same with "
-        f"calibration.epsilon={epsilons} (soft ZCA; {factors} times the mean variance), or "
-        f"whitening_pca calibration.shrinkage=0 calibration.components={kept} (PCA whitening).",
-    ]
     transforms: dict[str, Transform] = {"none": lambda h: h, "unit length": divide_by_length}
     for name, calibration in [*settings.items(), *own.items()]:
         check_post_hoc(calibration)
@@ -192,7 +183,20 @@ def fit_methods(
             return transform
 
         transforms |= {"Zipfian centring": zipfian(center), "Zipfian whitening": zipfian(whiten)}
-    return transforms, notes
+    return transforms, _describe_methods(dim, kept, mean_variance)
+
+
+def _describe_methods(dim: int, kept: int, mean_variance: float) -> list[str]:
+    """Say how many components methods remove or keep, and what `isobench fit` calls each method."""
+    epsilons = " or ".join(f"{factor * mean_variance:.3g}" for factor in SOFT)
+    return [
+        f"All-but-the-top removes {format_count(math.ceil(dim / 100), 'component')}. "
+        f"PCA whitening keeps {kept}, and its IsoScore and EV1 are of these alone.",
+        "To keep a method: isobench fit X calibration=NAME --to cure.safetensors. NAME is center (centre), "
+        "all_but_the_top, isobn_paper (IsoBN), whitening_zca calibration.shrinkage=0 (ZCA whitening), the same with "
+        f"calibration.epsilon={epsilons} (soft ZCA; {' or '.join(map(str, SOFT))} times the mean variance), or "
+        f"whitening_pca calibration.shrinkage=0 calibration.components={kept} (PCA whitening).",
+    ]
 
 
 def draw_refits(half: Tensor, own: Mapping[str, dict[str, Any]], seed: int) -> list[dict[str, Transform]]:
