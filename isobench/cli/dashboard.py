@@ -36,7 +36,7 @@ def main() -> None:
 def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
     """Make the W&B workspace, and the W&B report if asked for, and print their addresses."""
     require_package("wandb-workspaces", "dashboard", "isobench dashboard")
-    configs = _find_tracked_configs(arguments)
+    configs = _find_configs(arguments)
     group = str(tracking.resolve_wandb_group(configs[0]))
     with doing("making a dashboard on W&B"):
         location = _find_project_with_runs(group, configs[0].output_dir)
@@ -47,17 +47,20 @@ def create_dashboard(arguments: Sequence[str], report: bool = False) -> None:
             print("Report:", wandb_report.url)
 
 
-def _find_tracked_configs(arguments: Sequence[str]) -> list[Config]:
-    """Find the configs of the experiment's runs that are tracked by W&B, all in one W&B group."""
+def _find_configs(arguments: Sequence[str]) -> list[Config]:
+    """Find the configs of the experiment's runs, all in one W&B group."""
     name, runs = find_runs(arguments)
-    first = runs[0].cfg
-    is_untrained = first.analysis and not needs_training(first.analysis)
-    tracked = [run.cfg for run in runs if run.cfg.tracking.backend != "none" and not is_untrained]
-    groups = {tracking.resolve_wandb_group(cfg) or "none" for cfg in tracked}
-    listed = ", ".join(sorted(groups)) or "none, as it trains nothing or was run with tracking=none"
+    configs = [run.cfg for run in runs]
+    groups = {tracking.resolve_wandb_group(cfg) or "none" for cfg in configs}
     asks = "name one W&B group with +experiment=NAME or tracking.group=NAME"
-    refuse((len(groups) != 1 or "none" in groups, f"{asks}; the groups of {name}: {listed}"))
-    return tracked
+    refuse(
+        (
+            configs[0].analysis and not needs_training(configs[0].analysis),
+            f"{name} trains nothing, so W&B has no run",
+        ),
+        (len(groups) != 1 or "none" in groups, f"{asks}; the groups of {name}: {', '.join(sorted(groups))}"),
+    )
+    return configs
 
 
 def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:

@@ -14,10 +14,11 @@ from isobench.papers import published
 from isobench.papers.folders import find_papers
 from isobench.report.cells import build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
-from isobench.report.paired_tests import ExamplePairs
+from isobench.report.paired_tests import ExamplePairs, find_majorities
 from isobench.report.selection import select_runs
 from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import (
+    describe_early_ends,
     describe_epoch_rule,
     describe_generation,
     describe_own_classes,
@@ -79,6 +80,7 @@ class Report:
         rule, epoch_rule: how configurations, and the epoch of a run, were selected, in words.
         settings: what the runs were trained with, by name.
         notes: sentences on generation, truncation and warnings.
+        majorities: task -> what the largest class of its dev set alone scores, of tasks scored by accuracy.
     """
 
     experiment: Experiment
@@ -90,6 +92,7 @@ class Report:
     epoch_rule: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    majorities: dict[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -119,7 +122,7 @@ class Report:
     def verdict(self) -> str:
         """Say what the comparisons with plain fine-tuning show, in one or two sentences."""
         ended = int(self.runs["status"].isin(["finished", "failed"]).sum())
-        return write_verdict(self.cells, self.methods, ended, len(self.runs))
+        return write_verdict(self.cells, self.methods, ended, len(self.runs), self.majorities)
 
     @property
     def described_settings(self) -> str:
@@ -187,11 +190,13 @@ def build_report(
         settings=list_training_settings(runs),
         notes=[
             *list_mistakes(experiment, run_table),
+            *describe_early_ends(runs),
             *describe_own_classes(runs),
             *describe_generation(runs),
             *dict.fromkeys(warnings),
             *notes,
         ],
+        majorities=find_majorities(runs),
     )
 
 

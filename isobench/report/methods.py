@@ -6,7 +6,7 @@ in it.
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,7 +27,10 @@ from isobench.report.wording import DASH, describe_p, format_interval, format_p_
 from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, compare_runs, count_trials, holm
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
-TRAIN_LONGER = "Train longer (optimization.epochs=N, optimization.lr=N), or on more (task.train_samples=N)."
+TRAIN_LONGER = (
+    "Train with a higher rate (optimization.lr=N), longer (optimization.epochs=N optimization.patience=null), or on "
+    "more examples (task.train_samples=N)."
+)
 # Columns of ``compare_methods``. Where nothing is said they are as in ``cells``, here over the columns ``compared``.
 METHODS = (
     "group", "method", "settings", "time", "troubles",
@@ -200,11 +203,14 @@ def _average_isotropy(runs: pd.DataFrame) -> tuple[list[str], dict[str, dict[str
     return tasks, {method: dict(own.reindex(tasks).mean(skipna=False)) for method, own in of_methods.items()}
 
 
-def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int) -> str:
+def write_verdict(
+    cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int, majorities: Mapping[str, float]
+) -> str:
     """Write one or two sentences on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs.
 
     ``is_shown`` of a method's row decides, and `isobench.statistics.seeds.compare_runs` says by which test. What no
-    test can compare because runs predict one class is said too, because a collapse is a result.
+    test can compare because runs predict one class is said too, because a collapse is a result. ``majorities``: task
+    -> what its largest class alone scores; it is said where no method's mean is above.
     """
     if not ended:
         return "No run has ended yet."
@@ -224,9 +230,12 @@ def write_verdict(cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total:
     else:
         sentence = f"No method has a score that can be compared with one of {BASELINE}."
     collapses = _name_collapses(cells, methods)
-    advice = "" if compared or not collapses else TRAIN_LONGER
+    unlearned = _name_unlearned(cells, majorities)
+    is_learned = len(unlearned) < len(majorities) if majorities else compared or not collapses
+    below = f"No mean is above that of the largest class alone on {name_some(unlearned, limit=MAX_NAMED)}."
+    advice = [*([below] if unlearned else []), *([] if is_learned else [TRAIN_LONGER])]
     so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
-    return " ".join(filter(None, [so_far, sentence, untested, collapses, advice]))
+    return " ".join(filter(None, [so_far, sentence, untested, collapses, *advice]))
 
 
 def _describe_p(row: Any, count: int) -> str:
@@ -293,3 +302,12 @@ def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
             found.setdefault(name_method(methods, cell), []).append(runs)
     names = [f"{method} ({', '.join(runs)})" for method, runs in found.items()]
     return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""
+
+
+def _name_unlearned(cells: pd.DataFrame, majorities: Mapping[str, float]) -> list[str]:
+    """Name the tasks on which no method's mean is above the score of the largest class alone, with that score."""
+    means = {
+        task: [statistics.fmean(values) for values in own["values"] if values]
+        for task, own in list_score_cells(cells).groupby("task", sort=False)
+    }
+    return [f"{task} ({top:.2f})" for task, top in majorities.items() if means.get(task) and max(means[task]) <= top]

@@ -3,8 +3,9 @@
 `isobench.statistics.paired_bootstrap` computes what these pairs show.
 """
 
+import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -16,6 +17,7 @@ from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.report.cells import Column
 from isobench.report.tables import is_scored
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
+from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import RESAMPLED_METRICS, PairedComparison, compare_predictions
 
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
@@ -90,6 +92,18 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
     is_other = pd.concat([ours["data"], theirs["data"]]).nunique(dropna=False) > 1
     require_pairs((is_other, "the runs had other data"))
     return ours, theirs
+
+
+def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
+    """Find what the largest class of the dev set alone scores in percent: tasks scored by accuracy -> score."""
+    found: dict[str, float] = {}
+    for run in runs:
+        task = run.cfg.task
+        if task.primary == "accuracy" and task.name not in found and run.record and run.record.predictions:
+            with contextlib.suppress(NotPairedError):
+                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
+                found[task.name] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
+    return found
 
 
 def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:

@@ -88,6 +88,16 @@ def list_training_settings(runs: Sequence[Run]) -> dict[str, str]:
     return {name: " or ".join(found) for name, found in values.items()}
 
 
+def describe_early_ends(runs: Sequence[Run]) -> list[str]:
+    """Say how many runs early stopping ended, and after which epochs."""
+    trained = [run for run in runs if run.record and run.record.status == "finished" and run.record.history]
+    lasts = [(run.record.history[-1].epoch, run.cfg.optimization) for run in trained if run.record]
+    ended = [epoch for epoch, settings in lasts if settings.patience and epoch < settings.epochs]
+    epochs = " to ".join(str(epoch) for epoch in sorted({min(ended), max(ended)})) if ended else ""
+    runs_ended = f"Early stopping ended {len(ended):,} of {format_count(len(trained), 'run')} after epoch {epochs}"
+    return [f"{runs_ended}; optimization.patience=null trains all epochs."] if ended else []
+
+
 def describe_own_classes(runs: Sequence[Run]) -> list[str]:
     """Say of each task of the user's own files how its dev classes are distributed and what one class alone scores.
 

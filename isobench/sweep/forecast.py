@@ -32,13 +32,16 @@ RunShape = tuple[Any, ...]
 class Forecast:
     """Forecasts a run's seconds as the median of the finished runs of its shape (`_build_run_shape`).
 
-    Where no such run has finished, runs that differ in batch size and epochs only give the seconds of an epoch. If
-    the given runs' records don't give a forecast for all of them, the output folder's other records are read too.
+    Where no such run has finished, runs that differ in batch size and epochs only give the seconds of an epoch and of
+    the rest; early stopping may end a run before. If the given runs' records don't give a forecast for all of them,
+    the output folder's other records are read too.
     """
 
     def __init__(self, runs: list[Run]) -> None:
         self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
-        self.epoch_seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
+        self.parts_by_shape: dict[RunShape, list[tuple[float, float]]] = defaultdict(
+            list
+        )  # of an epoch, and the rest
         for run in runs:
             self._add(run)
         if any(run.record is None and self.estimate_seconds(run.cfg) is None for run in runs):
@@ -48,15 +51,19 @@ class Forecast:
         """Estimate a run's seconds on one device; None if no comparable run has finished."""
         if same := self.seconds_by_shape.get(_build_run_shape(cfg)):
             return statistics.median(same)
-        if per_epoch := self.epoch_seconds_by_shape.get(_build_epoch_shape(cfg)):
-            return statistics.median(per_epoch) * cfg.optimization.epochs
+        if parts := self.parts_by_shape.get(_build_epoch_shape(cfg)):
+            per_epoch, rest = map(statistics.median, zip(*parts, strict=True))
+            return per_epoch * cfg.optimization.epochs + rest
         return None
 
     def _add(self, run: Run) -> None:
         if run.record is not None and run.record.status == "finished":
+            cost, share = run.record.cost, run.record.where.share
+            epochs = run.record.history[-1].epoch if run.record.history else run.cfg.optimization.epochs
+            per_epoch = (cost.training_seconds + cost.evaluation_seconds) / epochs / share
             seconds = compute_device_seconds(run.record)
             self.seconds_by_shape[_build_run_shape(run.cfg)].append(seconds)
-            self.epoch_seconds_by_shape[_build_epoch_shape(run.cfg)].append(seconds / run.cfg.optimization.epochs)
+            self.parts_by_shape[_build_epoch_shape(run.cfg)].append((per_epoch, seconds - per_epoch * epochs))
 
     def _add_other_records(self, runs: list[Run]) -> None:
         given_names = {run.folder.path.name for run in runs}

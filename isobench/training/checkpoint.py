@@ -159,7 +159,8 @@ class Checkpointer(Callback):
             self.watch.raise_if_signalled()
         elif self.watch.signum is not None and not self._told:
             self._told = True
-            print_note("the run is saved and ends after this evaluation; Ctrl-C once more ends it at once, unsaved")
+            saved = "unsaved, as an epoch has one batch" if trainer.num_training_batches == 1 else "saved"
+            print_note(f"the run ends after this evaluation, {saved}; Ctrl-C once more ends it at once, unsaved")
 
     def state_dict(self) -> dict[str, Any]:
         return {"batches": self._batches, "random": _get_random_states()}

@@ -12,6 +12,7 @@ from sample_report import list_cells as table
 
 from isobench.report.cells import finish_cells
 from isobench.report.methods import compare_methods
+from isobench.report.paired_tests import find_majorities
 from isobench.report.wording import describe_own_classes
 from isobench.runs.folder import RunFolder, write_predictions
 from isobench.runs.run import Run
@@ -116,6 +117,15 @@ def test_a_collapse_is_part_of_the_verdict():
     assert "less (1 of 5 runs on a)" in text
 
 
+def test_where_no_mean_is_above_the_largest_class_it_is_said():
+    top, arms = sum(HIGH) / len(HIGH), {"none": {"a": LOW, "b": LOW}, "more": {"a": HIGH, "b": HIGH}}
+    both = verdict(arms, majorities={"a": top, "b": top})
+    assert f"largest class alone on a ({top:.2f}), b ({top:.2f}). Train with" in both
+    one = verdict(arms, majorities={"a": top - 0.01, "b": top})
+    assert one.endswith(f"alone on b ({top:.2f}).")
+    assert "largest" not in verdict(arms, majorities={"a": top - 0.01})
+
+
 def test_isotropy_is_averaged_over_tasks_that_rows_share():
     """Over all tasks, plain fine-tuning would seem more isotropic than it is."""
     ev1 = {("none", "a"): 0.866, ("none", "b"): 0.238, ("x", "a"): 0.757, ("y", "a"): 0.7, ("y", "b"): 0.2}
@@ -151,3 +161,4 @@ def test_of_own_classes_the_largest_one_and_macro_f1_are_said(tmp_path):
     macro = np.mean([(2 * 9 / 21 + 0) / 2, (2 * 8 / 17 + 2 * 3 / 7) / 2])
     assert "pos 9, neg 3. The largest class alone scores 75.00. Macro-F1" in text
     assert f"{100 * macro:.2f}" in text
+    assert find_majorities(runs) == {"rotten_tomatoes": 75.0}

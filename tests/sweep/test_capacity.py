@@ -4,12 +4,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers import make_config, make_record
+from helpers import make_config, make_ended_run, make_record
 
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
 from isobench.sweep import machine
-from isobench.sweep.forecast import BASE_BYTES, GIB, MIB, estimate_bytes, forecast_memory
+from isobench.sweep.forecast import BASE_BYTES, GIB, MIB, Forecast, estimate_bytes, forecast_memory
 from isobench.sweep.machine import Division, divide_machine, limit_by_memory, measure_free_memory
 
 
@@ -51,6 +51,13 @@ def test_measured_peaks_replace_the_formula_for_runs_of_their_shape():
     assert BASE_BYTES < forecast_memory([cfg, smaller], ended, with_gpu=False) < by_formula
     unknown = make_config("encoder=bert-base-cased")  # from the hub, which can't be reached
     assert forecast_memory([cfg, unknown], ended, with_gpu=False) is None
+
+
+def test_a_start_is_forecast_once_and_not_for_every_epoch():
+    cost = {"seconds": 14.0, "training_seconds": 6.0, "evaluation_seconds": 2.0}
+    ended = [make_ended_run(0.7, "optimization.epochs=9", epochs=4, cost=cost)]  # early stopping left 4 of 9 epochs
+    longer, same = (make_config("data.root=null", f"optimization.epochs={epochs}") for epochs in (30, 9))
+    assert [Forecast(ended).estimate_seconds(cfg) for cfg in (longer, same)] == [6 + 30 * 2, 14]
 
 
 def test_memory_decides_how_many_workers_there_are(monkeypatch):
