@@ -28,8 +28,8 @@ from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, com
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 TRAIN_LONGER = (
-    "Train with a higher rate (optimization.lr=N), longer (optimization.epochs=N optimization.patience=null), or on "
-    "more examples (task.train_samples=N)."
+    "Train longer (optimization.epochs=N optimization.patience=null), on more examples (task.train_samples=N), or at "
+    "another learning rate (optimization.lr=N)."
 )
 # Columns of ``compare_methods``. Where nothing is said they are as in ``cells``, here over the columns ``compared``.
 METHODS = (

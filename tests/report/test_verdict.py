@@ -120,7 +120,7 @@ def test_a_collapse_is_part_of_the_verdict():
 def test_where_no_mean_is_above_the_largest_class_it_is_said():
     top, arms = sum(HIGH) / len(HIGH), {"none": {"a": LOW, "b": LOW}, "more": {"a": HIGH, "b": HIGH}}
     both = verdict(arms, majorities={"a": top, "b": top})
-    assert f"largest class alone on a ({top:.2f}), b ({top:.2f}). Train with" in both
+    assert f"largest class alone on a ({top:.2f}), b ({top:.2f}). Train longer" in both
     one = verdict(arms, majorities={"a": top - 0.01, "b": top})
     assert one.endswith(f"alone on b ({top:.2f}).")
     assert "largest" not in verdict(arms, majorities={"a": top - 0.01})
