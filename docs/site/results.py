@@ -367,7 +367,8 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         verdict, *scale = read_bold_lines(text)
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", verdict).strip("*")
         folded += [*scale, verdict.strip("*")]
-        tables = [read_first_table(text)]
+        table = read_first_table(text)
+        tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded":
             tables.append(write_beside_print(report))
     differences = dict.fromkeys(escape(claim["scale"]) for claim in inside if claim["scale"])

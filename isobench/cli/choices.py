@@ -20,7 +20,7 @@ from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.environment import format_paper_flags
 from isobench.common.errors import refuse
 from isobench.common.files import BUNDLE_FILE, explain_output_errors, write_whole
-from isobench.common.packages import conf_dir, examples_dir
+from isobench.common.packages import conf_dir, examples_dir, experiments_dir
 from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.config.schema import Config
@@ -89,7 +89,10 @@ def _print_paper(name: str) -> None:
     print(describe_paper(name, _find_width()))
     claims = load_claims(name) if (folder / "claims.py").is_file() else []
     judge = shlex.join(["isobench", "report", *format_paper_flags(), "--claims", name])
-    print(f"\nPage: {folder / 'README.md'}")
+    links = ", whose links, with our runs, lead into isobench's repository" * (
+        folder.parent == Path(experiments_dir())
+    )
+    print(f"\nPage: {folder / 'README.md'}{links}")
     count = count_numbers(name)
     place = ", in published.yaml beside the page" if count else ""
     print(f"Printed numbers that reports show beside ours: {count:,}{place}")

@@ -18,7 +18,7 @@ from isobench.cli.command import CommandParser, read_output_dir, run_guarded
 from isobench.common.environment import collect_garbage_rarely
 from isobench.common.errors import UserError, refuse
 from isobench.common.terminal import format_count
-from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, run_folder_name, runs_folder
+from isobench.runs.folder import RECORD_FILE, RunFolder, marker_file, plans_folder, run_folder_name, runs_folder
 from isobench.runs.plan import list_run_folders, read_ended_run, read_intact_plans
 from isobench.runs.run import format_run_name
 from isobench.runs.state import find_queued_jobs, read_heartbeat, read_live_heartbeat
@@ -43,7 +43,8 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     for folder, reason in unreadable:
         print(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
-        print(f"No run in {runs_folder(output_dir)} is to be removed.")
+        kept = f"runs of a sweep are kept until its file in {plans_folder(output_dir)} is removed"
+        print(f"No run in {runs_folder(output_dir)} is to be removed: {kept}.")
         return
     size = sum(file.lstat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
     print(f"{format_count(len(orphans), 'run')} in no plan, {size / 2**20:.1f} MiB.")

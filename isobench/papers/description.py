@@ -30,7 +30,7 @@ class TableOrFigure(StrictEntries):
     command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
     at_paper_scale: str = Field(default="", description="arguments at the paper's scale, where others differ too")
     laptop: bool = Field(default=True, description="whether scale=laptop makes a part of it, where it has a grid")
-    status: str = Field(default="same setting", description="whether the command runs what the paper states")
+    status: str = Field(default="not compared with the paper", description="whether it runs what the paper states")
     held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
     time: str = Field(default="", description="how long the command takes")
 
