@@ -165,7 +165,7 @@ def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
                 outcomes.note(run.name, check, UNCHECKED, extract_first_line(error))
             else:
                 outcomes.judge(run.name, check, problems)
-        outcomes.judge(run.name, "environment", _name_differences(run.record.provenance, here), DIFFERS)
+        outcomes.judge(run.name, "environment", list_differences(run.record.provenance, here), DIFFERS)
 
 
 def _fingerprint_data(cfg: Config, recorded: Mapping[str, str], options: Options) -> list[dict[str, str]]:
@@ -215,15 +215,21 @@ def _hash_labels(labels: Any, is_test: bool) -> str:
     return PredictedSplit(labels, [], None).hash_labels()
 
 
-def _name_differences(recorded: Provenance, here: Provenance) -> list[str]:
+def list_differences(recorded: Provenance, here: Provenance) -> list[str]:
+    """List how code, packages and machine differ from the record's, or may: an installed package has no commit."""
     values = {name: (getattr(recorded, name), getattr(here, name)) for name in ("python", "cpu", "cores", "platform")}
     values |= {name: (version, here.versions.get(name)) for name, version in recorded.versions.items()}
     if "-" not in recorded.platform:  # an anonymous record has the system's name alone
         values["platform"] = (recorded.platform, here.platform.partition("-")[0])
-    values["commit"] = (recorded.git and recorded.git.commit, here.git and here.git.commit)
     if recorded.instruction_set is not None:  # old records lack it
         values["instruction set"] = (recorded.instruction_set, here.instruction_set)
-    return [f"{name} is {now} here and was {then}" for name, (then, now) in values.items() if now != then]
+    differences = [f"{name} is {now} here and was {then}" for name, (then, now) in values.items() if now != then]
+    then, now = (
+        f"{git.commit}{' with changes' * git.dirty}" if git else "unknown, as the package was installed"
+        for git in (recorded.git, here.git)
+    )
+    is_same = then == now and recorded.git and not recorded.git.dirty  # else equal words say nothing of the code
+    return differences if is_same else [*differences, f"commit is {now} here and was {then}"]
 
 
 def retrain_runs(

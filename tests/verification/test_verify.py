@@ -22,16 +22,17 @@ from bundle_tools import (
     write_signed_json,
     write_tables,
 )
-from helpers import check_done, make_config
+from helpers import check_done, make_config, make_record
 from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, rewrite_predictions, tamper
 
 from isobench.cli import verify as verify_command
 from isobench.common.files import sha256_file
 from isobench.runs import bundled
+from isobench.runs.record import GitState
 from isobench.runs.trust import UntrustedError, find_other_classes, use_own_classes
 from isobench.verification import reproduction
 from isobench.verification.folder import DIFFERS, HOLDS, UNCHECKED
-from isobench.verification.reproduction import Options
+from isobench.verification.reproduction import Options, list_differences
 from isobench.verification.verify import verify
 
 
@@ -67,6 +68,17 @@ def test_level_2_names_changed_data_weights_and_other_versions(places, tmp_path)
     for trust, outcome in ((False, UNCHECKED), (True, HOLDS)):  # no path of a config is followed without trust
         counts = verify(places / "outputs", Options(level=2, trust=trust)).count()
         assert counts["data"] == counts["weights"] == {outcome: 4}
+
+
+@pytest.mark.parametrize("git", [None, {"commit": "abc", "dirty": True}, {"commit": "abd", "dirty": False}])
+def test_code_that_may_be_other_code_is_named(git):
+    """Two installed packages, or two checkouts with changes, may differ where both commits read alike."""
+    here = make_record(make_config()).provenance
+    clean = here.model_copy(update={"git": GitState(commit="abc", dirty=False)})
+    assert list_differences(clean, clean) == []
+    other = here.model_copy(update={"git": git and GitState(**git)})
+    alike = other if git is None or git["dirty"] else clean
+    assert [text.split()[0] for text in list_differences(other, alike)] == ["commit"]
 
 
 def test_a_folder_of_which_predictions_were_removed_is_counted_as_not_checked(folder):
