@@ -30,7 +30,7 @@ class TableOrFigure(StrictEntries):
     command: str = Field(default="", description="arguments that make it, without scale=paper; empty for a drawing")
     at_paper_scale: str = Field(default="", description="arguments at the paper's scale, where others differ too")
     laptop: bool = Field(default=True, description="whether scale=laptop makes a part of it, where it has a grid")
-    status: str = Field(default="not compared with the paper", description="whether it runs what the paper states")
+    status: str = Field(default="status not stated", description="whether it runs what the paper states")
     held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
     time: str = Field(default="", description="how long the command takes")
 
@@ -70,7 +70,6 @@ class Paper(StrictEntries):
     shows: dict[str, TableOrFigure] = Field(
         default_factory=dict, description="Table 1, Figure 2 (appendix), ... -> command"
     )
-    differs: list[str] = Field(default_factory=list, description="what differs from the paper or is left open")
 
     def format_title(self) -> str:
         """Return the title, with the venue if there is one."""

@@ -43,6 +43,7 @@ from isobench.training.execute import (
     choose_exit_code,
     print_missing_exports,
 )
+from isobench.training.tracking import print_destination
 
 if TYPE_CHECKING:
     from isobench.report.build import Report
@@ -91,6 +92,7 @@ class GridSweeper(Sweeper):
             print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(runs)
         _add_tracking_groups(runs)
+        print_destination(run.cfg for run in todo)
         if self.run_launcher.is_local:  # those that another process is carrying out may soon be free
             todo += [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
         codes = self._launch(todo, runs)

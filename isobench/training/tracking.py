@@ -6,10 +6,10 @@ Every logged name is listed in docs/how-to/tracking.md.
 import netrc
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlparse
 
 from isobench.common.environment import collect_provenance
@@ -58,7 +58,7 @@ def _start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pa
         job_type=cfg.task.name,  # an attribute of the W&B run, so that reports can filter by task
         project=read_project(),
         dir=str(folder),
-        mode=None if os.environ.get("WANDB_MODE") else "online" if has_login() else "offline",
+        mode=None if os.environ.get("WANDB_MODE") else _choose_mode(),
         tags=list(dict.fromkeys(tag[:MAX_WANDB_TAG] for tag in tags if tag)),
         config=resolved | extra,
         settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_meta=True),
@@ -66,6 +66,19 @@ def _start_wandb_run(cfg: Config, key: str, resolved: dict[str, Any], folder: Pa
     run.define_metric(STEP_METRIC)
     run.define_metric("*", step_metric=STEP_METRIC, step_sync=True)  # so that a resumed run's curves continue
     return run
+
+
+def _choose_mode() -> Literal["online", "offline"]:
+    return "online" if has_login() else "offline"
+
+
+def print_destination(configs: Iterable[Config]) -> None:
+    """Say whether W&B gets these runs or a folder does, and how to turn it off."""
+    folders = {cfg.output_dir for cfg in configs if cfg.tracking.backend != "none"}
+    mode = os.environ.get("WANDB_MODE") or _choose_mode()
+    place = f"project {read_project()}" if mode == "online" else f"{mode}, {', '.join(folders)}/wandb"
+    if folders:
+        print_note(f"W&B: {place}; tracking=none turns it off")
 
 
 def load_wandb() -> Any:
