@@ -53,6 +53,6 @@ def compare_all(*tables) -> pd.DataFrame:
     return methods.set_index(["group", "method"] if methods["group"].nunique() > 1 else "method")
 
 
-def verdict(arms, candidates=None, majorities=(), **kinds) -> str:
+def verdict(arms, candidates=None, unlearned=(), **kinds) -> str:
     cells = finish_cells(list_cells(arms, **kinds))
-    return write_verdict(cells, make_methods(cells, candidates), ended=9, total=9, majorities=dict(majorities))
+    return write_verdict(cells, make_methods(cells, candidates), ended=9, total=9, unlearned=unlearned)

@@ -89,10 +89,8 @@ def _print_paper(name: str) -> None:
     print(describe_paper(name, _find_width()))
     claims = load_claims(name) if (folder / "claims.py").is_file() else []
     judge = shlex.join(["isobench", "report", *format_paper_flags(), "--claims", name])
-    links = ", whose links, with our runs, lead into isobench's repository" * (
-        folder.parent == Path(experiments_dir())
-    )
-    print(f"\nPage: {folder / 'README.md'}{links}")
+    need = " (its links need the repository)" if folder.parent == Path(experiments_dir()) else ""
+    print(f"\nPage: {folder / 'README.md'}{need}")
     count = count_numbers(name)
     place = ", in published.yaml beside the page" if count else ""
     print(f"Printed numbers that reports show beside ours: {count:,}{place}")
@@ -100,7 +98,7 @@ def _print_paper(name: str) -> None:
     experiments = [shown.experiment for shown in read_paper(folder).shows.values()]
     experiments += [file.stem for file in sorted(folder.glob("experiment/*.yaml"))]
     if shipped := [file.parent.name for file in sorted(folder.glob(f"results/*/{BUNDLE_FILE}"))]:
-        print(f"Results that isobench report {folder / 'results'}/NAME shows: {', '.join(shipped)}")
+        print(f"Results: {', '.join(shipped)}: {shlex.join(['isobench', 'report', f'{folder}/results/NAME'])}")
     counts = count_runs(Config.output_dir)
     for experiment in filter(None, dict.fromkeys(experiments)):
         print(f"+experiment={experiment}: {counts.get(experiment, 'no run')} in {Config.output_dir}/")

@@ -73,7 +73,8 @@ def _find_project_with_runs(group: str, output_dir: str) -> dict[str, str]:
     except ValueError:  # no such project
         has_runs = False
     upload = f"wandb sync {output_dir}/wandb/offline-run-*"
-    refuse((not has_runs, f"W&B has no runs of {group} in {entity}/{project}; of runs that were offline: {upload}"))
+    remedy = f"those that were offline are uploaded by {upload}, and those of tracking=none are nowhere"
+    refuse((not has_runs, f"W&B has no runs of {group} in {entity}/{project}: {remedy}"))
     return {"entity": entity, "project": project}
 
 

@@ -43,8 +43,8 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     for folder, reason in unreadable:
         print(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
-        kept = f"runs of a sweep are kept until its file in {plans_folder(output_dir)} is removed"
-        print(f"No run in {runs_folder(output_dir)} is to be removed: {kept}.")
+        print(f"No run in {runs_folder(output_dir)} is to be removed.")
+        print(f"To give up one of several sweeps, first remove its file in {plans_folder(output_dir)}.")
         return
     size = sum(file.lstat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
     print(f"{format_count(len(orphans), 'run')} in no plan, {size / 2**20:.1f} MiB.")

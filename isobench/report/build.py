@@ -14,7 +14,7 @@ from isobench.papers import published
 from isobench.papers.folders import find_papers
 from isobench.report.cells import build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
-from isobench.report.paired_tests import ExamplePairs, find_majorities
+from isobench.report.paired_tests import ExamplePairs, find_unlearned
 from isobench.report.selection import select_runs
 from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import (
@@ -80,7 +80,7 @@ class Report:
         rule, epoch_rule: how configurations, and the epoch of a run, were selected, in words.
         settings: what the runs were trained with, by name.
         notes: sentences on generation, truncation and warnings.
-        majorities: task -> what the largest class of its dev set alone scores, of tasks scored by accuracy.
+        unlearned: the tasks on which no method's mean is above what the largest class alone scores, with that score.
     """
 
     experiment: Experiment
@@ -92,7 +92,7 @@ class Report:
     epoch_rule: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    majorities: dict[str, float] = field(default_factory=dict)
+    unlearned: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -122,7 +122,7 @@ class Report:
     def verdict(self) -> str:
         """Say what the comparisons with plain fine-tuning show, in one or two sentences."""
         ended = int(self.runs["status"].isin(["finished", "failed"]).sum())
-        return write_verdict(self.cells, self.methods, ended, len(self.runs), self.majorities)
+        return write_verdict(self.cells, self.methods, ended, len(self.runs), self.unlearned)
 
     @property
     def described_settings(self) -> str:
@@ -167,7 +167,8 @@ def build_report(
 ) -> Report:
     """Build the report of runs with their states, ended or not; it needs nothing but these.
 
-    ``with_pairs`` compares methods over shared seeds and dev examples too, which reads the runs' predictions.
+    ``with_pairs`` reads the runs' predictions: it compares methods over shared seeds and dev examples too, and says
+    where no method's mean is above the largest class alone.
     ``notes`` are what the page also says, such as why an analysis was not carried out.
     """
     runs = [replace(run, cfg=replace(run.cfg, experiment=experiment)) for run in runs]
@@ -196,7 +197,7 @@ def build_report(
             *dict.fromkeys(warnings),
             *notes,
         ],
-        majorities=find_majorities(runs),
+        unlearned=find_unlearned(runs, run_table) if with_pairs else [],
     )
 
 
@@ -206,11 +207,14 @@ def _list_views(experiment: Experiment, cells: pd.DataFrame) -> list[TableView]:
     for (name, part), of_view in cells.groupby(["table", "part"], sort=False):
         content = find_content(experiment, name)
         what, _, form = content.what.partition("; ")  # "accuracy; mean over 5 seeds": the paper's seeds, not ours
-        shown = published.format_statistics(content.form, content.form)  # such as median (sd)
-        beside = ", beside ours" if of_view["published"].notna().any() else ""
-        title = f"{shown} over seeds"
+        names = [statistic.replace("_", " ") for statistic in content.form]
+        title = f"{published.format_statistics(content.form, names)} over seeds"  # such as median (sd)
         if name:
-            title = f"{experiment.paper}, {name.replace('table', 'Table ')}{beside}: {what}; {shown}"
+            place = f"{experiment.paper}, {name.replace('table', 'Table ')}"
+            is_printed = of_view["published"].notna().any()
+            title = (
+                f"{place}, beside ours: {what}; {title}" if is_printed else f"Ours, in the form of {place}: {title}"
+            )
         lines: dict[tuple[Any, ...], Line] = {}  # a line for each encoder and method, with a cell a column
         for cell in of_view.itertuples():
             is_reported = cell.kind == "reported"

@@ -6,7 +6,7 @@ in it.
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,17 @@ from isobench.report.tables import (
     read_numbers,
 )
 from isobench.report.wording import DASH, describe_p, format_interval, format_p_value, format_points, format_size
-from isobench.statistics.seeds import ALPHA, ENOUGH_SEEDS, POWER, Arm, Arms, compare_runs, count_trials, holm
+from isobench.statistics.seeds import (
+    ALPHA,
+    ENOUGH_SEEDS,
+    POWER,
+    Arm,
+    Arms,
+    compare_runs,
+    compute_sd,
+    count_trials,
+    holm,
+)
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
 TRAIN_LONGER = (
@@ -158,10 +168,7 @@ def _average_scores(cells: Sequence[Any], columns: list[str]) -> dict[str, float
     shown = [cell for cell in cells if cell.column in columns and cell.values]
     if len(columns) == 1:
         values = shown[0].values if shown else []
-        return {
-            "score": statistics.fmean(values) if values else math.nan,
-            "sd": statistics.stdev(values) if len(values) > 1 else math.nan,
-        }
+        return {"score": statistics.fmean(values) if values else math.nan, "sd": compute_sd(values)}
     is_whole = len(shown) == len(columns) and all(map(_is_usable, shown))
     means = [statistics.fmean(cell.values) for cell in shown]
     return {"score": statistics.fmean(means) if is_whole else math.nan, "sd": math.nan}
@@ -204,13 +211,13 @@ def _average_isotropy(runs: pd.DataFrame) -> tuple[list[str], dict[str, dict[str
 
 
 def write_verdict(
-    cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int, majorities: Mapping[str, float]
+    cells: pd.DataFrame, methods: pd.DataFrame, ended: int, total: int, unlearned: Sequence[str]
 ) -> str:
     """Write one or two sentences on how the methods compare with plain fine-tuning, from ``ended`` of ``total`` runs.
 
     ``is_shown`` of a method's row decides, and `isobench.statistics.seeds.compare_runs` says by which test. What no
-    test can compare because runs predict one class is said too, because a collapse is a result. ``majorities``: task
-    -> what its largest class alone scores; it is said where no method's mean is above.
+    test can compare because runs predict one class is said too, because a collapse is a result. ``unlearned``: the
+    tasks on which no method's mean is above the largest class alone.
     """
     if not ended:
         return "No run has ended yet."
@@ -226,16 +233,15 @@ def write_verdict(
     elif (methods["method"] == BASE_METHOD).all():
         sentence = "Only plain training was run: there is no method to test."
     elif (methods["method"] != BASE_METHOD).all():
-        sentence = f"There is no run of {BASELINE} to compare with: add calibration={BASE_METHOD}."
+        sentence = f"There is no run of {BASELINE} to compare with: -m calibration={BASE_METHOD},METHOD trains both."
     else:
         sentence = f"No method has a score that can be compared with one of {BASELINE}."
     collapses = _name_collapses(cells, methods)
-    unlearned = _name_unlearned(cells, majorities)
-    is_learned = len(unlearned) < len(majorities) if majorities else compared or not collapses
     below = f"No mean is above that of the largest class alone on {name_some(unlearned, limit=MAX_NAMED)}."
-    advice = [*([below] if unlearned else []), *([] if is_learned else [TRAIN_LONGER])]
+    is_unlearned = len(unlearned) == list_score_cells(cells)["task"].nunique() > 0
+    advice = [TRAIN_LONGER] if is_unlearned or (collapses and not compared) else []
     so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
-    return " ".join(filter(None, [so_far, sentence, untested, collapses, *advice]))
+    return " ".join(filter(None, [so_far, sentence, untested, collapses, below if unlearned else "", *advice]))
 
 
 def _describe_p(row: Any, count: int) -> str:
@@ -302,12 +308,3 @@ def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
             found.setdefault(name_method(methods, cell), []).append(runs)
     names = [f"{method} ({', '.join(runs)})" for method, runs in found.items()]
     return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""
-
-
-def _name_unlearned(cells: pd.DataFrame, majorities: Mapping[str, float]) -> list[str]:
-    """Name the tasks on which no method's mean is above the score of the largest class alone, with that score."""
-    means = {
-        task: [statistics.fmean(values) for values in own["values"] if values]
-        for task, own in list_score_cells(cells).groupby("task", sort=False)
-    }
-    return [f"{task} ({top:.2f})" for task, top in majorities.items() if means.get(task) and max(means[task]) <= top]

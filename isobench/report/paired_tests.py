@@ -20,6 +20,7 @@ from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import RESAMPLED_METRICS, PairedComparison, compare_predictions
 
+ROUNDING = 1e-9  # of a share in percent
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
 
 
@@ -94,16 +95,31 @@ def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFram
     return ours, theirs
 
 
+def find_unlearned(runs: Iterable[Run], table: pd.DataFrame) -> list[str]:
+    """Name the tasks on which no method's mean is above the largest class alone; ``table``: of the runs."""
+    scored, names = table[table["selected"].astype(bool) & is_scored(table)], []
+    for task, top in find_majorities(runs).items():
+        means = scored[scored["task"] == task].groupby(["encoder", "method"])["score"].mean()
+        if len(means) and means.max() < top + ROUNDING:
+            names.append(f"{task} ({top:.2f})")
+    return names
+
+
 def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
-    """Find what the largest class of the dev set alone scores in percent: tasks scored by accuracy -> score."""
-    found: dict[str, float] = {}
+    """Find what the largest class of the dev set alone scores in percent: tasks scored by accuracy -> score.
+
+    A task that runs had with several sets is left out.
+    """
+    found: dict[str, dict[str, float]] = {}  # task -> fingerprint of its dev set -> score
     for run in runs:
-        task = run.cfg.task
-        if task.primary == "accuracy" and task.name not in found and run.record and run.record.predictions:
+        task, record = run.cfg.task, run.record
+        if task.primary == "accuracy" and record and record.predictions and record.data:
+            of_task = found.setdefault(task.name, {})
             with contextlib.suppress(NotPairedError):
-                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
-                found[task.name] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
-    return found
+                if (data := f"{record.data.fingerprint} {task.dev_samples}") not in of_task:
+                    labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
+                    of_task[data] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
+    return {task: score for task, scores in found.items() if len(scores) == 1 for score in scores.values()}
 
 
 def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:

@@ -90,12 +90,14 @@ def list_training_settings(runs: Sequence[Run]) -> dict[str, str]:
 
 def describe_early_ends(runs: Sequence[Run]) -> list[str]:
     """Say how many runs early stopping ended, and after which epochs."""
-    trained = [run for run in runs if run.record and run.record.status == "finished" and run.record.history]
-    lasts = [(run.record.history[-1].epoch, run.cfg.optimization) for run in trained if run.record]
-    ended = [epoch for epoch, settings in lasts if settings.patience and epoch < settings.epochs]
-    epochs = " to ".join(str(epoch) for epoch in sorted({min(ended), max(ended)})) if ended else ""
-    runs_ended = f"Early stopping ended {len(ended):,} of {format_count(len(trained), 'run')} after epoch {epochs}"
-    return [f"{runs_ended}; optimization.patience=null trains all epochs."] if ended else []
+    finished = [(run.record, run.cfg.optimization) for run in runs if run.record and run.record.status == "finished"]
+    lasts = [(record.history[-1].epoch, o.epochs) for record, o in finished if record.history and o.patience]
+    ended = sorted(last for last, epochs in lasts if last < epochs)
+    if not ended:
+        return []
+    after = f"epoch {ended[0]}" if ended[0] == ended[-1] else f"epochs {ended[0]} to {ended[-1]}"
+    counts = f"{len(ended):,} of {format_count(len(lasts), 'run')}"
+    return [f"Early stopping ended {counts} after {after}; optimization.patience=null trains all epochs."]
 
 
 def describe_own_classes(runs: Sequence[Run]) -> list[str]:

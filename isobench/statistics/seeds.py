@@ -41,13 +41,18 @@ class Estimate(NamedTuple):
 NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan)
 
 
-# The statistics that a paper's cell may print, by their names in published.yaml; ``sd`` divides by n - 1.
+def compute_sd(values: Sequence[float]) -> float:
+    """Compute the standard deviation, divided by n - 1; NaN of a single value, or if one is NaN."""
+    return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+
+
+# The statistics that a paper's cell may print, by their names in published.yaml.
 CELL_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
-    "sd": lambda values: statistics.stdev(values) if len(values) > 1 else math.nan,
+    "sd": compute_sd,
     "median": statistics.median,
     "max": max,
-    "population_sd": statistics.pstdev,
+    "population_sd": lambda values: statistics.pstdev(values) if all(map(math.isfinite, values)) else math.nan,
 }
 
 

@@ -33,15 +33,14 @@ class Forecast:
     """Forecasts a run's seconds as the median of the finished runs of its shape (`_build_run_shape`).
 
     Where no such run has finished, runs that differ in batch size and epochs only give the seconds of an epoch and of
-    the rest; early stopping may end a run before. If the given runs' records don't give a forecast for all of them,
+    the rest; early stopping may end a run sooner. If the given runs' records don't give a forecast for all of them,
     the output folder's other records are read too.
     """
 
     def __init__(self, runs: list[Run]) -> None:
         self.seconds_by_shape: dict[RunShape, list[float]] = defaultdict(list)
-        self.parts_by_shape: dict[RunShape, list[tuple[float, float]]] = defaultdict(
-            list
-        )  # of an epoch, and the rest
+        # Seconds of an epoch, and of the rest.
+        self.parts_by_shape: dict[RunShape, list[tuple[float, float]]] = defaultdict(list)
         for run in runs:
             self._add(run)
         if any(run.record is None and self.estimate_seconds(run.cfg) is None for run in runs):

@@ -70,7 +70,7 @@ def _format_device_time(runs: list[Run], todo: list[Run], forecast: Forecast) ->
         unknown = f"unknown for {format_count(without_forecast, 'run')}"
         line += f" ({unknown}: carry out one run of each task and encoder on as many training examples first)"
         if runs[0].cfg.scale == "paper" and (hours := runs[0].cfg.experiment.gpu_hours):
-            assumed = "with trainer.precision=bf16-mixed, more than twice that in 32 bits; page how-to/memory"
+            assumed = "page how-to/memory says in which precision; in 32 bits it may take twice as long"
             line += f"; the paper's whole grid takes roughly {hours:g} GPU-hours ({assumed})"
     return line
 

@@ -17,7 +17,7 @@ OUTCOMES = (HOLDS, FAILS, DIFFERS, UNCHECKED)
 CHECKS = {
     "files": "the manifest's checksums; no file is missing or added",
     "record": "each record is whole, and its parts agree",
-    "config": "the config of each record is valid, and no method of isobench's name is another class",
+    "config": "the config of each record is valid, and a method with a name of isobench's is that class",
     "key": "each key follows from its settings and fingerprints",
     "scores": "scores follow from predictions and labels",
     "labels": "runs on the same data have the same labels",

@@ -61,6 +61,19 @@ def test_of_a_fixed_choice_of_examples_each_has_its_label(tmp_path):
     assert [int(text[1:]) % 2 for text in some.texts[0]] == some.labels.tolist()
 
 
+@pytest.mark.parametrize(("changed", "kept"), [("validation", "train"), ("train", "validation")])
+def test_the_fingerprint_is_the_bytes(tmp_path, changed, kept):
+    columns = {"sentence": ["a", "b"], "label": [0, 1]}
+    task, data = parquet_task(tmp_path, columns)
+    write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
+    first = sources.fingerprint_data(task, data)
+    assert first == sources.fingerprint_data(task, data)
+    write_parquet(tmp_path / f"glue/sst2/{changed}.parquet", columns | {"sentence": ["a", "c"]})
+    second = sources.fingerprint_data(task, data)
+    assert second[kept] == first[kept]
+    assert second[changed] != first[changed]
+
+
 def test_the_embedded_split_is_fixed_and_disjoint():
     splits = {name: movie_reviews.read_sentences(name) for name in movie_reviews.SPLIT_BOUNDS}
     assert [len(splits[name][1]) for name in ("train", "validation", "test")] == [6805, 840, 885]

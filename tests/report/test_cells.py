@@ -20,6 +20,7 @@ def test_compare_holds_each_statistic_of_the_two_vectors():
     test = compare_runs([(arm(ours), arm(base))])
     assert [found[name] for name in ("p", "low", "high", "test_seeds")] == [test.p, test.low, test.high, 3]
     assert [found[name] for name in ("effect", "effect_low", "effect_high")] == list(hedges_g(ours, base))
+    assert math.isnan(compare(arm([1.0, math.nan]), arm([1.0, 2.0]))["p"])
 
 
 def test_all_tables_are_one_family_and_a_repeated_column_counts_once():

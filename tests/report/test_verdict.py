@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import make_config, make_record
 from sample_report import HIGH, LOW, compare_all, make_methods, noisy, verdict
@@ -12,7 +13,7 @@ from sample_report import list_cells as table
 
 from isobench.report.cells import finish_cells
 from isobench.report.methods import compare_methods
-from isobench.report.paired_tests import find_majorities
+from isobench.report.paired_tests import find_majorities, find_unlearned
 from isobench.report.wording import describe_own_classes
 from isobench.runs.folder import RunFolder, write_predictions
 from isobench.runs.run import Run
@@ -118,12 +119,12 @@ def test_a_collapse_is_part_of_the_verdict():
 
 
 def test_where_no_mean_is_above_the_largest_class_it_is_said():
-    top, arms = sum(HIGH) / len(HIGH), {"none": {"a": LOW, "b": LOW}, "more": {"a": HIGH, "b": HIGH}}
-    both = verdict(arms, majorities={"a": top, "b": top})
-    assert f"largest class alone on a ({top:.2f}), b ({top:.2f}). Train longer" in both
-    one = verdict(arms, majorities={"a": top - 0.01, "b": top})
-    assert one.endswith(f"alone on b ({top:.2f}).")
-    assert "largest" not in verdict(arms, majorities={"a": top - 0.01})
+    arms = {"none": {"a": LOW, "b": LOW}, "more": {"a": HIGH, "b": HIGH}}
+    both = verdict(arms, unlearned=["a (91.00)", "b (92.00)"])
+    assert "largest class alone on a (91.00), b (92.00). Train longer" in both
+    assert verdict(arms, unlearned=["b (92.00)"]).endswith("alone on b (92.00).")
+    assert "largest" not in verdict(arms)
+    assert "undefined" not in verdict({"none": {"a": [NAN, 50.0]}, "more": {"a": HIGH}})
 
 
 def test_isotropy_is_averaged_over_tasks_that_rows_share():
@@ -162,3 +163,12 @@ def test_of_own_classes_the_largest_one_and_macro_f1_are_said(tmp_path):
     assert "pos 9, neg 3. The largest class alone scores 75.00. Macro-F1" in text
     assert f"{100 * macro:.2f}" in text
     assert find_majorities(runs) == {"rotten_tomatoes": 75.0}
+    table = pd.DataFrame({
+        "task": "rotten_tomatoes", "encoder": "e", "method": ["none", "x"], "selected": True, "status": "finished",
+        "score": [100 * (9 / 12), 100 * (8 / 12)],
+    })  # fmt: skip
+    assert find_unlearned(runs, table) == ["rotten_tomatoes (75.00)"]
+    assert find_unlearned(runs, table.replace({"none": "y"}).assign(score=[50.0, 75.1])) == []
+    other = runs[1].record.data.model_copy(update={"fingerprint": {"validation": "another"}})
+    runs[1] = replace(runs[1], record=runs[1].record.model_copy(update={"data": other}))
+    assert find_majorities(runs) == {}  # two sets have two largest classes
