@@ -44,7 +44,7 @@ def prune(settings: Sequence[str], yes: bool) -> None:
         print(f"{folder}  is in no plan, and is kept because it can't be read: {reason}")
     if not orphans:
         print(f"No run in {runs_folder(output_dir)} is to be removed.")
-        print(f"To give up one of several sweeps, first remove its file in {plans_folder(output_dir)}.")
+        print(f"To give up one of several sweeps, first remove its files in {plans_folder(output_dir)}.")
         return
     size = sum(file.lstat().st_size for folder, _ in orphans for file in folder.rglob("*") if file.is_file())
     print(f"{format_count(len(orphans), 'run')} in no plan, {size / 2**20:.1f} MiB.")
@@ -71,7 +71,7 @@ def find_orphans(output_dir: str) -> tuple[list[tuple[Path, str]], list[tuple[Pa
     folders = list_run_folders(output_dir)
     # Missing plans, and those of other folders, say nothing of what is still needed.
     if folders and planned.isdisjoint(folder.name for folder in folders):
-        remedy = "repeat the commands that you still need"
+        remedy = f"repeat the commands that you still need, or remove {runs_folder(output_dir)} if it is none"
         raise UserError(f"nothing is removed: {output_dir} has no plan that names one of its runs; {remedy}")
     kept = planned | find_queued_jobs(output_dir).keys()
     orphans, unreadable = [], []
