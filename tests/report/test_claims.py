@@ -197,10 +197,8 @@ def test_a_claims_command_runs_what_it_compares(claim, monkeypatch):
 
 @pytest.mark.slow
 def test_the_page_of_claims_over_what_was_run(cli, small, outputs):
-    assert cli("report", "--claims", "all", f"output_dir={outputs}")[0] == 2
-    assert not outputs.exists()
-    outputs.mkdir()
     assert check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))[0].count("not run") == len(CLAIMS)
+    assert not outputs.exists()
     settings = (*small, "task.name=rte", "encoder.pooling=cls", "task.train_samples=100")  # the claim names RTE
     check_done(cli("+experiment=isobn_ev", *settings))
     check_done(cli("report", "--claims", "all", f"output_dir={outputs}"))
