@@ -23,7 +23,7 @@ from isobench.bundles.manifest import (
     read_manifest,
 )
 from isobench.common.environment import read_package_version
-from isobench.common.errors import UserError
+from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import (
     add_json_checksum,
     explain_output_errors,
@@ -58,6 +58,7 @@ from isobench.runs.plan import Plan, format_plan, parse_plan, write_plan
 from isobench.runs.record import parse_record
 from isobench.runs.run import Run
 from isobench.runs.state import read_live_heartbeat
+from isobench.runs.trust import stay_in_folder
 
 NOTHING_IMPORTED = "nothing of this bundle is imported"
 
@@ -217,12 +218,13 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
     with require_writable(root), explain_output_errors(root):
         if manifest.runs:
             missing = _list_missing(output_dir, records, predictions)
+            own = replace(plan, runs=[(stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
+            file: Path | None = write_plan(output_dir, own, is_imported=True)  # first, for prune keeps its runs
             for folder, names in missing.items():
                 key = folder.key
                 _write_run(folder, names, records[key], predictions.get(key), manifest.runs[key])
             new_runs = [folder.key for folder, names in missing.items() if RECORD_FILE in names]
             new_files = list[Path]()
-            file: Path | None = write_plan(output_dir, plan, is_imported=True)
         else:  # the rows of an analysis of trained runs are computed again for the report
             new_runs, new_files = [], _write_analysis(bundle, manifest, report_folder(root, manifest.experiment))
             file = None
@@ -241,7 +243,11 @@ def _list_missing(
     for key, text in records.items():
         folder, rows = RunFolder(output_dir, key), predictions.get(key)
         found = {RECORD_FILE: folder.read_text()}
-        found |= {} if rows is None else {PREDICTIONS_FILE: folder.read_predictions()}
+        if rows is not None:
+            try:  # without a record they are those of a killed run
+                found[PREDICTIONS_FILE] = folder.read_predictions() if found[RECORD_FILE] else None
+            except Exception as error:  # a damaged file may raise any
+                conflicts.append(f"{folder.predictions_file} can't be read ({extract_first_line(error)})")
         if found[RECORD_FILE] is None and read_live_heartbeat(folder.path):
             conflicts.append(f"{folder.path} is being carried out")
         elif found[RECORD_FILE] not in (None, text):

@@ -51,6 +51,8 @@ def prune(settings: Sequence[str], yes: bool) -> None:
     if not (yes or sys.stdin.isatty()):
         print("Not removed: --yes removes them.")
     elif yes or input("Remove them? [y/N] ").strip().lower() in ("y", "yes"):
+        still, _ = find_orphans(output_dir)  # a plan may have come while it asked
+        orphans = [orphan for orphan in orphans if orphan in still]
         for folder, _ in orphans:
             with RunFolder(output_dir, folder.name).lock() as is_locked:
                 if is_locked:

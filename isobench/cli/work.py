@@ -18,7 +18,8 @@ from isobench.common import environment
 from isobench.common.errors import StorageError, refuse
 from isobench.common.interruption import Interrupted, raise_interrupted
 from isobench.config.explain import print_error
-from isobench.sweep.worker import EXIT_STORAGE, read_plan, work
+from isobench.runs.plan import write_plan
+from isobench.sweep.worker import EXIT_STORAGE, is_foreign, read_plan, work
 
 
 def main() -> None:
@@ -58,6 +59,8 @@ def _work(options: argparse.Namespace) -> int:
     refuse((len(files) != 1, "name one plan: isobench work OUTPUT_DIR/plans/NAME.json"))
     output_dir = read_output_dir(settings, "isobench work") if settings else None
     plan, runs = read_plan(files[0], output_dir, list(map(Path, options.config_dir)), options.trust)
+    if output_dir and is_foreign(files[0], Path(output_dir)):  # else report and prune would not know its runs
+        write_plan(output_dir, plan, is_imported=True)
     environment.note_command(shlex.split(plan.commands[0]) if plan.commands else ["isobench"])
     since = environment.read_command_start() if options.since is None else options.since
     return work(runs, since, options.killed_since, is_numbered=len(runs) > 1)

@@ -215,7 +215,8 @@ class RunFolder:
         try:
             yield True
         except UserError:
-            if is_new and not any((self.path / CHECKPOINTS_FOLDER).glob("*")):
+            has_content = self.result_file.exists() or any((self.path / CHECKPOINTS_FOLDER).glob("*"))
+            if is_new and not has_content:
                 self._remove_folder()  # a run that could not start leaves nothing
             raise
         except OSError as error:

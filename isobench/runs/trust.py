@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, refuse
-from isobench.config.schema import Config, map_chain, split_chain
+from isobench.config.schema import Config, Tracking, map_chain, split_chain
 from isobench.papers.folders import find_config_folders, read_config_file
 
 
@@ -51,6 +51,12 @@ def use_own_classes(cfg: Config, folders: Sequence[Path] = ()) -> Config:
     monitors = {name: use_own("monitor", name, settings) for name, settings in cfg.monitors.items()}
     calibration = map_chain(lambda own: use_own("calibration", str(own.get("name")), own), cfg.calibration)
     return replace(cfg, calibration=calibration, monitors=monitors)
+
+
+def stay_in_folder(cfg: Config) -> Config:
+    """Return the config of a stranger's plan without his cache, folder of exported models and tracking."""
+    checkpoint = replace(cfg.checkpoint, export=None)
+    return replace(cfg, data=replace(cfg.data, cache=None), checkpoint=checkpoint, tracking=Tracking("none"))
 
 
 def find_other_classes(cfg: Config, folders: Sequence[Path] = ()) -> Iterator[str]:

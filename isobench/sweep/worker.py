@@ -17,12 +17,11 @@ from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
-from isobench.config.schema import Config, Tracking
 from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_state, read_live_heartbeat
-from isobench.runs.trust import UntrustedError, require_own_classes
+from isobench.runs.trust import UntrustedError, require_own_classes, stay_in_folder
 from isobench.tasks.kind import load_kind
 from isobench.training.execute import (
     EXIT_BUSY,
@@ -74,7 +73,8 @@ def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
     state = find_run_state(run, {})
     if state.was_killed and state.beat and state.beat.machine == socket.gethostname():  # another may have died itself
         latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
-        if killed_since < state.beat.updated <= latest:
+        is_recent = killed_since < state.beat.updated <= latest
+        if is_recent and not run.folder.is_locked():  # in a container of this name a live process looks dead
             return EXIT_FAILED
     return execute_run(run, label, since)
 
@@ -103,10 +103,9 @@ def format_work_command(plan: Path, runs: Sequence[Run], since: float) -> list[s
     return [sys.executable, "-m", "isobench", "work", *named, str(plan.absolute()), *settings]
 
 
-def _stay_in_folder(cfg: Config) -> Config:
-    """Return the config of a stranger's plan without his cache, folder of exported models and tracking."""
-    checkpoint = replace(cfg.checkpoint, export=None)
-    return replace(cfg, data=replace(cfg.data, cache=None), checkpoint=checkpoint, tracking=Tracking("none"))
+def is_foreign(file: Path, folder: Path) -> bool:
+    """Return True if a plan is not one of the output folder's own."""
+    return file.absolute().parent != plans_folder(folder.absolute())
 
 
 def read_plan(
@@ -121,11 +120,10 @@ def read_plan(
         is_trusted: whether all classes that the plan names may be run.
     """
     folder = Path(output_dir or file.parent.parent)
-    is_foreign = file.absolute().parent != plans_folder(folder.absolute())
     refuse(
         (not file.is_file(), f"{file} is no file: name a plan, OUTPUT_DIR/plans/NAME.json"),
         (
-            is_foreign and output_dir is None,
+            output_dir is None and is_foreign(file, folder),
             f"{file} is in no output folder's plans/: say where its runs go, output_dir=FOLDER",
         ),
     )
@@ -136,6 +134,6 @@ def read_plan(
             load_kind(cfg.task)
     else:
         plan = replace(plan, runs=[(require_own_classes(cfg, folders), identity) for cfg, identity in plan.runs])
-        if is_foreign:
-            plan = replace(plan, runs=[(_stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
+        if is_foreign(file, folder):
+            plan = replace(plan, runs=[(stay_in_folder(cfg), identity) for cfg, identity in plan.runs])
     return plan, [Run(cfg, RunFolder(cfg.output_dir, own.key), None, identity=own) for cfg, own in plan.runs]

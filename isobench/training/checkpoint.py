@@ -33,11 +33,11 @@ class CheckpointFiles(CheckpointIO):
     """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
 
     Each has the run's key in it and a checksum at its end. They are loaded with ``weights_only``: a file can't run
-    code.
+    code. ``sources``: class of the user's own -> sha256 of its code, with which the run must go on.
     """
 
-    def __init__(self, run_folder: Path, key: str) -> None:
-        self.folder, self.key = run_folder / CHECKPOINTS_FOLDER, key
+    def __init__(self, run_folder: Path, key: str, sources: dict[str, str]) -> None:
+        self.folder, self.key, self.sources = run_folder / CHECKPOINTS_FOLDER, key, sources
         refuse_link(self.folder)
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._loaded: dict[str, Any] | None = None
@@ -60,6 +60,8 @@ class CheckpointFiles(CheckpointIO):
                     checkpoint = torch.load(stream, map_location="cpu", weights_only=True)
                 if checkpoint.get("run") != self.key:
                     raise ValueError("it belongs to another run")
+                if checkpoint.get("sources", self.sources) != self.sources:
+                    raise ValueError("its method's code was another")
             except (OSError, MemoryError):
                 raise  # says nothing about the file: it may be intact
             except Exception as error:  # torch raises many kinds for a damaged file
@@ -72,7 +74,7 @@ class CheckpointFiles(CheckpointIO):
         return None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        checkpoint["run"] = self.key
+        checkpoint |= {"run": self.key, "sources": self.sources}
         file = Path(path)
         with write_whole(file) as temporary:
             torch.save(checkpoint, temporary)

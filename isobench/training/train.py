@@ -67,7 +67,8 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
             record = folder.read_final_record(cfg.retry_failed, since)
             if record is not None:  # another process finished it meanwhile
                 return record
-            checkpoints = CheckpointFiles(folder.path, identity.key)
+            sources = hash_loaded_sources(cfg.calibration)  # before they may be edited
+            checkpoints = CheckpointFiles(folder.path, identity.key, sources)
             remove_temporaries(folder.path)  # what a killed process left half-written
             with Heartbeat(folder.path) as heartbeat:
                 record = _build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
@@ -94,7 +95,6 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
-    sources = hash_loaded_sources(cfg.calibration)  # before they may be edited
     try:
         configure_process(cfg)
         built = build_run_parts(cfg, identity)
@@ -116,7 +116,7 @@ def _build_and_fit(
         failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
-    optional: dict[str, Any] = {"sources": sources or None}  # a record lacks what is None
+    optional: dict[str, Any] = {"sources": checkpoints.sources or None}  # a record lacks what is None
     if built and module:
         optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # isobench's own random numbers, or not

@@ -46,6 +46,8 @@ class VerifiedFolder:
         """Find all runs; UserError if a bundle's are damaged."""
         keys = read_records(self.root) if self.is_bundle else [path.name for path in list_run_folders(str(self.root))]
         self.runs = {run_folder_name(key): RunFolder(str(self.root), key) for key in sorted(keys)}
+        if len(self.runs) < len(keys):
+            raise UserError("two of its records have keys that begin alike")
         if self.is_bundle and (others := read_predictions(self.root).keys() - keys):
             raise UserError(f"it has predictions of {run_folder_name(min(others))}, and no record")
 

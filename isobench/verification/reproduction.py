@@ -225,8 +225,7 @@ def list_differences(recorded: Provenance, here: Provenance) -> list[str]:
         values["instruction set"] = (recorded.instruction_set, here.instruction_set)
     differences = [f"{name} is {now} here and was {then}" for name, (then, now) in values.items() if now != then]
     then, now = (
-        f"{git.commit}{' with changes' * git.dirty}" if git else "unknown"
-        for git in (recorded.git, here.git)
+        f"{git.commit}{' with changes' * git.dirty}" if git else "unknown" for git in (recorded.git, here.git)
     )
     is_same = then == now and recorded.git and not recorded.git.dirty  # else equal words say nothing of the code
     return differences if is_same else [*differences, f"commit is {now} here and was {then}"]

@@ -7,14 +7,23 @@ import sys
 from dataclasses import replace
 
 import pytest
-from bundle_tools import editable, refuse, repair, sign, write_signed_json
+from bundle_tools import (
+    editable,
+    read_predictions,
+    read_texts,
+    refuse,
+    repair,
+    sign,
+    write_signed_json,
+    write_tables,
+)
 from helpers import ROOT, check_done
 from tampering import edit_record
 
 from isobench.bundles.manifest import read_manifest
 from isobench.bundles.transfer import import_bundle
 from isobench.common.errors import UserError
-from isobench.runs.plan import format_plan, parse_plan
+from isobench.runs.plan import format_plan, parse_plan, read_plans
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
 
@@ -56,6 +65,33 @@ def test_only_regular_files_are_read(bundle, run_import, tmp_path, kind):
         refuse(run_import, bundle, tmp_path, name)
         (bundle / name).unlink()
         (bundle / name).write_bytes(content)
+
+
+def test_a_link_to_a_file_and_a_record_behind_anothers_first_digits_are_refused(bundle, run_import, tmp_path):
+    (bundle / "records.parquet").rename(tmp_path / "records.parquet")
+    (bundle / "records.parquet").symlink_to(tmp_path / "records.parquet")
+    refuse(run_import, bundle, tmp_path, "link")
+    (bundle / "records.parquet").unlink()
+    (tmp_path / "records.parquet").rename(bundle / "records.parquet")
+    texts = read_texts(bundle)
+    ghost = {f"{min(texts)[:16]}{'0' * 48}": b"{}"}
+    write_tables(bundle, texts | ghost, read_predictions(bundle))
+    refuse(run_import, bundle, tmp_path)
+
+
+def test_an_imported_plan_writes_nowhere_but_into_the_output_folder(bundle, run_import, tmp_path):
+    plan = parse_plan((bundle / "plan.json").read_bytes(), "outputs")
+    runs = [
+        (replace(cfg, checkpoint=replace(cfg.checkpoint, export="/e"), data=replace(cfg.data, cache="/c")), identity)
+        for cfg, identity in plan.runs
+    ]
+    (bundle / "plan.json").write_bytes(format_plan(replace(plan, runs=runs)))
+    repair(bundle)
+    check_done(run_import(bundle, tmp_path / "outputs"))
+    (imported,) = read_plans(tmp_path / "outputs")
+    assert {(cfg.checkpoint.export, cfg.data.cache, cfg.tracking.backend) for cfg, _ in imported.runs} == {
+        (None, None, "none")
+    }
 
 
 @pytest.mark.parametrize("added", ["evil.html", "analysis/evil.py", "runs/link"])

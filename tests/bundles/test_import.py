@@ -86,12 +86,16 @@ def test_an_interrupted_import_is_completed_by_the_next(bundle, run_import, tmp_
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transfer, "write_plan", stop)
+    monkeypatch.setattr(transfer, "write_whole", stop)  # of the first record
     assert run_import(bundle, outputs)[0] == 130
     monkeypatch.undo()
     assert not list(outputs.glob(".*"))
-    assert not (outputs / "plans").exists()
+    assert not list(outputs.glob("runs/*/result.json"))
+    (predictions,) = outputs.glob("runs/*/predictions.parquet")
+    predictions.write_bytes(predictions.read_bytes()[:500])  # as a process that is killed may leave it
     assert run_import(bundle, outputs)[0] == 0
+    check_done(run_import(bundle, tmp_path / "elsewhere"))
+    assert read_content(outputs / "runs") == read_content(tmp_path / "elsewhere" / "runs")
     assert len(list((outputs / "plans").iterdir())) == 1
 
 

@@ -14,6 +14,7 @@ import pytest
 from bundle_tools import write_signed_json
 from helpers import ROOT, check_done, check_refused, make_config, read_records, record_content
 
+from isobench.cli.prune import find_orphans
 from isobench.common.files import write_json
 from isobench.runs.folder import RunFolder
 from isobench.runs.plan import Plan, write_plan
@@ -139,6 +140,7 @@ def test_a_plan_is_carried_out_where_it_lies_and_elsewhere(planned, outputs, tmp
     check_refused(call_work(moved))
     check_done(call_work(moved, f"output_dir={tmp_path}/elsewhere"))
     again = read_records(tmp_path / "elsewhere")
+    assert find_orphans(str(tmp_path / "elsewhere")) == ([], [])  # its plan is there too
     assert {key: r["history"] for key, r in again.items()} == {key: r["history"] for key, r in first.items()}
     command = first.popitem()[1]["provenance"]["command"]
     assert {"isobench", "seed=1,2"} <= set(command)

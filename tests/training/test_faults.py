@@ -174,7 +174,14 @@ def test_folders_behind_a_link_are_left_alone(tmp_path):
     assert not list((tmp_path / "elsewhere").iterdir())
     (tmp_path / "checkpoints").symlink_to(tmp_path)
     with fails():
-        CheckpointFiles(tmp_path, "any")
+        CheckpointFiles(tmp_path, "any", {})
+
+
+def test_a_run_goes_on_only_with_the_code_that_began_it(tmp_path, capsys):
+    CheckpointFiles(tmp_path, "key", {"mine.Mine": "a"}).save_checkpoint({}, tmp_path / "checkpoints/step-1.ckpt")
+    assert CheckpointFiles(tmp_path, "key", {"mine.Mine": "a"}).load_newest()
+    assert CheckpointFiles(tmp_path, "key", {"mine.Mine": "b"}).load_newest() is None
+    assert "the run starts anew" in capsys.readouterr().err
 
 
 @pytest.fixture
