@@ -67,12 +67,7 @@ def test_only_regular_files_are_read(bundle, run_import, tmp_path, kind):
         (bundle / name).write_bytes(content)
 
 
-def test_a_link_to_a_file_and_a_record_behind_anothers_first_digits_are_refused(bundle, run_import, tmp_path):
-    (bundle / "records.parquet").rename(tmp_path / "records.parquet")
-    (bundle / "records.parquet").symlink_to(tmp_path / "records.parquet")
-    refuse(run_import, bundle, tmp_path, "link")
-    (bundle / "records.parquet").unlink()
-    (tmp_path / "records.parquet").rename(bundle / "records.parquet")
+def test_a_record_behind_anothers_first_digits_is_refused(bundle, run_import, tmp_path):
     texts = read_texts(bundle)
     ghost = {f"{min(texts)[:16]}{'0' * 48}": b"{}"}
     write_tables(bundle, texts | ghost, read_predictions(bundle))
