@@ -19,8 +19,8 @@ COLUMNS_NOTE = (
     "plain: calibration=none. constant: the run, or as a mean every run, predicts one class only. change: the mean "
     "minus plain's, each over all its seeds (tests take the shared ones); none if a run predicts one class. EV1, "
     "IsoScore: of the calibrated dev embeddings in each run's reported epoch, mean over runs that neither failed nor "
-    "predict one class; epochs may differ. time: of an epoch in the fastest seed; x: over plain's, comparable if nothing "
-    "else ran beside either."
+    "predict one class; epochs may differ. time: of an epoch in the fastest seed; x: over plain's, comparable if "
+    "nothing else ran beside either."
 )
 MAX_SEED_LINES = 20  # lines up to which every seed's score is printed
 MAX_LINES = 60  # lines up to which configurations that were not chosen are printed too
