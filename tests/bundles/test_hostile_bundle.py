@@ -7,16 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from bundle_tools import (
-    editable,
-    read_predictions,
-    read_texts,
-    refuse,
-    repair,
-    sign,
-    write_signed_json,
-    write_tables,
-)
+from bundle_tools import editable, read_predictions, read_texts, refuse, repair, sign, write_signed_json, write_tables
 from helpers import ROOT, check_done
 from tampering import edit_record
 
@@ -76,17 +67,12 @@ def test_a_record_behind_anothers_first_digits_is_refused(bundle, run_import, tm
 
 def test_an_imported_plan_writes_nowhere_but_into_the_output_folder(bundle, run_import, tmp_path):
     plan = parse_plan((bundle / "plan.json").read_bytes(), "outputs")
-    runs = [
-        (replace(cfg, checkpoint=replace(cfg.checkpoint, export="/e"), data=replace(cfg.data, cache="/c")), identity)
-        for cfg, identity in plan.runs
-    ]
+    runs = [(replace(cfg, checkpoint=replace(cfg.checkpoint, export="/e")), own) for cfg, own in plan.runs]
     (bundle / "plan.json").write_bytes(format_plan(replace(plan, runs=runs)))
     repair(bundle)
     check_done(run_import(bundle, tmp_path / "outputs"))
     (imported,) = read_plans(tmp_path / "outputs")
-    assert {(cfg.checkpoint.export, cfg.data.cache, cfg.tracking.backend) for cfg, _ in imported.runs} == {
-        (None, None, "none")
-    }
+    assert {(cfg.checkpoint.export, cfg.tracking.backend) for cfg, _ in imported.runs} == {(None, "none")}
 
 
 @pytest.mark.parametrize("added", ["evil.html", "analysis/evil.py", "runs/link"])

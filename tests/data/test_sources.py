@@ -61,8 +61,8 @@ def test_of_a_fixed_choice_of_examples_each_has_its_label(tmp_path):
     assert [int(text[1:]) % 2 for text in some.texts[0]] == some.labels.tolist()
 
 
-@pytest.mark.parametrize(("changed", "kept"), [("validation", "train"), ("train", "validation")])
-def test_the_fingerprint_is_the_bytes(tmp_path, changed, kept):
+@pytest.mark.parametrize("changed", ["validation", "train"])
+def test_the_fingerprint_is_the_bytes(tmp_path, changed):
     columns = {"sentence": ["a", "b"], "label": [0, 1]}
     task, data = parquet_task(tmp_path, columns)
     write_parquet(tmp_path / "glue/sst2/validation.parquet", columns)
@@ -70,8 +70,7 @@ def test_the_fingerprint_is_the_bytes(tmp_path, changed, kept):
     assert first == sources.fingerprint_data(task, data)
     write_parquet(tmp_path / f"glue/sst2/{changed}.parquet", columns | {"sentence": ["a", "c"]})
     second = sources.fingerprint_data(task, data)
-    assert second[kept] == first[kept]
-    assert second[changed] != first[changed]
+    assert [name for name in first if second[name] != first[name]] == [changed]
 
 
 def test_the_embedded_split_is_fixed_and_disjoint():
