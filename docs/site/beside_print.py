@@ -16,7 +16,7 @@ from isobench.report.tables import label_method
 COMPARABLE = [
     (
         "isotropy_calibration", "table4", ("none", "cosine", "flow"),
-        "a head starts alike whatever the encoder, and moves little (laptop.md)",
+        "a head starts alike whatever the encoder, and training moves it as the method does (laptop.md)",
     )
 ]  # fmt: skip
 
