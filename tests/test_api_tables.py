@@ -53,7 +53,7 @@ def test_epochs_are_those_that_the_report_writes(folder):
 
 @pytest.mark.slow
 def test_a_table_is_that_of_the_cells_that_the_report_writes(folder):
-    """Whose statistics test_build.py holds against scipy."""
+    """Compare with the written cells, whose statistics test_build.py holds against scipy."""
     table, (_, written) = isobench.report_table(folder), write_report_of(folder)
     pandas.testing.assert_frame_equal(table, written, check_dtype=False)
     for cell in table[table["column"] == "SST-2"].itertuples():

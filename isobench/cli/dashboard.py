@@ -53,11 +53,9 @@ def _find_configs(arguments: Sequence[str]) -> list[Config]:
     configs = [run.cfg for run in runs]
     groups = {tracking.resolve_wandb_group(cfg) or "none" for cfg in configs}
     asks = "name one W&B group with +experiment=NAME or tracking.group=NAME"
+    is_untrained = configs[0].analysis and not needs_training(configs[0].analysis)
     refuse(
-        (
-            configs[0].analysis and not needs_training(configs[0].analysis),
-            f"{name} trains nothing, so W&B has no run",
-        ),
+        (is_untrained, f"{name} trains nothing, so W&B has no run"),
         (len(groups) != 1 or "none" in groups, f"{asks}; the groups of {name}: {', '.join(sorted(groups))}"),
     )
     return configs

@@ -239,9 +239,9 @@ def write_verdict(
     collapses = _name_collapses(cells, methods)
     below = f"No mean is above that of the largest class alone on {name_some(unlearned, limit=MAX_NAMED)}."
     is_unlearned = len(unlearned) == list_score_cells(cells)["task"].nunique() > 0
-    advice = [TRAIN_LONGER] if is_unlearned or (collapses and not compared) else []
+    advice = TRAIN_LONGER if is_unlearned or (collapses and not compared) else ""
     so_far = f"So far, with {ended:,} of {total:,} runs:" if ended < total else ""
-    return " ".join(filter(None, [so_far, sentence, untested, collapses, below if unlearned else "", *advice]))
+    return " ".join(filter(None, [so_far, sentence, untested, collapses, below if unlearned else "", advice]))
 
 
 def _describe_p(row: Any, count: int) -> str:

@@ -110,16 +110,17 @@ def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
 
     A task that runs had with several sets is left out.
     """
-    found: dict[str, dict[str, float]] = {}  # task -> fingerprint of its dev set -> score
+    found: dict[str, dict[str, float]] = {}  # task -> its data -> score
     for run in runs:
         task, record = run.cfg.task, run.record
-        if task.primary == "accuracy" and record and record.predictions and record.data:
-            of_task = found.setdefault(task.name, {})
+        if task.primary != "accuracy" or not record or not record.predictions:
+            continue
+        scores, data = found.setdefault(task.name, {}), f"{record.data.fingerprint} {task.dev_samples}"
+        if data not in scores:
             with contextlib.suppress(NotPairedError):
-                if (data := f"{record.data.fingerprint} {task.dev_samples}") not in of_task:
-                    labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
-                    of_task[data] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
-    return {task: score for task, scores in found.items() if len(scores) == 1 for score in scores.values()}
+                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
+                scores[data] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
+    return {task: max(scores.values()) for task, scores in found.items() if len(scores) == 1}
 
 
 def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:

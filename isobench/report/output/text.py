@@ -10,6 +10,7 @@ from isobench.report.build import TIME_NOTE, Line, Report, TableView
 from isobench.report.output.templating import make_latex_environment, make_markdown_environment, render_paragraphs
 from isobench.report.tables import CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import format_points
+from isobench.statistics.seeds import compute_sd
 
 VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
 CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
@@ -86,7 +87,7 @@ def format_configuration(line: Any) -> dict[str, Any]:
     is_constant = line.troubles.count(CONSTANT_PREDICTOR) == line.runs
     mean = statistics.fmean(values) if values else math.nan
     change = mean - statistics.fmean(line.base) if line.base else math.nan
-    spread = statistics.stdev(values) if len(values) > 1 and math.isfinite(mean) and not is_constant else math.nan
+    spread = math.nan if is_constant else compute_sd(values)
     is_ratio = line.base_seconds > 0 and line.seconds > 0
     seconds = _format_number(line.seconds, ",.1f" if line.seconds < 100 else ",.0f", " s")
     scores: dict[int, list[str]] = {}
