@@ -12,10 +12,7 @@ PATIENCE = 300  # seconds without any progress; pytest's own limit ends what goe
 
 
 def wait_until(
-    condition: Callable[[], Any],
-    what: str = "",
-    progress: Callable[[], Any] = lambda: None,
-    pause: float = 0.02,
+    condition: Callable[[], Any], what: str = "", progress: Callable[[], Any] = lambda: None, pause: float = 0.02
 ) -> Any:
     """Wait until a condition holds, and return its value; fail after PATIENCE seconds in which nothing changed.
 

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +40,7 @@ RECORDED_PACKAGES = (
     "numpy", "scipy", "scikit-learn", "safetensors", "wandb",
     "sacrebleu", "rouge-score",
 )  # fmt: skip
+ROUNDING_PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")
 
 
 def is_debugging() -> bool:
@@ -138,6 +139,12 @@ def collect_provenance() -> dict[str, Any]:
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "command": read_command(),
     }
+
+
+def list_rounding(provenance: Mapping[str, Any]) -> list[Any]:
+    """List what of a provenance decides how sums are rounded: where it is equal, results are equal to the bit."""
+    versions = [provenance["versions"].get(name) for name in ROUNDING_PACKAGES]
+    return [provenance.get(name) for name in ("cpu", "instruction_set", "threads", "gpus", "python")] + versions
 
 
 def read_git_state() -> dict[str, Any] | None:

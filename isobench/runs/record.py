@@ -206,6 +206,10 @@ class RunRecord(Part):
     warnings: list[str]
     cost: Cost
     attempts: Count = Field(description="processes that worked on the run")
+    mixed: bool | None = Field(
+        default=None,
+        description="whether they had other processors, threads, GPUs or packages; missing in old records",
+    )
     started: Time | None = Field(
         default=None, description="when the first of them began, in seconds since 1970; missing in old records"
     )

@@ -33,12 +33,15 @@ class CheckpointFiles(CheckpointIO):
     """The checkpoint files of one run, ``<run>/checkpoints/step-<n>.ckpt``, as a Lightning plugin.
 
     Each has the run's key in it and a checksum at its end. They are loaded with ``weights_only``: a file can't run
-    code. ``sources``: class of the user's own -> sha256 of its code, with which the run must go on.
+    code. ``sources``: class of the user's own -> sha256 of its code, with which the run must go on. ``rounding``:
+    how this process rounds sums (``list_rounding``); ``mixed``: whether an attempt before it rounded otherwise.
     """
 
     def __init__(self, run_folder: Path, key: str, sources: dict[str, str]) -> None:
         self.folder, self.key, self.sources = run_folder / CHECKPOINTS_FOLDER, key, sources
         refuse_link(self.folder)
+        self.rounding: list[Any] = []
+        self.mixed = False
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._loaded: dict[str, Any] | None = None
 
@@ -69,12 +72,13 @@ class CheckpointFiles(CheckpointIO):
                 print_note(f"{file} can't be used ({extract_first_line(error)}): {instead}")
                 file.rename(file.with_suffix(".damaged"))
                 continue
+            self.mixed = checkpoint.get("mixed", True) or checkpoint["rounding"] != self.rounding
             self._loaded = checkpoint
             return str(file)
         return None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        checkpoint |= {"run": self.key, "sources": self.sources}
+        checkpoint |= {"run": self.key, "sources": self.sources, "rounding": self.rounding, "mixed": self.mixed}
         file = Path(path)
         with write_whole(file) as temporary:
             torch.save(checkpoint, temporary)

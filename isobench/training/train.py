@@ -17,7 +17,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
-from isobench.common.environment import collect_provenance, reset_peak_memory
+from isobench.common.environment import collect_provenance, list_rounding, reset_peak_memory
 from isobench.common.errors import RunFailure, UserError, extract_first_line, refuse
 from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
@@ -95,8 +95,10 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
+    configure_process(cfg)
+    provenance = collect_provenance()
+    checkpoints.rounding = list_rounding(provenance)
     try:
-        configure_process(cfg)
         built = build_run_parts(cfg, identity)
         loaders = built.loaders
         stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
@@ -137,12 +139,13 @@ def _build_and_fit(
         warnings=[*built.warnings, *built.module.warnings] if built else [],
         cost=stopwatch.measure_cost(checkpoints.save_seconds),
         attempts=heartbeat.beat.attempt,
+        mixed=checkpoints.mixed,
         started=heartbeat.beat.started,
         ended=time.time(),
         where=describe_process(),
         data=RecordedData.model_validate(data),
         encoder=RecordedEncoder(fingerprint=identity.encoder),
-        provenance=Provenance.model_validate(collect_provenance()),
+        provenance=Provenance.model_validate(provenance),
         config=asdict(cfg),
         **{name: entry for name, entry in optional.items() if entry is not None},
     )

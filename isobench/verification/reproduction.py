@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from isobench.common.environment import collect_provenance
+from isobench.common.environment import collect_provenance, list_rounding
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import sha256_file
 from isobench.common.terminal import format_count, print_note
@@ -34,7 +34,6 @@ from isobench.tasks.predictions import PredictedSplit
 from isobench.verification.folder import DIFFERS, FAILS, HOLDS, UNCHECKED, Outcomes
 from isobench.verification.run_check import CheckedRun, parse_predictions
 
-PACKAGES = ("torch", "numpy", "transformers", "pytorch-lightning", "tokenizers")  # which decide a result's bits
 # How far a run may be from its record on another processor or with other threads: sums are then rounded in another
 # order, and training makes the difference larger. It is a choice of ours; benchmarks/tolerance.py measures them.
 TOLERANCE = {
@@ -370,10 +369,10 @@ def _measure_distance(before: PredictedSplit, after: PredictedSplit) -> float:
 def is_same_machine(old: RunRecord, new: RunRecord) -> bool:
     """Return True if processor, threads, GPUs and packages are those of the record, so that every bit must agree.
 
-    Records that lack the processor's instruction set were made on an unknown kind of machine.
+    Records that lack the processor's instruction set were made on an unknown kind of machine, and interrupted runs
+    that don't tell whether they went on elsewhere may be mixed.
     """
-    before, here = (
-        (made.cpu, made.instruction_set, made.threads, made.gpus, made.python, *map(made.versions.get, PACKAGES))
-        for made in (old.provenance, new.provenance)
-    )
+    if old.mixed or (old.mixed is None and old.attempts > 1):
+        return False
+    before, here = (list_rounding(made.provenance.model_dump()) for made in (old, new))
     return before == here

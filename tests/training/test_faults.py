@@ -184,6 +184,16 @@ def test_a_run_goes_on_only_with_the_code_that_began_it(tmp_path, capsys):
     assert "the run starts anew" in capsys.readouterr().err
 
 
+def test_a_run_that_goes_on_with_other_threads_is_mixed_from_then_on(tmp_path):
+    found = []
+    for threads in (1, 1, 2, 2):
+        found.append(files := CheckpointFiles(tmp_path, "key", {}))
+        files.rounding = [threads]
+        files.load_newest()
+        files.save_checkpoint({}, tmp_path / "checkpoints/step-1.ckpt")
+    assert [files.mixed for files in found] == [False, False, True, True]
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     folder = tmp_path / "disk"
