@@ -7,7 +7,6 @@ page tells its readers to run.
 
 import itertools
 import json
-import math
 import os
 import re
 import subprocess
@@ -18,21 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-import yaml
 from beside_print import write_beside_print
 from rich.table import Table
 from rich.text import Text
+from wanted import WANTED, write_wanted
 
-from isobench.analyses.rows import needs_training, read_stored_rows
+from isobench.analyses.rows import read_stored_rows
 from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.analyses.shown import Shown
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
 from isobench.common.terminal import format_count, name_some
 from isobench.data.weights import format_encoder_name
-from isobench.papers.description import PROGRAM, read_paper
-from isobench.papers.folders import find_config, find_papers
-from isobench.papers.published import load_tables
+from isobench.papers.folders import find_config
 from isobench.report.build import Report, build_report
 from isobench.report.claims import ELSEWHERE, FAILS, HOLDS, NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.text import format_markdown
@@ -51,8 +48,6 @@ GROUPS = {  # heading -> folders of experiments; others are papers
     "Studies of our own": ("causes", "glue_few_sample", "isotropy_dial", "retrieval", "whitening_map"),
     "Checks": ("mteb", "probe"),
 }
-WANTED = ROOT / "docs" / "wanted.md"
-COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
 FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 LONGEST_TABLE = 30  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
@@ -111,59 +106,8 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
     "probe": "With 64 labels a class, full whitening changes a logistic regression's accuracy by -10.3 (MiniLM) "
     "and -6.4 points (DistilBERT); with all labels by -1.1 and -1.4, within chance.",
 }
+FOUND_PLACE = r"(?s)(?<=<!-- docs/site/results.py writes this -->\n).*?(?=<!-- until here -->)"
 SCALES = ("paper", "laptop", "embedded")  # in the order of their sections
-
-
-WANTED_TEXT = """# Wanted: runs at the papers' scale
-
-<!-- docs/site/results.py writes this page from the papers' paper.yaml and docs/how-to/memory.md. -->
-
-Nobody has run these commands: they need the Hugging Face hub and, if they train, a GPU. If you have them, a bundle of
-yours becomes part of the [results](results.md), with your machine and commit.
-
-1.  Take a clean checkout (`git status` shows no change), so that the records name a commit that others have.
-2.  Give a command below. With `dry_run=true` it lists its runs and trains nothing. It goes on where it was stopped.
-    `hydra/launcher=slurm hydra.launcher.partition=NAME` submits it.
-3.  Export the runs that have ended, and check the bundle: `isobench verify NAME_paper`.
-4.  Open a pull request that adds the bundle as `experiments/PAPER/results/NAME_paper`.
-
-A part is welcome too. Name tasks, encoders or methods, such as `task=rte encoder=bert-base-cased`, in both commands.
-Bundles of several people merge.
-
-The review is `isobench verify BUNDLE --level 2`, then `--retrain 2` on a machine with the hub and a GPU, and
-`isobench import BUNDLE` into an empty folder. A bundle has the names of your machine and folders, unless `isobench
-export` gets `--anonymous`; the kinds of its GPUs and processor stay.
-
-GPU-hours are rough: those of the whole grid on one card with `trainer.precision=bf16-mixed`. GiB are those of the
-largest run. [Memory and cost](how-to/memory.md) says how they are counted. In a command, `FOLDER` has the data that
-the paper's page names.
-
-| paper, tables and figures | cells in these tables | runs | GPU-hours | GiB |
-|---|---|---|---|---|
-"""
-
-# Experiment -> settings with which scale=laptop has an encoder of the paper, each a command of its own.
-LAPTOP_ENCODERS = {
-    "glue_isobn": ["encoder=bert-base-cased"],
-    "isobn_ev": ["encoder=bert-base-cased encoder.pooling=pooler"],
-    "isobn_drift": ["encoder=bert-base-cased encoder.pooling=pooler"],
-    "glue_calibration": ["encoder=bert-base-cased", "encoder=distilbert-base-cased"],
-    "glue_adaptation": ["encoder=bert-base-uncased"],
-    "adaptation_embeddings": ["encoder=bert-base-uncased encoder.pooling=pooler"],
-}
-LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
-
-`scale=laptop` is a paper's own protocol on its small tasks, with another encoder than the paper's. With the hub, the
-commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
-`glue_isobn`'s grid they have one configuration. `laptop.md` in a paper's folder says what such runs can show.
-
-Each takes less than a GPU-hour by the count above: 6 operations per token and parameter at 40 TFLOP/s. BERT has 110
-million parameters, and the tasks' mean lengths are 11 (CoLA), 28 (STS-B), 37 (WNLI), 53 (MRPC) and 70 tokens (RTE).
-Such short runs don't keep a GPU busy, so they may take several times as long.
-
-| experiment | encoder | runs | GPU-hours |
-|---|---|---|---|
-"""
 
 
 class Bundle:
@@ -245,6 +189,8 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     """Return the text of the index and of each experiment's page, by file."""
     claims = judge_claims(bundles)
     pages, rows = {}, {heading: [] for heading in GROUPS}
+    found_of: dict[Path, list[str]] = {}  # page of a paper -> rows of what was found
+    comparable: dict[Path, list[str]] = {}  # page of a paper -> rows of cells that print shares
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
         own.sort(key=lambda bundle: SCALES.index(bundle.scale))
@@ -261,13 +207,31 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         about = find_config("experiment", name)
         parts = [f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]
         pages[PAGES / f"{name}.md"] = join_parts(parts)
-        rows[heading].append(f"| [{name}](results/{name}.md) | {describe_scales(own)} | {shorten(found)} |")
+        row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
+        rows[heading].append(f"| [{name}](results/{row}")
+        paper = own[0].path.parents[1] / "README.md"
+        found_of.setdefault(paper, []).append(f"| [{name}](../../docs/results/{row}")
+        comparable.setdefault(paper, []).extend(re.findall(r"(?m)^\| \*\*.*$", "\n".join(sections)))
     tables = [
         f"## {heading}\n\n| experiment | what was run | what it found |\n|---|---|---|\n" + "\n".join(lines)
         for heading, lines in rows.items()
         if lines
     ]
+    for paper, found in found_of.items():
+        text = paper.read_text(encoding="utf-8")
+        if place := re.search(FOUND_PLACE, text):
+            pages[paper] = text[: place.start()] + write_found(found, comparable[paper]) + text[place.end() :]
     return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
+
+
+def write_found(rows: list[str], comparable: list[str]) -> str:
+    """Write what a paper's own page begins with: what was found, and the cells that can be compared with print."""
+    text = "## What we found\n\n| experiment | what was run | what it found |\n|---|---|---|\n" + "\n".join(rows)
+    if comparable:
+        text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"
+        text += "| cell | print | ours | difference |\n|---|---|---|---|\n"
+        text += "\n".join(row.replace(" **comparable** |", "").replace("**", "") for row in comparable)
+    return text + "\n"
 
 
 def join_parts(parts: list[str]) -> str:
@@ -445,68 +409,6 @@ def judge_together(bundles: list[Bundle]) -> list[dict[str, Any]]:
             program = [sys.executable, "-m", "isobench", *command, f"output_dir={folder}"]
             subprocess.run(program, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
         return pyarrow.parquet.read_table(Path(folder, "reports", "claims.parquet")).to_pylist()
-
-
-def write_wanted() -> str:
-    """Return the page of the commands at the papers' scale: what each makes and costs, and how to export its runs."""
-    makes: dict[str, dict[str, list[str]]] = {}  # command -> paper -> its tables and figures
-    for name, folder in find_papers().items():
-        for title, shown in read_paper(folder).shows.items():
-            if command := shown.format_paper_command():
-                makes.setdefault(command, {}).setdefault(name, []).append(title)
-    costs, rows, sections = read_costs(), [], []
-    for command, titles in makes.items():
-        experiment = re.sub(r".*\+experiment=(\w+).*", r"\1", command)
-        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
-        cost = ["-" if needs_training(config.get("analysis", {"trains": True})) else "trains nothing", "-", "-"]
-        cost = [known or own for known, own in zip(costs.get(experiment, [""] * 3), cost, strict=True)]
-        hours = config["experiment"].get("gpu_hours")
-        assert hours is None or f"{hours:g}" == cost[1], f"{COSTS} has other GPU-hours than {experiment}"
-        what = "; ".join(f"{name}: {', '.join(own)}" for name, own in titles.items())
-        rows.append(f"| {what} | {count_cells(titles) or '-'} | {' | '.join(cost)} |")
-        export = f"isobench export {command} --to {experiment}_paper --license CC-BY-4.0"
-        sections.append(f"## {what}\n\n    {PROGRAM} {command}\n    {export}")
-    return "\n\n".join([WANTED_TEXT + "\n".join(rows), *sections, *write_laptop_wanted()]) + "\n"
-
-
-def write_laptop_wanted() -> list[str]:
-    """Write what laptop scale lacks: runs of the papers' own encoders."""
-    rows, commands = [], []
-    for experiment, choices in LAPTOP_ENCODERS.items():
-        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
-        sub_grids = config["experiment"]["grid"]["laptop"]
-        runs = sum(math.prod(map(len, ({"encoder": [""]} | sub_grid).values())) for sub_grid in sub_grids)
-        trains = needs_training(config.get("analysis", {"trains": True}))
-        for settings in choices:
-            encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
-            cost = f"{runs} | under 1" if trains else "trains nothing | -"
-            rows.append(f"| {experiment} | {encoder} | {cost} |")
-            command = f"+experiment={experiment} scale=laptop {settings}"
-            target = f"--to {experiment}_{encoder} --license CC-BY-4.0"
-            commands.append(f"    {PROGRAM} {command}\n    isobench export {command} {target}")
-    return [LAPTOP_TEXT + "\n".join(rows), "\n\n".join(commands)]
-
-
-def count_cells(titles: dict[str, list[str]]) -> int:
-    """Count the cells of papers' tables of which we have the printed numbers; ``titles``: paper -> its tables."""
-    names = [(name, found[1]) for name, own in titles.items() for t in own if (found := re.match(r"Table (\d+)", t))]
-    printed = [load_tables(name)[f"table{number}"].cells.values() for name, number in names]
-    return sum(len(cells) for encoders in printed for rows in encoders for cells in rows.values())
-
-
-def read_costs() -> dict[str, list[str]]:
-    """Read the page of memory and cost: experiment -> its runs, GPU-hours and GiB, each empty if it is not there."""
-    costs: dict[str, list[str]] = {}
-    experiments: list[str] = []
-    for line in COSTS.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 8 and re.fullmatch(r"[\d.]+", cells[5]):  # one encoder's memory
-            experiments = cells[0].split(", ") if cells[0] else experiments
-            for cost in (costs.setdefault(name, ["", "", ""]) for name in experiments):
-                cost[2] = max(cost[2], cells[5], key=lambda text: float(text or 0))
-        elif len(cells) == 4 and (found := re.search(r"\+experiment=(\w+)", cells[1])):
-            costs.setdefault(found[1], ["", "", ""])[:2] = cells[2:]
-    return costs
 
 
 def escape(text: str) -> str:

@@ -1,0 +1,146 @@
+"""Write docs/wanted.md: the runs at the papers' scale that nobody has made, their cost, and how to publish them."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from isobench.analyses.rows import needs_training
+from isobench.papers.description import PROGRAM, read_paper
+from isobench.papers.folders import find_config, find_papers
+from isobench.papers.published import load_tables
+
+ROOT = Path(__file__).resolve().parents[2]
+WANTED = ROOT / "docs" / "wanted.md"
+COSTS = ROOT / "docs" / "how-to" / "memory.md"  # the page with the papers' GPU-hours and GiB
+WANTED_TEXT = """# Wanted: runs at the papers' scale
+
+<!-- docs/site/wanted.py writes this page from the papers' paper.yaml and docs/how-to/memory.md. -->
+
+Nobody has run these commands: they need the Hugging Face hub and, if they train, a GPU. If you have them, a bundle of
+yours becomes part of the [results](results.md), with your machine and commit.
+
+1.  Take a clean checkout (`git status` shows no change), so that the records name a commit that others have.
+2.  Give a command below. With `dry_run=true` it lists its runs and trains nothing. It goes on where it was stopped.
+    `hydra/launcher=slurm hydra.launcher.partition=NAME` submits it.
+3.  Export the runs that have ended, and check the bundle: `isobench verify NAME_paper`.
+4.  Open a pull request that adds the bundle as `experiments/PAPER/results/NAME_paper`.
+
+A part is welcome too. Name tasks, encoders or methods, such as `task=rte encoder=bert-base-cased`, in both commands.
+Bundles of several people merge.
+
+The review is `isobench verify BUNDLE --level 2`, then `--retrain 2` on a machine with the hub and a GPU, and
+`isobench import BUNDLE` into an empty folder. A bundle has the names of your machine and folders, unless `isobench
+export` gets `--anonymous`; the kinds of its GPUs and processor stay.
+
+GPU-hours are rough: those of the whole grid on one card with `trainer.precision=bf16-mixed`. GiB are those of the
+largest run. [Memory and cost](how-to/memory.md) says how they are counted. In a command, `FOLDER` has the data that
+the paper's page names.
+
+| paper, tables and figures | cells in these tables | runs | GPU-hours | GiB |
+|---|---|---|---|---|
+"""
+
+# Experiment -> settings with which scale=laptop has an encoder of the paper, each a command of its own.
+LAPTOP_ENCODERS = {
+    "glue_isobn": ["encoder=bert-base-cased"],
+    "isobn_ev": ["encoder=bert-base-cased encoder.pooling=pooler"],
+    "isobn_drift": ["encoder=bert-base-cased encoder.pooling=pooler"],
+    "glue_calibration": ["encoder=bert-base-cased", "encoder=distilbert-base-cased"],
+    "glue_adaptation": ["encoder=bert-base-uncased"],
+    "adaptation_embeddings": ["encoder=bert-base-uncased encoder.pooling=pooler"],
+}
+TOKENS = {"cola": 98_000, "stsb": 161_000, "wnli": 24_000, "mrpc": 194_000, "rte": 169_000}  # task -> of an epoch
+PARAMETERS = {"distilbert-base-cased": 66e6}  # BERT's are 110 million
+LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
+
+`scale=laptop` is a paper's own protocol on its small tasks, with another encoder than the paper's. With the hub, the
+commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
+`glue_isobn`'s grid they have one configuration. `laptop.md` in a paper's folder says what such runs can show.
+
+Hours are those of all runs, and at most: early stopping ends many sooner. GPU-hours count 6 operations per token and
+parameter at 40 TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long.
+Core-hours come from our own runs: in 32 bits, a processor's core with AVX-512 trains DistilBERT on 400 tokens per
+second ([glue_calibration](results/glue_calibration.md), the fastest runs), and BERT, with twice the layers, on 200.
+
+| experiment | encoder | runs | GPU-hours | core-hours |
+|---|---|---|---|---|
+"""
+
+
+def write_wanted() -> str:
+    """Return the page of the commands at the papers' scale: what each makes and costs, and how to export its runs."""
+    makes: dict[str, dict[str, list[str]]] = {}  # command -> paper -> its tables and figures
+    for name, folder in find_papers().items():
+        for title, shown in read_paper(folder).shows.items():
+            if command := shown.format_paper_command():
+                makes.setdefault(command, {}).setdefault(name, []).append(title)
+    costs, rows, sections = read_costs(), [], []
+    for command, titles in makes.items():
+        experiment = re.sub(r".*\+experiment=(\w+).*", r"\1", command)
+        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        cost = ["-" if needs_training(config.get("analysis", {"trains": True})) else "trains nothing", "-", "-"]
+        cost = [known or own for known, own in zip(costs.get(experiment, [""] * 3), cost, strict=True)]
+        hours = config["experiment"].get("gpu_hours")
+        assert hours is None or f"{hours:g}" == cost[1], f"{COSTS} has other GPU-hours than {experiment}"
+        what = "; ".join(f"{name}: {', '.join(own)}" for name, own in titles.items())
+        rows.append(f"| {what} | {count_cells(titles) or '-'} | {' | '.join(cost)} |")
+        export = f"isobench export {command} --to {experiment}_paper --license CC-BY-4.0"
+        sections.append(f"## {what}\n\n    {PROGRAM} {command}\n    {export}")
+    return "\n\n".join([WANTED_TEXT + "\n".join(rows), *sections, *write_laptop_wanted()]) + "\n"
+
+
+def write_laptop_wanted() -> list[str]:
+    """Write what laptop scale lacks: runs of the papers' own encoders."""
+    rows, commands = [], []
+    for experiment, choices in LAPTOP_ENCODERS.items():
+        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        trains = needs_training(config.get("analysis", {"trains": True}))
+        for settings in choices:
+            encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
+            cost = estimate_laptop_cost(config, encoder) if trains else "trains nothing | - | -"
+            rows.append(f"| {experiment} | {encoder} | {cost} |")
+            command = f"+experiment={experiment} scale=laptop {settings}"
+            target = f"--to {experiment}_{encoder} --license CC-BY-4.0"
+            commands.append(f"    {PROGRAM} {command}\n    isobench export {command} {target}")
+    return [LAPTOP_TEXT + "\n".join(rows), "\n\n".join(commands)]
+
+
+def estimate_laptop_cost(config: dict[str, Any], encoder: str) -> str:
+    """Return the cells of an experiment's runs, GPU-hours and core-hours at laptop scale, with an encoder."""
+    choices = (part.get("override /optimization") for part in config.get("defaults", []))
+    optimization = find_config("optimization", next(filter(None, choices), "isobn_paper"))
+    usual = yaml.safe_load(optimization.read_text(encoding="utf-8"))["optimization"]["epochs"]
+    runs, tokens = 0, 0
+    for sub_grid in config["experiment"]["grid"]["laptop"]:
+        others = math.prod(len(values) for name, values in sub_grid.items() if name not in ("task", "encoder"))
+        (epochs,) = sub_grid.get("optimization.epochs", [usual])
+        runs += len(sub_grid["task"]) * others
+        tokens += sum(TOKENS[task] for task in sub_grid["task"]) * others * epochs
+    size = PARAMETERS.get(encoder, 110e6)
+    speed = 200 if size == 110e6 else 400
+    return f"{runs} | {6 * size * tokens / 40e12 / 3600:.1f} | {tokens / speed / 3600:.0f}"
+
+
+def count_cells(titles: dict[str, list[str]]) -> int:
+    """Count the cells of papers' tables of which we have the printed numbers; ``titles``: paper -> its tables."""
+    names = [(name, found[1]) for name, own in titles.items() for t in own if (found := re.match(r"Table (\d+)", t))]
+    printed = [load_tables(name)[f"table{number}"].cells.values() for name, number in names]
+    return sum(len(cells) for encoders in printed for rows in encoders for cells in rows.values())
+
+
+def read_costs() -> dict[str, list[str]]:
+    """Read the page of memory and cost: experiment -> its runs, GPU-hours and GiB, each empty if it is not there."""
+    costs: dict[str, list[str]] = {}
+    experiments: list[str] = []
+    for line in COSTS.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 8 and re.fullmatch(r"[\d.]+", cells[5]):  # one encoder's memory
+            experiments = cells[0].split(", ") if cells[0] else experiments
+            for cost in (costs.setdefault(name, ["", "", ""]) for name in experiments):
+                cost[2] = max(cost[2], cells[5], key=lambda text: float(text or 0))
+        elif len(cells) == 4 and (found := re.search(r"\+experiment=(\w+)", cells[1])):
+            costs.setdefault(found[1], ["", "", ""])[:2] = cells[2:]
+    return costs
