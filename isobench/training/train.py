@@ -173,6 +173,8 @@ def configure_process(cfg: Config) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # Deterministic mode fills all new memory with NaN. Only an operation that reads it before it writes needs that.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     is_wanted = cfg.trainer.accelerator in ("gpu", "mps")
     is_absent = is_wanted and not (torch.cuda.is_available() or torch.backends.mps.is_available())
     refuse((is_absent, f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device"))
