@@ -19,8 +19,8 @@ WANTED_TEXT = """# Wanted: runs at the papers' scale
 
 <!-- docs/site/wanted.py writes this page from the papers' paper.yaml and docs/how-to/memory.md. -->
 
-Nobody has run these commands: they need the Hugging Face hub and, if they train, a GPU. If you have them, a bundle of
-yours becomes part of the [results](results.md), with your machine and commit.
+Nobody has run these commands. They need the Hugging Face hub; those that train need a GPU too, but for the small ones
+at the end. A bundle of yours becomes part of the [results](results.md), with your machine and commit.
 
 1.  Take a clean checkout (`git status` shows no change), so that the records name a commit that others have.
 2.  Give a command below. With `dry_run=true` it lists its runs and trains nothing. It goes on where it was stopped.
@@ -56,9 +56,10 @@ TOKENS = {"cola": 98_000, "stsb": 161_000, "wnli": 24_000, "mrpc": 194_000, "rte
 PARAMETERS = {"distilbert-base-cased": 66e6}  # BERT's are 110 million
 LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
 
-`scale=laptop` is a paper's own protocol on its small tasks, with another encoder than the paper's. With the hub, the
+`scale=laptop` is close to a paper's protocol, on its small tasks and with another encoder; `laptop.md` in a paper's
+folder lists the differences, and says what such runs can show. With the hub, the
 commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
-`glue_isobn`'s grid they have one configuration. `laptop.md` in a paper's folder says what such runs can show.
+`glue_isobn`'s grid they have one configuration.
 
 Hours are those of all runs, and at most: early stopping ends many sooner. GPU-hours count 6 operations per token and
 parameter at 40 TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long.

@@ -400,7 +400,7 @@ CLAIMS = [
     ),
     Claim(
         "Batch normalization can only reduce the EVk value by a small margin", "Experiments of EVk Metric, Table 2",
-        "averaged over tasks, EV1 to EV3 fall, by .25 and half of the fall by each version of IsoBN at most (our "
+        "averaged over tasks, EV1 to EV3 fall by .25 at most, and by half as much as by each version of IsoBN (our "
         "choices; print of EV3: .025 of .123 with BERT, .148 of .425 with RoBERTa)",
         "isobn_ev", batch_norm_lowers_ev_little, list_printed_ev(),
         {
