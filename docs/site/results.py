@@ -111,6 +111,9 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
     "probe": "With 64 labels a class, full whitening changes a logistic regression's accuracy by -10.3 (MiniLM) "
     "and -6.4 points (DistilBERT); with all labels by -1.1 and -1.4, within chance.",
 }
+NOTES = {  # bundle -> what its numbers can't say
+    "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
+}
 FOUND_PLACE = r"(?s)(?<=<!-- docs/site/results.py writes this -->\n).*?(?=<!-- until here -->)"
 SCALES = ("paper", "laptop", "embedded")  # in the order of their sections
 
@@ -343,7 +346,12 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         if bundle.scale != "embedded":
             tables.append(write_beside_print(report))
     differences = dict.fromkeys(escape(claim["scale"]) for claim in inside if claim["scale"])
-    visible = [*(f"Not the paper's setting: {text}." for text in differences), list_claims(inside), *tables]
+    visible = [
+        NOTES.get(bundle.name, ""),
+        *(f"Not the paper's setting: {text}." for text in differences),
+        list_claims(inside),
+        *tables,
+    ]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
