@@ -66,7 +66,7 @@ def test_a_pair_follows_from_its_spread_over_random_directions():
     }
 
 
-@pytest.mark.parametrize(("classes", "i1", "i2"), [(2, 0.917, 0.386), (3, 0.932, 0.318), (6, 0.949, 0.225)])
+@pytest.mark.parametrize(("classes", "i1", "i2"), [(2, 0.914, 0.392), (3, 0.932, 0.318), (6, 0.949, 0.225)])
 def test_a_head_near_its_start_gives_the_printed_pairs(classes, i1, i2):
     rng = np.random.default_rng(0)
     d, found, defined = 768, [], []
