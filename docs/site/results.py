@@ -199,38 +199,42 @@ def find_bundles() -> list[Bundle]:
 
 
 def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
-    """Return the text of the index and of each experiment's page, by file."""
+    """Return the text of the index, of each experiment's page and of the papers' own pages, by file."""
     claims = judge_claims(bundles)
     pages, rows = {}, {heading: [] for heading in GROUPS}
-    found_of: dict[Path, list[str]] = {}  # page of a paper -> rows of what was found
-    comparable: dict[Path, list[str]] = {}  # page of a paper -> rows of cells that print shares
+    found_of: dict[Path, list[str]] = {}  # page of a folder of experiments -> rows of what was found
+    comparable: dict[Path, list[str]] = {}  # the same -> rows of cells that print shares
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
         own.sort(key=lambda bundle: SCALES.index(bundle.scale))
-        folder = own[0].path.parents[1].name
-        heading = next((title for title, folders in GROUPS.items() if folder in folders), "Papers")
-        sections, found = [], ""
-        for bundle in own:
-            outcome, visible, rest = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
-            titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(own) > 1 or bundle.scale != "embedded")
-            sections += [*titles, outcome, *visible, *rest]
-            is_verdict = outcome.startswith("- **") or (bundle.has_runs and not outcome.startswith("Claims"))
-            found = found or outcome * is_verdict
-        found = FOUND.get(name) or found or quote_decided([one for one in claims if one["experiment"] == name])
-        about = find_config("experiment", name)
-        parts = [f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]
-        pages[PAGES / f"{name}.md"] = join_parts(parts)
+        text, found = write_page(name, own, claims)
+        pages[PAGES / f"{name}.md"] = text
+        folder = own[0].path.parents[1]
+        heading = next((title for title, folders in GROUPS.items() if folder.name in folders), "Papers")
         row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
         rows[heading].append(f"| [{name}](results/{row}")
-        paper = own[0].path.parents[1] / "README.md"
-        found_of.setdefault(paper, []).append(f"| [{name}](../../docs/results/{row}")
-        comparable.setdefault(paper, []).extend(re.findall(r"(?m)^\| \*\*.*$", "\n".join(sections)))
-    tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
-    for paper, found in found_of.items():
-        text = paper.read_text(encoding="utf-8")
+        found_of.setdefault(folder / "README.md", []).append(f"| [{name}](../../docs/results/{row}")
+        comparable.setdefault(folder / "README.md", []).extend(re.findall(r"(?m)^\| \*\*.*$", text))
+    for file, found_rows in found_of.items():
+        text = file.read_text(encoding="utf-8")
         if place := re.search(FOUND_PLACE, text):
-            pages[paper] = text[: place.start()] + write_found(found, comparable[paper]) + text[place.end() :]
+            pages[file] = text[: place.start()] + write_found(found_rows, comparable[file]) + text[place.end() :]
+    tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
     return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
+
+
+def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the text of an experiment's page, and what was found; its bundles begin with the largest scale."""
+    sections, found = [], ""
+    for bundle in bundles:
+        outcome, visible, rest = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
+        titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(bundles) > 1 or bundle.scale != "embedded")
+        sections += [*titles, outcome, *visible, *rest]
+        is_verdict = outcome.startswith("- **") or (bundle.has_runs and not outcome.startswith("Claims"))
+        found = found or outcome * is_verdict
+    found = FOUND.get(name) or found or quote_decided([one for one in claims if one["experiment"] == name])
+    about = find_config("experiment", name)
+    return join_parts([f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]), found
 
 
 def write_found(rows: list[str], comparable: list[str]) -> str:
