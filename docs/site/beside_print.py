@@ -38,9 +38,10 @@ def write_beside_print(report: Report) -> str:
         ]
         notes.update(shared)
         name = f"{cell.column}, {label_method(cell.method)}"
-        is_comparable = shared or cell.verdict != "not comparable"
+        is_fitted = cell.method.endswith("_found") and cell.kind != "score"  # isotropy_calibration/laptop.md
+        is_comparable = not is_fitted and (shared or cell.verdict != "not comparable")
         name, why = (f"**{name}**", "**comparable**") if is_comparable else (name, "another encoder")
-        if not is_comparable and cell.method.endswith("_found") and cell.kind != "score":
+        if is_fitted:
             why = "fitted to print"
         elif not is_comparable and cell.published_of == cell.encoder:
             why = cell.why

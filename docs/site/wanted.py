@@ -61,10 +61,11 @@ folder lists the differences, and says what such runs can show. With the hub, th
 commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
 `glue_isobn`'s grid they have one configuration.
 
-Hours are those of all runs, and at most: early stopping ends many sooner. GPU-hours count 6 operations per token and
-parameter at 40 TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long.
-Core-hours come from our own runs: in 32 bits, a processor's core with AVX-512 trains DistilBERT on 400 tokens per
-second ([glue_calibration](results/glue_calibration.md), the fastest runs), and BERT, with twice the layers, on 200.
+Hours are those of training all epochs of all runs. GPU-hours count 6 operations per token and parameter at 40
+TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long. Core-hours come from
+our own runs: in 32 bits, a free core with AVX-512 trains DistilBERT on 400 tokens per second (the fastest runs of
+[glue_calibration](results/glue_calibration.md)), and BERT, with twice the layers, on 200. Shared cores take longer;
+early stopping, of glue_isobn and glue_adaptation, ends sooner.
 
 | experiment | encoder | runs | GPU-hours | core-hours |
 |---|---|---|---|---|

@@ -208,7 +208,8 @@ class RunRecord(Part):
     attempts: Count = Field(description="processes that worked on the run")
     mixed: bool | None = Field(
         default=None,
-        description="whether they had other processors, threads, GPUs or packages; missing in old records",
+        description="whether it went on from a checkpoint of another processor, number of threads, GPU or packages; "
+        "missing in old records",
     )
     started: Time | None = Field(
         default=None, description="when the first of them began, in seconds since 1970; missing in old records"

@@ -34,14 +34,15 @@ class CheckpointFiles(CheckpointIO):
 
     Each has the run's key in it and a checksum at its end. They are loaded with ``weights_only``: a file can't run
     code. ``sources``: class of the user's own -> sha256 of its code, with which the run must go on. ``rounding``:
-    how this process rounds sums (``list_rounding``); ``mixed``: whether an attempt before it rounded otherwise.
+    how this process rounds sums (``list_rounding``); ``mixed``: whether an attempt before it rounded otherwise, None
+    if its checkpoint doesn't say.
     """
 
     def __init__(self, run_folder: Path, key: str, sources: dict[str, str]) -> None:
         self.folder, self.key, self.sources = run_folder / CHECKPOINTS_FOLDER, key, sources
         refuse_link(self.folder)
         self.rounding: list[Any] = []
-        self.mixed = False
+        self.mixed: bool | None = False
         self.save_seconds = 0.0  # spent on saving, in this attempt
         self._loaded: dict[str, Any] | None = None
 
@@ -72,7 +73,8 @@ class CheckpointFiles(CheckpointIO):
                 print_note(f"{file} can't be used ({extract_first_line(error)}): {instead}")
                 file.rename(file.with_suffix(".damaged"))
                 continue
-            self.mixed = checkpoint.get("mixed", True) or checkpoint["rounding"] != self.rounding
+            has_changed = checkpoint.get("rounding", self.rounding) != self.rounding
+            self.mixed = has_changed or checkpoint.get("mixed")
             self._loaded = checkpoint
             return str(file)
         return None

@@ -95,10 +95,9 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
-    configure_process(cfg)
-    provenance = collect_provenance()
-    checkpoints.rounding = list_rounding(provenance)
     try:
+        configure_process(cfg)
+        checkpoints.rounding = [*list_rounding(collect_provenance()), cfg.trainer.accelerator]
         built = build_run_parts(cfg, identity)
         loaders = built.loaders
         stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
@@ -118,7 +117,8 @@ def _build_and_fit(
         failure = build_failure_entry(error, built.module.global_step if built else None)
     module = built.module if built else None
     data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
-    optional: dict[str, Any] = {"sources": checkpoints.sources or None}  # a record lacks what is None
+    # A record lacks what is None.
+    optional: dict[str, Any] = {"sources": checkpoints.sources or None, "mixed": checkpoints.mixed}
     if built and module:
         optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
         optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # isobench's own random numbers, or not
@@ -139,13 +139,12 @@ def _build_and_fit(
         warnings=[*built.warnings, *built.module.warnings] if built else [],
         cost=stopwatch.measure_cost(checkpoints.save_seconds),
         attempts=heartbeat.beat.attempt,
-        mixed=checkpoints.mixed,
         started=heartbeat.beat.started,
         ended=time.time(),
         where=describe_process(),
         data=RecordedData.model_validate(data),
         encoder=RecordedEncoder(fingerprint=identity.encoder),
-        provenance=Provenance.model_validate(provenance),
+        provenance=Provenance.model_validate(collect_provenance()),
         config=asdict(cfg),
         **{name: entry for name, entry in optional.items() if entry is not None},
     )

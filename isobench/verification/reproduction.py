@@ -296,9 +296,10 @@ def _prepare_training(run: CheckedRun, options: Options) -> Config:
     options.call_once(weights.fingerprint_encoder, adapted.encoder)
     require_metric_packages(adapted)
     require_hub_files(adapted)
+    accelerator = "cpu" if cfg.trainer.accelerator == "cpu" else "auto"
     return replace(
         adapted,
-        trainer=replace(cfg.trainer, accelerator="auto", threads=max(1, record.provenance.threads)),
+        trainer=replace(cfg.trainer, accelerator=accelerator, threads=max(1, record.provenance.threads)),
         checkpoint=Checkpoint(minutes=None),
         tracking=Tracking(),
         experiment=Experiment(),
@@ -348,7 +349,7 @@ def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, 
     if is_same_machine(old, new):
         return FAILS, f"trained again on the same kind of machine it gives other numbers: {text}"
     if all(size <= TOLERANCE[name] for name, size in sizes.items()):
-        return DIFFERS, f"not equal to the bit, on another kind of machine; within: {text}"
+        return DIFFERS, f"not equal to the bit, on another kind of machine or several; within: {text}"
     return FAILS, f"trained again it is outside of the tolerance: {text}"
 
 
