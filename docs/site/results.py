@@ -98,8 +98,8 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
     "causes_finetuned": "Whether models with a more isotropic vocabulary are more accurate can't be told.",
     "isobn_ev": "IsoBN's two versions lower EV3 from .440 to .185 and .217 (DistilBERT), and from .081 to .067 and "
     ".075 (MPNet). Print's fall is .123 with BERT and .425 with RoBERTa.",
-    "common_gradient": "At 512 predictions the gradients of two words that are no targets have a mean cosine of 0.60, "
-    "and those of two targets 0.20.",
+    "common_gradient": "At 512 predictions the gradients of two words that are no targets have a mean cosine "
+    "of 0.60, and those of two targets 0.20.",
     "common_wordsim": "Without its top components the mean of Spearman's correlations rises from 54.5 to 70.0 "
     "(DistilBERT), from 67.6 to 70.9 (MPNet) and from 68.9 to 69.6 (MiniLM).",
     "decoder_tokens": "Without first tokens EV1 changes by a tenth or more in 25 of 31 layers.",
