@@ -224,10 +224,11 @@ def write_verdict(
     compared = [row for row in methods.itertuples() if row.method != BASE_METHOD and row.compared]
     tested = [row for row in compared if not math.isnan(row.p)]
     untested = _name_untested(methods, [row for row in compared if math.isnan(row.p)])
+    collapses = _name_collapses(cells, methods)
     if any(row.is_shown for row in tested):
         sentence = _name_effects(methods, tested)
     elif tested:
-        sentence = _deny_effects(methods, tested)
+        sentence = _deny_effects(methods, tested, "No method that can be compared" if collapses else "No method")
     elif compared:
         sentence = ""
     elif (methods["method"] == BASE_METHOD).all():
@@ -236,7 +237,6 @@ def write_verdict(
         sentence = f"There is no run of {BASELINE} to compare with: -m calibration={BASE_METHOD},METHOD trains both."
     else:
         sentence = f"No method has a score that can be compared with one of {BASELINE}."
-    collapses = _name_collapses(cells, methods)
     below = f"No mean is above that of the largest class alone on {name_some(unlearned, limit=MAX_NAMED)}."
     is_unlearned = len(unlearned) == list_score_cells(cells)["task"].nunique() > 0
     advice = TRAIN_LONGER if is_unlearned or (collapses and not compared) else ""
@@ -272,7 +272,7 @@ def _name_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
     return f"{'; '.join(clauses)}."
 
 
-def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
+def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any], none: str) -> str:
     """Say that no method differs by more than chance, and how large a difference the tests would find."""
     closest = min(tested, key=lambda row: row.p_holm)
     if len(tested) == 1:
@@ -280,7 +280,7 @@ def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
         text = f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points}."
     else:
         smallest = _describe_p(closest, len(tested))
-        text = f"No method differs from {BASE_LABEL} by more than chance (smallest {smallest})."
+        text = f"{none} differs from {BASE_LABEL} by more than chance (smallest {smallest})."
     if found := [row.detectable for row in tested if not math.isnan(row.detectable)]:
         sizes = " to ".join(dict.fromkeys(format_size(size) for size in (min(found), max(found))))
         text += f" A true difference of {sizes} points would be found {POWER:.0%} of the time."

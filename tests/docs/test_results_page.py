@@ -105,13 +105,14 @@ def test_what_it_says_was_found_is_in_the_bundles():
     models = read_table("causes/results/causes/analysis/models").groupby(["cause", "lr"])["head/average_cosine"]
     laptop = ROOT / "experiments/isotropy_calibration/results/glue_calibration_laptop"
     ended, planned = isobench.load_runs(laptop), parse_plan((laptop / PLAN_FILE).read_bytes(), "").runs
-    scores = ended.pivot_table("score", ["task", "method"], "seed").loc[["rte", "wnli"]]
+    scores = ended.pivot_table("score", ["task", "method"], "seed").loc[["rte", "wnli", "cola"]]
     gains = (scores - scores.xs("none", level="method")).drop("none", level="method")
-    ps = [stats.ttest_1samp(gain, 0).pvalue for gain in gains.to_numpy(float)]
+    ps = stats.ttest_1samp(gains.to_numpy(float), 0, axis=1).pvalue
+    after_holm = (ps * (ps[:, None] <= ps).sum(axis=1))[gains.mean(axis=1) > 0]
     sgd, adamw = (models.mean()[place] for place in (("SGD", 0.3), ("base", 0.001)))
     numbers = [
         f"{-own.difference[0]:.1f} points", f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW",
-        f"smallest p {min(ps) * len(ps):.2f}", f"{len(ended)} of {len(planned)} runs",
+        f"smallest p {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
     ]  # fmt: skip
     assert [number for number in numbers if number not in FOUND] == []
 

@@ -185,9 +185,8 @@ def test_a_run_goes_on_only_with_the_code_that_began_it(tmp_path, capsys):
 
 
 def test_a_run_that_goes_on_with_other_threads_is_mixed_from_then_on(tmp_path):
-    found = []
-    for threads in (1, 1, 2, 2):
-        found.append(files := CheckpointFiles(tmp_path, "key", {}))
+    found = [CheckpointFiles(tmp_path, "key", {}) for _ in range(4)]
+    for files, threads in zip(found, (1, 1, 2, 2), strict=True):
         files.rounding = [threads]
         files.load_newest()
         files.save_checkpoint({}, tmp_path / "checkpoints/step-1.ckpt")
