@@ -117,6 +117,7 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
 }
 NOTES = {  # bundle -> what its numbers can't say
     "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
+    "slow_flow": "The flow at the encoder's rate, added when the flow's other runs had been seen (laptop.md).",
 }
 FOUND_PLACE = r"(?s)(?<=<!-- docs/site/results.py writes this -->\n).*?(?=<!-- until here -->)"
 SCALES = ("paper", "laptop", "embedded")  # in the order of their sections
@@ -131,6 +132,7 @@ class Bundle:
         self.plan: Plan = parse_plan((path / PLAN_FILE).read_bytes(), str(path))
         self.experiment = self.plan.experiment or self.name
         (self.scale,) = {cfg.scale for cfg, _ in self.plan.runs}
+        self.is_extra = not self.name.startswith(self.experiment)  # runs beside a registered plan: no claim is judged
         self.has_runs = (path / RECORDS_FILE).exists()
         self.has_analysis = (path / ANALYSIS_FOLDER).is_dir()
 
@@ -210,7 +212,7 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     comparable: dict[Path, list[str]] = {}  # the same -> rows of cells that print shares
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
-        own.sort(key=lambda bundle: SCALES.index(bundle.scale))
+        own.sort(key=lambda bundle: (bundle.is_extra, SCALES.index(bundle.scale)))
         text, found = write_page(name, own, claims)
         pages[PAGES / f"{name}.md"] = text
         folder = own[0].path.parents[1]
@@ -354,7 +356,7 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         folded += [*scale, verdict.strip("*")]
         table = read_first_table(text)
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
-        if bundle.scale != "embedded":
+        if bundle.scale != "embedded" and not bundle.is_extra:
             tables.append(write_beside_print(report))
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
@@ -403,7 +405,7 @@ def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:
         its scale.
     """
     claimed = {claim.experiment for claim in load_claims()}
-    bundles = [bundle for bundle in bundles if bundle.experiment in claimed]
+    bundles = [bundle for bundle in bundles if bundle.experiment in claimed and not bundle.is_extra]
     judged, rows = [], []
     for group in group_bundles(bundles):
         rows = judge_together(group)
