@@ -327,7 +327,7 @@ def _train_again(cfg: Config) -> tuple[RunRecord, Any]:
 
 
 def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, made: Any) -> tuple[str, str]:
-    """Compare a run with its repetition: equal to the bit on the same kind of machine, else within the tolerance.
+    """Compare a run with its repetition: equal predictions on the same kind of machine, else within the tolerance.
 
     ``stored`` and ``made`` are the rows of predictions of both; stored ones that were removed are None.
     Return the outcome, and what differs; empty if nothing does.
@@ -344,7 +344,7 @@ def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, 
     sizes = {"score": abs(old.best.score - new.best.score)} | ({"logits": max(distances)} if distances else {})
     histories = (record.model_dump(include={"history"}) for record in (old, new))
     if _repeats(*histories) and has_same_predictions and not sizes.get("logits"):
-        return HOLDS, "" if before else "no predictions to compare; its history is equal to the bit"
+        return HOLDS, "" if before else "no predictions to compare; its history is the same"
     text = ", ".join(f"{name} by {size:.2g} (tolerance {TOLERANCE[name]:g})" for name, size in sizes.items())
     if is_same_machine(old, new):
         return FAILS, f"trained again on the same kind of machine it gives other numbers: {text}"
@@ -354,11 +354,16 @@ def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, 
 
 
 def _repeats(old: Any, new: Any) -> bool:
-    """Return True if all that was noted is noted again, equal to the bit; monitors may note more than they did."""
+    """Return True if all that was noted is noted again, but for the rounding of a measure that was rewritten since.
+
+    Monitors may note more than they did.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         return all(name in new and _repeats(value, new[name]) for name, value in old.items())
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_repeats, old, new))
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=1e-9, abs_tol=1e-12)
     return bool(old == new)
 
 

@@ -252,10 +252,10 @@ def test_training_again_repeats_what_was_noted_and_may_note_more():
     old = {"history": [{"score": 0.5, "drift": {"l2": 0.1}}, {"score": 0.6, "drift": {"l2": 0.2}}]}
     more = {"history": [{**epoch, "drift": {**epoch["drift"], "norm": 1.0}, "rows": 7.8} for epoch in old["history"]]}
     assert reproduction._repeats(old, more)
-    assert not reproduction._repeats(more, old)
-    assert not reproduction._repeats(old, {"history": more["history"][:1]})
-    more["history"][1]["drift"]["l2"] = 0.2 + 1e-16 * 2
-    assert not reproduction._repeats(old, more)
+    assert not any(map(reproduction._repeats, (more, old), (old, {"history": more["history"][:1]})))
+    for difference, repeats in ((2e-16, True), (1e-9, False)):  # a measure's rounding, another measure
+        more["history"][1]["drift"]["l2"] = 0.2 + difference
+        assert reproduction._repeats(old, more) == repeats
 
 
 def test_the_command_prints_what_fails_and_exits_with_1(places, folder, command):
