@@ -38,13 +38,12 @@ def write_beside_print(report: Report) -> str:
         ]
         notes.update(shared)
         name = f"{cell.column}, {label_method(cell.method)}"
-        is_fitted = cell.method.endswith("_found") and cell.kind != "score"  # isotropy_calibration/laptop.md
-        is_comparable = not is_fitted and (shared or cell.verdict != "not comparable")
-        name, why = (f"**{name}**", "**comparable**") if is_comparable else (name, "another encoder")
-        if is_fitted:
+        if cell.method.endswith("_found") and cell.kind != "score":  # isotropy_calibration/laptop.md
             why = "fitted to print"
-        elif not is_comparable and cell.published_of == cell.encoder:
-            why = cell.why
+        elif shared or cell.verdict != "not comparable":
+            name, why = f"**{name}**", "**comparable**"
+        else:
+            why = cell.why if cell.published_of == cell.encoder else "another encoder"
         difference = _format_difference(find_content(report.experiment, cell.table), cell)
         lines.append(f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} | {why} |")
     note = "Differences, ours less print, with Welch's 95% interval over the seeds of both."

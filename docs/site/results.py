@@ -208,8 +208,7 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     """Return the text of the index, of each experiment's page and of the papers' own pages, by file."""
     claims = judge_claims(bundles)
     pages, rows = {}, {heading: [] for heading in GROUPS}
-    found_of: dict[Path, list[str]] = {}  # page of a folder of experiments -> rows of what was found
-    comparable: dict[Path, list[str]] = {}  # the same -> rows of cells that print shares
+    parts: dict[Path, list[tuple[str, str]]] = {}  # a paper's own page -> its experiments' rows in it, and pages
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
         own.sort(key=lambda bundle: (bundle.is_extra, SCALES.index(bundle.scale)))
@@ -219,12 +218,11 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         heading = next((title for title, folders in GROUPS.items() if folder.name in folders), "Papers")
         row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
         rows[heading].append(f"| [{name}](results/{row}")
-        found_of.setdefault(folder / "README.md", []).append(f"| [{name}](../../docs/results/{row}")
-        comparable.setdefault(folder / "README.md", []).extend(re.findall(r"(?m)^(?:\| \*\*|Differences, ).*$", text))
-    for file, found_rows in found_of.items():
+        parts.setdefault(folder / "README.md", []).append((f"| [{name}](../../docs/results/{row}", text))
+    for file, own_parts in parts.items():
         text = file.read_text(encoding="utf-8")
         if place := re.search(FOUND_PLACE, text):
-            pages[file] = text[: place.start()] + write_found(found_rows, comparable[file]) + text[place.end() :]
+            pages[file] = text[: place.start()] + write_found(own_parts) + text[place.end() :]
     tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
     return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
 
@@ -243,16 +241,19 @@ def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -
     return join_parts([f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]), found
 
 
-def write_found(rows: list[str], comparable: list[str]) -> str:
-    """Write what a paper's own page begins with: what was found, and the cells that can be compared with print."""
+def write_found(parts: list[tuple[str, str]]) -> str:
+    """Write what a paper's own page begins with: what was found, and the cells that can be compared with print.
+
+    ``parts``: the row of what was found, and the page, of each experiment.
+    """
+    rows, pages = zip(*parts, strict=True)
     text = f"## What we found\n\n{SCALES_TEXT}\n\n{FOUND_HEADER}" + "\n".join(rows)
-    if comparable:
-        rows = [row.replace(" **comparable** |", "").replace("**", "") for row in comparable]
-        cells, notes = ([row for row in rows if row.startswith("|") == is_cell] for is_cell in (True, False))
+    cells, notes = (re.findall(form, "\n".join(pages)) for form in (r"(?m)^\| \*\*.*$", "(?m)^Differences, .*$"))
+    if cells:
+        cells = [cell.replace(" **comparable** |", "").replace("**", "") for cell in cells]
         text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"
-        text += "| cell | print | ours | difference |\n|---|---|---|---|\n" + "\n".join(
-            [*cells, "", *dict.fromkeys(notes)]
-        )
+        text += "| cell | print | ours | difference |\n|---|---|---|---|\n"
+        text += "\n".join([*cells, "", *dict.fromkeys(notes)])
     return text + "\n"
 
 

@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from isobench.analyses.rows import needs_training
 from isobench.papers.description import PROGRAM, read_paper
-from isobench.papers.folders import find_config, find_papers
+from isobench.papers.folders import find_config, find_papers, read_config_file
 from isobench.papers.published import load_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,13 +51,14 @@ LAPTOP_ENCODERS = {
     "adaptation_embeddings": ["encoder=bert-base-uncased encoder.pooling=pooler"],
 }
 TOKENS = {"cola": 98_000, "stsb": 167_000, "wnli": 24_000, "mrpc": 201_000, "rte": 169_000}  # task -> of an epoch
-PARAMETERS = {"distilbert-base-cased": 66e6}  # BERT's are 110 million
+SIZES = {"distilbert-base-cased": (66e6, 400)}  # encoder -> its parameters, and tokens per second on a core
+BERT = (110e6, 200)
 LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
 
 `scale=laptop` is close to a paper's protocol, on its small tasks and with another encoder; `laptop.md` in a paper's
-folder lists the differences, and says what such runs can show. With the hub, the
-commands below have the paper's encoder: their runs of the paper's methods are runs of `scale=paper` too. Of
-`glue_isobn`'s grid they have one configuration.
+folder lists the differences, and says what such runs can show. With the hub, the commands below have the paper's
+encoder: their runs of the paper's methods are runs of `scale=paper` too. Of `glue_isobn`'s grid they have one
+configuration.
 
 Hours are those of training all epochs of all runs. GPU-hours count 6 operations per token and parameter at 40
 TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long. Core-hours come from
@@ -82,7 +81,7 @@ def write_wanted() -> str:
     costs, rows, sections = read_costs(), [], []
     for command, titles in makes.items():
         experiment = re.sub(r".*\+experiment=(\w+).*", r"\1", command)
-        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        config = read_config_file(find_config("experiment", experiment))
         cost = ["-" if needs_training(config.get("analysis", {"trains": True})) else "trains nothing", "-", "-"]
         cost = [known or own for known, own in zip(costs.get(experiment, [""] * 3), cost, strict=True)]
         hours = config["experiment"].get("gpu_hours")
@@ -98,7 +97,7 @@ def write_laptop_wanted() -> list[str]:
     """Write what laptop scale lacks: runs of the papers' own encoders."""
     rows, commands = [], []
     for experiment, choices in LAPTOP_ENCODERS.items():
-        config = yaml.safe_load(find_config("experiment", experiment).read_text(encoding="utf-8"))
+        config = read_config_file(find_config("experiment", experiment))
         trains = needs_training(config.get("analysis", {"trains": True}))
         for settings in choices:
             encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
@@ -114,16 +113,15 @@ def estimate_laptop_cost(config: dict[str, Any], encoder: str) -> str:
     """Return the cells of an experiment's runs, GPU-hours and core-hours at laptop scale, with an encoder."""
     choices = (part.get("override /optimization") for part in config.get("defaults", []))
     optimization = find_config("optimization", next(filter(None, choices), "isobn_paper"))
-    usual = yaml.safe_load(optimization.read_text(encoding="utf-8"))["optimization"]["epochs"]
+    usual = read_config_file(optimization)["optimization"]["epochs"]
     runs, tokens = 0, 0
     for sub_grid in config["experiment"]["grid"]["laptop"]:
         others = math.prod(len(values) for name, values in sub_grid.items() if name not in ("task", "encoder"))
         (epochs,) = sub_grid.get("optimization.epochs", [usual])
         runs += len(sub_grid["task"]) * others
         tokens += sum(TOKENS[task] for task in sub_grid["task"]) * others * epochs
-    size = PARAMETERS.get(encoder, 110e6)
-    speed = 200 if size == 110e6 else 400
-    return f"{runs} | {6 * size * tokens / 40e12 / 3600:.1f} | {tokens / speed / 3600:.0f}"
+    parameters, speed = SIZES.get(encoder, BERT)
+    return f"{runs} | {6 * parameters * tokens / 40e12 / 3600:.1f} | {tokens / speed / 3600:.0f}"
 
 
 def count_cells(titles: dict[str, list[str]]) -> int:

@@ -95,9 +95,11 @@ def _build_and_fit(
     stopwatch = Stopwatch()
     built: RunParts | None = None
     failure: Failure | None = None
+    provenance: dict[str, Any] | None = None
     try:
         configure_process(cfg)
-        checkpoints.rounding = [*list_rounding(collect_provenance()), cfg.trainer.accelerator]
+        provenance = collect_provenance()
+        checkpoints.rounding = [*list_rounding(provenance), cfg.trainer.accelerator]
         built = build_run_parts(cfg, identity)
         loaders = built.loaders
         stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
@@ -144,7 +146,7 @@ def _build_and_fit(
         where=describe_process(),
         data=RecordedData.model_validate(data),
         encoder=RecordedEncoder(fingerprint=identity.encoder),
-        provenance=Provenance.model_validate(collect_provenance()),
+        provenance=Provenance.model_validate(provenance or collect_provenance()),
         config=asdict(cfg),
         **{name: entry for name, entry in optional.items() if entry is not None},
     )
