@@ -43,8 +43,9 @@ from isobench_papers.isotropy_dial.show import describe_outcome
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = ROOT / "docs" / "results.md"
 PAGES = ROOT / "docs" / "results"  # a page for each experiment
-GROUPS = {  # heading -> folders of experiments; others are papers
-    "Papers": (),
+GROUPS = {  # heading -> folders of experiments; others are papers, by the scale nearest to print
+    "Papers, laptop scale": (),
+    "Papers, embedded scale": (),
     "Studies of our own": ("causes", "glue_few_sample", "isotropy_dial", "retrieval", "whitening_map"),
     "Checks": ("mteb", "probe"),
 }
@@ -215,7 +216,8 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         text, found = write_page(name, own, claims)
         pages[PAGES / f"{name}.md"] = text
         folder = own[0].path.parents[1]
-        heading = next((title for title, folders in GROUPS.items() if folder.name in folders), "Papers")
+        paper = f"Papers, {own[0].scale} scale"
+        heading = next((title for title, folders in GROUPS.items() if folder.name in folders), paper)
         row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
         rows[heading].append(f"| [{name}](results/{row}")
         parts.setdefault(folder / "README.md", []).append((f"| [{name}](../../docs/results/{row}", text))
