@@ -85,7 +85,8 @@ def diagnose(
         labels: of the rows, [N]: classes; or a file or column, as for ``--labels``.
         pairs: scored pairs: row numbers [P], row numbers [P] and scores [P]; or a file, as for ``--pairs``.
         queries: vectors [Q, d] that search X, or their file.
-        relevant: what they should find: row of a query, row of X and grade, [R, 3]; or a file, as for ``--relevant``.
+        relevant: what they should find: row of a query, row of X (or their ids, as texts) and grade; or a file, as
+            for ``--relevant``.
         key: which array of a file with several, or which list column of a table.
         methods: settings that choose further methods, such as ``["calibration=mine", "--config-dir", FOLDER]``, or
             say how labels and pairs are read: ``["data.encoding=shift_jis"]``.
@@ -105,7 +106,7 @@ def diagnose(
         if isinstance(given, str | Path):
             path = Path(given).expanduser()
             found, notes = matrix.read_vectors(path, key, leave_out)
-            return matrix.check_vectors(found, str(path)), path, notes
+            return found, path, notes
         table = matrix.as_table(given)
         found, notes = (given, []) if table is None else matrix.read_table(table, name, key, leave_out)
         return matrix.check_vectors(found, name), table, notes
@@ -125,10 +126,12 @@ def diagnose(
     refuse(((queries is None) != (relevant is None), "queries and relevant go together"))
     if queries is not None:
         queries, asked, _ = read(queries, "queries")
-        if isinstance(relevant, str | Path):
+        if is_file := isinstance(relevant, str | Path):
             relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
-        ids = read_ids(asked, len(queries)), read_ids(source, len(vectors))
-        search, said = make_search(queries, relevant, *ids)
+        has_ids = is_file or any(isinstance(name, str) for row in relevant for name in row[:2])
+        tables = (asked, source) if has_ids else (None, None)
+        asked_ids, ids = (read_ids(own, len(x)) for own, x in zip(tables, (queries, vectors), strict=True))
+        search, said = make_search(queries, relevant, asked_ids, ids)
         notes = [*notes, *said]
     return diagnose_vectors(
         vectors,

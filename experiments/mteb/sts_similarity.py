@@ -39,7 +39,7 @@ SetName = Annotated[str, one_of(*SETS)]
 Similarity = Annotated[str, one_of(*HEADINGS)]
 Aggregate = Annotated[str, one_of("all", "wmean")]
 CORRELATIONS = ("spearman", "pearson")
-VERSION = 3  # of the cached correlations, part of their name: raise it when they are computed otherwise
+VERSION = 4  # of the cached correlations, part of their name: raise it when they are computed otherwise
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # of the layers
 TICKS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the logarithmic axis
 SAME = 0.05  # points; rounding orders pairs of equal cosine at random, so that equal methods differ this little
@@ -127,14 +127,10 @@ def show(rows: Rows, fit: str | None, unit_length: bool, aggregate: str = "all")
 
 
 def check_subjects(subjects: Sequence["Subject"]) -> None:
-    """Raise UserError for a pooler, which is made for classification, and for methods that can't be applied here."""
+    """Raise UserError for methods and layers that can't be applied here."""
     from isobench.frozen.posthoc import check_post_hoc
 
     for subject in subjects:
-        if subject.cfg.encoder.pooling == "pooler":
-            raise UserError(
-                "encoder.pooling=pooler: a pooler is made for classification: set encoder.pooling=mean, cls or last"
-            )
         check_post_hoc(subject.cfg.calibration)
     kinds = {type(subject.cfg.encoder.layer) for subject in subjects}
     if {int, str} <= kinds:

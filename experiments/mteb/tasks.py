@@ -138,7 +138,7 @@ def read_search(
     ids = list(map(str, ids))  # whole numbers, in some sets
     if task.has_titles:
         (titles,) = task.read(data, "corpus", ("title",))
-        texts = [f"{title or ''} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+        texts = [f"{title or ''} {text or ''}".strip() for title, text in zip(titles, texts, strict=True)]
     queries = {str(key): text for key, text in zip(*task.read(data, "queries", TEXTS), strict=True)}
     judged = [row for part in task.splits[split] for row in zip(*task.read(data, part, JUDGEMENTS), strict=True)]
     refuse(

@@ -171,7 +171,8 @@ def judge(effects: Sequence[TidyRow]) -> list[TidyRow]:
     rows: list[TidyRow] = []
     for (encoder, name), own in group_rows(effects, "encoder", "set").items():
         methods = {row["method"]: row for row in own}
-        most = max((method for method in methods if method.startswith("all-but")), default="")
+        removing = [method for method in methods if method.startswith("all-but")]
+        most = max(removing, key=lambda method: int(method.split()[-1]), default="")
         wanted = [(0, SOFT, 1), (1, most, 1)] * (encoder in UNTRAINED) + [(2, FULL, -1)] * (encoder in TRAINED)
         tests = [
             (place, methods[method], judge_direction(methods[method], sign))

@@ -32,7 +32,8 @@ def compute(subjects: list["Subject"]) -> Rows:
 
 def read_run(subject: "Subject") -> TidyRow:
     """Read a run's score x 100, NaN if it has none, and whether it gives one answer for all examples."""
-    cfg, best = subject.cfg, None if subject.record is None else subject.record.best
+    cfg, record = subject.cfg, subject.record
+    best = record.best if record is not None and record.status == "finished" else None
     return {
         "encoder": cfg.encoder.name,
         "task": cfg.task.name,

@@ -105,7 +105,7 @@ class Subject:
 
         vectors = self.encoded()
         self._add_warnings(with_pooler=True)
-        chain = build_chain(self.cfg, self.loaded.dim)
+        chain = build_chain(self.cfg, self.loaded.dim).eval()  # as a run prepares: earlier methods are untrained
         for position, method in enumerate(chain):
             if overrides_hook(method, "prepare"):
                 chain.prepare(position, vectors.split(1024), self.loaded.pooler)

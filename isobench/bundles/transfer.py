@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from isobench.common.files import (
     sha256_file,
     write_whole,
 )
-from isobench.common.terminal import name_some
+from isobench.common.terminal import format_count, name_some
 from isobench.config.schema import Config
 from isobench.runs.bundled import (
     RECORDS_FILE,
@@ -84,7 +84,7 @@ def export_bundle(
         licence: SPDX's name of the licence of these results.
     """
     target = target.expanduser().resolve()
-    earlier = _list_earlier_files(target, plan.experiment)
+    earlier = _list_earlier_files(target, plan.experiment, {run.folder.key for run in ended})
     files, manifest = _make_files(plan, ended, analysis, anonymous, licence)
     with explain_output_errors(target):
         target.mkdir(parents=True, exist_ok=True)
@@ -101,14 +101,17 @@ def export_bundle(
     return manifest
 
 
-def _list_earlier_files(target: Path, experiment: str | None) -> set[str]:
-    """List the files of an earlier bundle; UserError unless the folder has this experiment's, or nothing."""
+def _list_earlier_files(target: Path, experiment: str | None, keys: Collection[str]) -> set[str]:
+    """List the files of an earlier bundle; UserError for another experiment's, or if runs but ``keys`` get lost."""
     refuse_bundle(target.parent)
     if not target.is_dir() or not any(target.iterdir()):
         return set()
     manifest, found = read_manifest(target), list_files(target)
     if manifest.experiment != experiment:
         raise UserError(f"{target} is a bundle of {manifest.experiment}, not of {experiment}: name another folder")
+    if lost := manifest.runs.keys() - keys:
+        runs = format_count(len(lost), "run")
+        raise UserError(f"{target} has {runs} that would be lost: remove it, or name another folder")
     if others := found - {MANIFEST_FILE, *manifest.files}:
         raise UserError(f"{target} holds {min(others)}, which is not the bundle's: move it, or name another folder")
     return found

@@ -133,7 +133,7 @@ def _diagnose_files(
         places = {text: row for row, text in reversed(list(enumerate(texts)))}  # of equal texts the first
         vectors, counts, notes = _embed(options, cfg, texts)
         source = _name_source(options, path, cfg)
-    vectors, classes, search = matrix.check_vectors(vectors, source), None, None
+    classes, search = None, None
     if options.labels:
         labels = own_values.read_labels(options.labels, path, encoding)
         classes = own_values.make_classes(labels, len(vectors), f"--labels {options.labels}")
@@ -180,8 +180,6 @@ def _embed(options: Namespace, cfg: Config, texts: list[str]) -> "tuple[Tensor, 
     from isobench.frozen.encode import FrozenEncoder
 
     layer = cfg.encoder.layer
-    is_pooler = cfg.encoder.pooling == "pooler"
-    refuse((is_pooler, "encoder.pooling=pooler is made for classification: set encoder.pooling=mean, cls or last"))
     encoder = FrozenEncoder(cfg, [layer])
     if options.vocabulary:
         vectors = encoder.loaded.encoder.vocabulary().detach()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from isobench.cli.command import CommandParser, run_guarded, split_files
 from isobench.cli.diagnose import TEXT_ENDINGS
 from isobench.common.errors import refuse
-from isobench.common.files import explain_output_errors
+from isobench.common.files import explain_output_errors, sha256_json
 from isobench.config.schema import Config
 
 if TYPE_CHECKING:  # importing torch takes a second
@@ -88,8 +88,9 @@ def read_vectors(
         return vectors, chosen, {"name": cfg.encoder.name} if is_known else {}
     from isobench.frozen.encode import FrozenEncoder
 
-    layer, pooling = cfg.encoder.layer, cfg.encoder.pooling
-    refuse((pooling == "pooler", "encoder.pooling=pooler is made for classification: set mean, cls or last"))
+    layer = cfg.encoder.layer
     texts = own_values.read_texts(path, options.text, cfg.data.encoding)
-    found = FrozenEncoder(cfg, [layer]).encode("texts", texts)[layer]
-    return found.vectors, chosen, {"name": cfg.encoder.name, "pooling": pooling, "layer": str(layer)}
+    encoder = FrozenEncoder(cfg, [layer])
+    found = encoder.encode("texts", texts)[layer]
+    about = {"name": cfg.encoder.name, "pooling": cfg.encoder.pooling, "layer": str(layer)}
+    return found.vectors, chosen, about | {"weights": sha256_json(encoder.fingerprint)}

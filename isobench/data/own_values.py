@@ -86,6 +86,9 @@ def read_pairs(path: Path, encoding: str | None = None) -> tuple[list[Any], list
     names = next((names for names in PAIR_COLUMNS if set(names) <= set(table.column_names)), PAIR_COLUMNS[0])
     with doing(f"reading pairs of {path}"):
         first, second, scores = (table[name].to_pylist() for name in names)
+    ends = enumerate(zip(first, second, strict=True))
+    empty = next((row for row, pair in ends if any(end is None or not str(end).strip() for end in pair)), None)
+    refuse((empty is not None, f"{path}: row {empty} (from 0) lacks a text: remove it"))
     return first, second, scores
 
 

@@ -35,7 +35,6 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"  # what a program writes in the place of 
 # Characters of packed files, of UTF-16 without its mark, and of encodings that shift between alphabets. Where an
 # encoding is named, also those that come of naming latin-1 for another.
 NO_TEXT = {False: re.compile("[\0\x0e\x0f\x1b]"), True: re.compile("[\0\x0e\x0f\x1b\x80-\x9f]")}
-SEVEN_BITS = ("utf-7", "hz")  # encodings of which every byte is ASCII
 
 
 def find_format(path: Path) -> str:
@@ -99,7 +98,7 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, str]:
         raise UserError(f"{path}, line {line}, is not in {used.upper()}: {advice}") from None
     if encoding and (line := _find_utf8(content, encoding, len(text))):
         raise UserError(f"{path}, line {line}, is in UTF-8, and data.encoding={encoding}: {advice}")
-    if NO_TEXT[encoding is not None].search(text) or (not encoding and content.isascii() and _is_disguised(content)):
+    if NO_TEXT[encoding is not None].search(text):
         raise UserError(f"{path} is packed, or no text in {used.upper()}: {advice}")
     if count := text.count(REPLACED):
         print_note_once(f"{path} has {format_count(count, 'replacement character')} ({REPLACED}): letters are lost")
@@ -117,15 +116,6 @@ def _find_utf8(content: bytes, encoding: str, characters: int) -> int:
     lines = {line: number for number, line in enumerate(content.splitlines(), 1) if not line.isascii()}
     found = [number for line, number in lines.items() if line.decode(errors="replace").encode() == line]
     return found[0] if found and (characters == len(content) or len(found) == len(lines)) else 0
-
-
-def _is_disguised(content: bytes) -> bool:
-    """Return whether ASCII bytes are other characters in an encoding of seven bits."""
-    for name in SEVEN_BITS:
-        with contextlib.suppress(UnicodeError):
-            if not content.decode(name).isascii():
-                return True
-    return False
 
 
 def _read_delimited(path: Path, encoding: str | None, separator: str = "", quoting: Any = csv.QUOTE_MINIMAL) -> Any:
@@ -184,6 +174,8 @@ def _check_line_breaks(names: list[str], columns: list[list[str]], separator: st
         whole = filter(str.strip, LINE_BREAK.split(columns[place][row]))
         lines = [[part.strip(' "\t') for part in line.split(separator)] for line in whole]
         for i, (values, are_numbers) in enumerate(known):
+            if i == place and len(names) > 1 == max(map(len, lines)):  # lines of a text, which may be others' texts
+                continue
             ends = [parts for parts in (lines[1:] if i < place else lines[:-1]) if len(parts) > abs(i - place)]
             # Where the column's value would stand in a row of its own: counted from the start, or from the end.
             own = slice(i, i + 1) if i < place else slice(i - len(names), i - len(names) + 1 or None)

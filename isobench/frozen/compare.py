@@ -9,7 +9,7 @@ import torch
 from isobench.common.errors import refuse
 from isobench.common.files import replace_non_finite
 from isobench.common.linalg import Array, divide_by_length
-from isobench.frozen.matrix import describe_missing, read_rows
+from isobench.frozen.matrix import describe_missing, find_first_rows, read_rows
 from isobench.metrics.retrieval import NEIGHBOURS, find_neighbours
 from isobench.metrics.similarity import correlate_ranks, linear_cka
 
@@ -99,7 +99,7 @@ def _draw_rows(a: Array, b: Array, rng: np.random.Generator) -> tuple[np.ndarray
     if len(drawn) < len(a):
         notes.append(f"{len(drawn):,} of {len(a):,} rows were drawn at random (seed {SEED}).")
     drawn, spaces = drawn[kept], [x[kept] for x in spaces]
-    once = np.sort(np.unique(spaces[0], axis=0, return_index=True)[1])  # the first of equal rows
+    once = find_first_rows(spaces[0])
     if repeated := len(drawn) - len(once):
         notes.append(f"Rows of A that repeat another are left out: {repeated:,}.")
     return drawn[once], [x[once] for x in spaces], notes

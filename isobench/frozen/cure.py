@@ -179,7 +179,8 @@ def fit_cure(
             moments = None if before else (rows, mean, covariance)
             _fit_part(part, partial(read, before), partial(draw, before), moments)
         affine = _find_affine(chain, mean, variances.mean().sqrt().item() or 1.0)
-    kept = map_chain(lambda method: {key: value for key, value in method.items() if key != "momentum"}, calibration)
+    settings = take_batch_whole(calibration)
+    kept = map_chain(lambda method: {key: value for key, value in method.items() if key != "momentum"}, settings)
     cure = Cure(kept, width, rows, sha256.hexdigest(), encoder or {})
     if affine is None:
         return replace(cure, chain=chain.float()), notes

@@ -18,7 +18,7 @@ from isobench.common.linalg import Array, eigh, imitate
 from isobench.common.terminal import format_count, name_some
 from isobench.frozen.diagnosis import Diagnosis, Finding, Retrieval
 from isobench.frozen.effects import measure_effects, score_pairs, score_probe
-from isobench.frozen.matrix import describe_missing, find_whole_numbers, read_rows, split_rows
+from isobench.frozen.matrix import describe_missing, find_first_rows, find_whole_numbers, read_rows, split_rows
 from isobench.frozen.retrieval import Search, measure_retrieval
 from isobench.metrics import IsotropyAccumulator, alignment, isoscore, silhouette, trimmed_isoscore, uniformity
 from isobench.metrics.cosines import find_related
@@ -99,10 +99,13 @@ def diagnose(
         measured = torch.from_numpy(read_rows(vectors, rows)).double()
         found += _describe_pairs(measured, *judged)
     if isinstance(labels, np.ndarray):
-        measured, classes, judged = sample, labels[drawn], None
-        accuracy, said = score_probe(sample, classes, seed)
+        once = find_first_rows(sample.numpy())  # no row is trained on and tested
+        measured, classes, judged = sample[torch.from_numpy(once)], labels[drawn][once], None
+        if repeated := len(sample) - len(once):
+            noted.append(f"Labels are judged without the rows that repeat another: {repeated:,}.")
+        accuracy, said = score_probe(measured, classes, seed)
         noted += said
-        found += _describe_classes(silhouette(sample, torch.from_numpy(classes)), accuracy, classes)
+        found += _describe_classes(silhouette(measured, torch.from_numpy(classes)), accuracy, classes)
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
     score = "accuracy" if classes is not None else "spearman" if judged else None
     counted = None if counts is None or score else counts[drawn]

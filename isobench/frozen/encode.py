@@ -52,6 +52,10 @@ class FrozenEncoder:
     """
 
     def __init__(self, cfg: Config, layers: Sequence[Layer]) -> None:
+        is_pooler = cfg.encoder.pooling == "pooler"
+        refuse(
+            (is_pooler, "encoder.pooling=pooler is made for classification: set encoder.pooling=mean, cls or last")
+        )
         highest = max((layer for layer in layers if isinstance(layer, int)), default=None)  # its loader looks for it
         encoder = replace(cfg.encoder, layer=highest)
         self.cfg, self.layers = replace(cfg, encoder=encoder), layers

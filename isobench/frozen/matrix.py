@@ -6,6 +6,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from isobench.common.terminal import format_count, name_some
 from isobench.data.labels import LABEL_NAMES
 from isobench.data.tables import read_own_file
 
-NUMBERED = re.compile(r"(.*?)[0-9]+")  # a column of a numbered family, such as x12
+NUMBERED = re.compile(r"(.*?)([0-9]+)")  # a column of a numbered family, such as x12
 BATCH_NUMBERS = 1 << 21  # of one batch
 
 
@@ -61,6 +62,11 @@ def check_vectors(vectors: Any, where: str) -> Array:
         ),
     )
     return vectors
+
+
+def find_first_rows(rows: np.ndarray) -> np.ndarray:
+    """Find the first of equal rows of a matrix [n, d]: their numbers, in their order."""
+    return np.sort(np.unique(rows, axis=0, return_index=True)[1])
 
 
 def read_rows(vectors: Array, rows: slice | np.ndarray) -> np.ndarray:
@@ -153,7 +159,8 @@ def read_table(
     lists = {
         field.name: str(field.type)
         for field in table.schema
-        if types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type)
+        if (types.is_list(field.type) or types.is_large_list(field.type) or types.is_fixed_size_list(field.type))
+        and not types.is_string(field.type.value_type)  # tags
     }
     if key is not None or lists:
         return _read_list_column(table, _choose(lists, key, where), where)
@@ -178,9 +185,13 @@ def _read_list_column(table: Any, name: str, where: str) -> tuple[np.ndarray, li
     from pyarrow import compute
 
     lengths = compute.list_value_length(table[name]).to_numpy()  # NaN: no list
-    refuse(((lengths != lengths[:1]).any(), f"{where}, column {name}: its lists differ in length"))
-    values = compute.list_flatten(table[name]).to_numpy()
-    return values.reshape(len(lengths), -1), [f"The vectors are the list column {name}."]
+    kept = lengths > 0
+    refuse((len(set(lengths[kept])) > 1, f"{where}, column {name}: its lists differ in length"))
+    values = compute.list_flatten(table[name]).to_numpy().reshape(kept.sum(), -1)
+    if not kept.all():
+        values, found = np.full((len(kept), values.shape[1]), np.nan), values
+        values[kept] = found
+    return values, [f"The vectors are the list column {name}."]
 
 
 def _list_numeric_columns(table: Any, leave_out: Sequence[str]) -> list[str]:
@@ -198,10 +209,14 @@ def _list_numeric_columns(table: Any, leave_out: Sequence[str]) -> list[str]:
 
 
 def _find_family(names: Sequence[str]) -> list[str]:
-    """Return the names that differ in the number at their end alone, such as x0 to x383; empty unless most do."""
-    stems = {name: numbered[1] for name in names if (numbered := NUMBERED.fullmatch(name))}
-    stem, count = max(Counter(stems.values()).items(), key=lambda item: item[1], default=("", 0))
-    return [name for name, own in stems.items() if own == stem] if 2 * count > len(names) and count > 1 else []
+    """Return the names that differ in the number at their end alone, such as x0 to x383, by this number.
+
+    Empty unless most names do.
+    """
+    numbered = {name: (found[1], int(found[2])) for name in names if (found := NUMBERED.fullmatch(name))}
+    stem, count = max(Counter(stem for stem, _ in numbered.values()).items(), key=itemgetter(1), default=("", 0))
+    family = sorted((number, name) for name, (own, number) in numbered.items() if own == stem)
+    return [name for _, name in family] if 2 * count > len(names) and count > 1 else []
 
 
 def find_whole_numbers(vectors: np.ndarray, each_once: bool) -> np.ndarray:

@@ -45,7 +45,8 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
     seed_everything(seed)
     chain = instantiate_chain(take_batch_whole(calibration), vectors.shape[1]).double()
     for position in find_prepared_once(chain):
-        chain.prepare(position, vectors.split(ROWS), pooler)
+        chain.train()(vectors, pooler)  # the methods before it take all rows, as `fit_cure` lets them
+        chain.eval().prepare(position, vectors.split(ROWS), pooler)
     chain.train()(vectors, pooler)
     chain.eval()
 
@@ -57,10 +58,10 @@ def fit_method(calibration: dict[str, Any], fitted_on: Tensor, seed: int = 0) ->
 
 
 def take_batch_whole(calibration: dict[str, Any]) -> dict[str, Any]:
-    """Copy the settings of a chain of methods with every ``momentum`` set to 1, also if only the class names it."""
+    """Copy a chain's settings: methods stay in their order, as vectors have no pooler, and take all rows at once."""
 
     def adapt(method: dict[str, Any]) -> dict[str, Any]:
         known = {*method, *inspect.signature(hydra.utils.get_class(method["_target_"])).parameters}
-        return method | ({"momentum": 1.0} if "momentum" in known else {})
+        return method | {"placement": "after_pooler"} | ({"momentum": 1.0} if "momentum" in known else {})
 
     return map_chain(adapt, calibration)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isobench.common.linalg import GRAM_ROWS_ON_CPU, Array, as_vectors, to_float64
+from isobench.common.linalg import GRAM_ROWS_ON_CPU, Array, as_vectors, divide_by_length
 
 
 def alignment(left: Array, right: Array, power: float = 2.0) -> float:
@@ -30,7 +30,7 @@ def alignment(left: Array, right: Array, power: float = 2.0) -> float:
     kept = (a != 0).any(1) & (b != 0).any(1)  # a row with NaN stays; a norm may underflow
     if not kept.any():
         return math.nan
-    distances: Tensor = torch.linalg.vector_norm(_to_units(a[kept]) - _to_units(b[kept]), dim=1)
+    distances: Tensor = torch.linalg.vector_norm(divide_by_length(a[kept]) - divide_by_length(b[kept]), dim=1)
     return distances.pow(power).mean().item()
 
 
@@ -48,7 +48,7 @@ def uniformity(h: Array, t: float = 2.0) -> float:
     vectors = as_vectors(h)
     if not t > 0:
         raise ValueError(f"t must be above 0, not {t}")
-    units = _to_units(vectors[(vectors != 0).any(1)])
+    units = divide_by_length(vectors[(vectors != 0).any(1)])
     count = len(units)
     if count < 2:
         return math.nan
@@ -60,11 +60,3 @@ def uniformity(h: Array, t: float = 2.0) -> float:
         exponents[itself, itself + start] = -math.inf
         total = torch.logaddexp(total, exponents.flatten().logsumexp(0))
     return total.item() - math.log(count) - math.log(count - 1)
-
-
-def _to_units(vectors: Tensor) -> Tensor:
-    """Divide rows that are not zero by their lengths; no square overflows."""
-    precise = to_float64(vectors)
-    precise = precise / precise.abs().amax(1, keepdim=True)
-    lengths: Tensor = torch.linalg.vector_norm(precise, dim=1, keepdim=True)
-    return precise / lengths

@@ -168,8 +168,7 @@ def test_a_csv_may_be_as_spreadsheets_write_it(tmp_path, separator, encoding):
     [
         ("windows-1251", "фильм плохо хорошо кот"), ("koi8-r", "фильм плохо хорошо кот"),
         ("gb18030", "今年的收入 人工智能 联通 好"), ("latin-1", "grüße straße né à"), ("utf-16-le", "a b c d"),
-        # The bytes of these are all below 128.
-        ("iso2022_jp", "これは文です 猫 悪い d"), ("utf-7", "фильм плохо хорошо кот"),
+        ("iso2022_jp", "これは文です 猫 悪い d"),
     ],
 )  # fmt: skip
 def test_an_encoding_is_utf8_or_named_and_never_guessed(tmp_path, ending, encoding, words):
@@ -250,7 +249,8 @@ def test_a_quote_may_not_be_open_wherever_it_stands(tmp_path, place):
 def test_a_text_may_have_many_lines(tmp_path):
     poem = "\n".join(f"line {line}, and more, and more" for line in range(30))
     letters = ["Dear John,\nthe film is good.\nYours, 1", "Hello, friend\nhow are you, 0", poem, "good " * 300_000]
-    assert read(configure(write(tmp_path / "train.csv", letters, [0, 1, 0, 1]))).texts == [letters]
+    letters += ["Thanks\nBob", "Thanks", "Thanks", "cat+dog"]
+    assert read(configure(write(tmp_path / "train.csv", letters, [0, 1] * 4))).texts == [letters]
     (tmp_path / "id.csv").write_text('id,text,label\n1,"Rating:\n5",0\n2,"5\nstars",1\n3,"a, b\nc, d",0\n4,d,1\n')
     assert read_own_file(tmp_path / "id.csv")["text"].to_pylist() == ["Rating:\n5", "5\nstars", "a, b\nc, d", "d"]
 

@@ -21,7 +21,8 @@ def test_moving_averages_take_the_whole_set():
         for momentum in (0.05, 1.0)
     )
     assert torch.equal(slow, whole)
-    moving, other = ({"_target_": f"isobench.calibration.{name}"} for name in ("IsoBN", "FixedNorm"))
+    after = {"placement": "after_pooler"}
+    moving, other = ({"_target_": f"isobench.calibration.{name}"} | after for name in ("IsoBN", "FixedNorm"))
     chain = moving | {"momentum": 0.1, "then": other | {"norm": 2, "then": moving}}
     last = other | {"norm": 2, "then": moving | {"momentum": 1.0}}
     assert take_batch_whole(chain) == moving | {"momentum": 1.0, "then": last}
