@@ -64,7 +64,7 @@ def _format_difference(content: PublishedTable, cell: pd.Series) -> str:
     text = f"{difference:{form}}"
     (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
     spread = numbers.get("sd")
-    if spread is None or cell.n < 2:
+    if spread is None or cell.n < 2 or "mean" not in numbers:  # Welch's interval is of means
         return text
     # A printed number may be off by half a unit of its last digit, which is most of the spread where it prints 0.
     unit = 10.0 ** -len(str(center).partition(".")[2])

@@ -177,6 +177,7 @@ def build_report(
     run_table = build_runs(runs, varying)
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
+    selected = set(run_table["key"][run_table["selected"]])
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
     pairs = ExamplePairs({run.folder.path.name: run.folder for run in runs}) if with_pairs else None
     cells = build_cells(run_table, experiment, tasks, varying, pairs)
@@ -192,7 +193,7 @@ def build_report(
         notes=[
             *list_mistakes(experiment, run_table),
             *describe_early_ends(runs),
-            *describe_own_classes(runs),
+            *describe_own_classes([run for run in runs if run.folder.key in selected]),
             *describe_generation(runs),
             *dict.fromkeys(warnings),
             *notes,

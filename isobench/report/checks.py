@@ -45,8 +45,8 @@ def improves(
 
     The claim holds if more than half of the methods are better by more than chance, and none worse. With ``share``,
     they must also be above plain fine-tuning by ``statistic`` in at least this share of the cells. It is undecided if
-    a method predicts one class where plain fine-tuning does not: such runs are in no mean. It fails if more than half
-    are worse by more than chance.
+    a method predicts one class, and plain fine-tuning no more often: such runs are in no mean. It fails if more than
+    half are worse by more than chance.
     """
 
     def check(report: Report) -> Outcome:
@@ -75,7 +75,7 @@ def gains(low: float, high: float, *methods: str) -> Check:
 
     Each gain's 95% interval must be no wider than ``WIDEST``, and be above 0. The claim fails if no interval overlaps
     this range. It is undecided if a method was selected from more configurations than plain fine-tuning,
-    or predicts one class where plain fine-tuning does not.
+    or predicts one class.
     """
 
     def check(report: Report) -> Outcome:
@@ -237,12 +237,12 @@ def group_pairs(report: Report) -> dict[tuple[str, str], list[tuple[pd.DataFrame
 
 
 def list_collapses(report: Report, *methods: str) -> list[str]:
-    """List, in words, where more runs of a method than of plain fine-tuning predict one class."""
+    """List, in words, where runs of a method predict one class, and not fewer than of plain fine-tuning."""
     found = []
     for (method, encoder), pairs in group_pairs(report).items():
         for pair in pairs:
             ours, plain = ((runs["failure"] == CONSTANT_PREDICTOR).mean() for runs in pair)
-            if method in methods and ours > plain:
+            if method in methods and ours and ours >= plain:
                 found.append(f"{method} predicts one class on {pair[0]['task'].iloc[0]} ({encoder})")
     return found
 

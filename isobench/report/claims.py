@@ -230,9 +230,13 @@ def _list_missing(claim: Claim, data: Any, is_papers_setting: bool) -> list[str]
     found = _list_parts(data)
     seen = dict(zip(CONFIG_GROUPS, zip(*found, strict=True), strict=False))  # column -> its names
     lacking = [name for column, names in claim.named.items() for name in names if name not in seen.get(column, ())]
-    if lacking or not is_papers_setting:
-        return [", ".join(lacking)] if lacking else []
+    if lacking:
+        return [", ".join(lacking)]
     printed = _list_parts(select(claim, next(_make_data(claim), [])))
+    if not is_papers_setting:  # there each of what the claim names, together
+        named = [column in claim.named for column in CONFIG_GROUPS]
+        kept = [tuple(x if is_named else None for x, is_named in zip(part, named, strict=True)) for part in printed]
+        printed = list(dict.fromkeys(kept))
     return [", ".join(filter(None, part)) for part in printed if not _has(found, part)]
 
 

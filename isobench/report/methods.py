@@ -27,6 +27,7 @@ from isobench.report.wording import DASH, describe_p, format_interval, format_p_
 from isobench.statistics.seeds import (
     ALPHA,
     ENOUGH_SEEDS,
+    MAX_TRIALS,
     POWER,
     Arm,
     Arms,
@@ -78,9 +79,12 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
                 "isotropy_tasks": isotropy_tasks, **isotropy.get(method, {}),
                 **_average_scores(own, columns), **_compare_over_tasks(own),
             }  # fmt: skip
-        of_base = own_rows[BASE_METHOD]["candidates"] if base else 1
-        for row in own_rows.values():
-            row["trials"] = count_trials(row["candidates"], of_base, row["difference"], len(row["compared"]))
+        candidates = of_runs.groupby(["method", "task"])["candidates"].max().to_dict()
+        for method, row in own_rows.items():
+            compared = [cell.task for cell in methods[method] if cell.column in row["compared"]]
+            pairs = [[int(candidates.get((name, task), 1)) for name in (method, BASE_METHOD)] for task in compared]
+            trials = [count_trials(ours, theirs, row["difference"]) for ours, theirs in pairs]
+            row["trials"] = min(math.prod(trials), MAX_TRIALS)
         rows += own_rows.values()
     tested = [row for row in rows if not math.isnan(row["p"])]
     for row in tested:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from isobench.common.errors import refuse
 from isobench.config.schema import Selection
+from isobench.data.labels import parse_number
 from isobench.papers.folders import find_config, read_config_file
 from isobench.report.tables import (
     BASE_METHOD,
@@ -92,7 +93,7 @@ def _select_in_part(
     if selection.equal_budget:
         groups = _even_budgets(groups, varying)
     selected, candidates = np.zeros(len(runs), bool), np.ones(len(runs), int)
-    only_selects = runs["seed"].isin(selection.seeds if selection.rule == "seeds" else []).to_numpy()
+    only_selects = runs["seed"].isin(selection.seeds if selection.rule == "seeds" and varying else []).to_numpy()
     decides = only_selects if selection.rule == "seeds" else ~only_selects
     scores = {}
     for key, choices in groups.items():
@@ -109,16 +110,21 @@ def _select_in_part(
 def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     """Return the index of each run's part, in order of appearance. [runs]
 
-    The first source of each task and encoder makes a part of their protocol, the second makes another, ...
+    Where a task has several scales, each makes a part; tasks with one scale join its part, or the first. Of other
+    sources the first of each task and encoder makes a part, the second another, ...
     """
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
     sources = zip(runs["scale"], *(runs[name].where(runs[name].notna(), first[name]) for name in first), strict=True)
     protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     keys = runs[["task", "encoder"]].assign(protocol=list(map(str, protocols)), source=list(map(str, sources)))
-    own = keys.groupby(["protocol", "task", "encoder"], sort=False)["source"]
+    task = ["protocol", "task", "encoder"]
+    scale = runs["scale"]
+    scales = scale[scale.groupby([keys[name] for name in task]).transform("nunique") > 1]
+    keys["scale"] = scale.where(scale.isin(scales), scales.iloc[0] if len(scales) else "")
+    own = keys.groupby([*task, "scale"], sort=False)["source"]
     place = own.transform(lambda sources: pd.factorize(sources)[0])  # which source of its own a run has: 0, 1, ...
-    return keys.assign(place=place).groupby(["protocol", "place"], sort=False).ngroup().to_numpy()
+    return keys.assign(place=place).groupby(["protocol", "scale", "place"], sort=False).ngroup().to_numpy()
 
 
 def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[str]) -> list[str]:
@@ -212,7 +218,9 @@ def _fix_method_settings(
         section, _, key = name.partition(".")
         if section == "calibration":
             values = [choice[index] for choice in choices]
-            kept = str(defaults.get(key)) if str(defaults.get(key)) in values else values[0]
+            default = defaults.get(key)
+            are_default = [value == str(default) or parse_number(value) == default for value in values]
+            kept = values[are_default.index(True)] if any(are_default) else values[0]
             choices = {choice: positions for choice, positions in choices.items() if choice[index] == kept}
     return choices
 

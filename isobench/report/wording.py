@@ -119,7 +119,9 @@ def describe_own_classes(runs: Sequence[Run]) -> list[str]:
         found = next(iter(methods.values()))[0]["label"].value_counts()  # all runs have the same dev set
         counts = ", ".join(f"{classes[name][int(label)]} {count:,}" for label, count in found.items())
         share = found.max() / found.sum()
-        text = f"{name}: classes of the dev set: {counts}. The largest class alone scores {100 * share:.2f}."
+        text = (
+            f"{name}: classes of the dev set: {counts}. The largest class alone has an accuracy of {100 * share:.2f}."
+        )
         if share > SKEWED:
             means = ", ".join(f"{method} {100 * _mean_macro_f1(own):.2f}" for method, own in methods.items())
             text += f" Macro-F1: {means}."

@@ -174,19 +174,18 @@ def flip_signs(differences: Sequence[float]) -> float:
     return float((sums >= sums[0] * (1 - ROUNDING)).mean())
 
 
-def count_trials(ours: int, theirs: int, difference: float, tasks: int = 1) -> int:
+def count_trials(ours: int, theirs: int, difference: float) -> int:
     """Return by what to multiply p if the better method was selected from more configurations than the other.
 
     The best of k configurations is better by chance alone. Its p times k (Bonferroni) is right whatever the other
-    configurations are, and its p times k to the power of the tasks if each task has a choice of its own.
+    configurations are. Where each task has a choice of its own, their numbers are multiplied.
 
     Args:
         ours, theirs: configurations from which the two methods were selected by the scores that are shown.
         difference: ours less theirs.
-        tasks: over which it is the mean.
     """
     is_favoured = ours > theirs if difference > 0 else ours < theirs
-    return min(max(ours, theirs) ** tasks, MAX_TRIALS) if is_favoured else 1
+    return max(ours, theirs) if is_favoured else 1
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -160,7 +160,7 @@ def test_of_own_classes_the_largest_one_and_macro_f1_are_said(tmp_path):
         runs.append(Run(cfg, folder, make_record(cfg, key=folder.key, predictions=predictions.model_dump())))
     (text,) = describe_own_classes(runs)
     macro = np.mean([(2 * 9 / 21 + 0) / 2, (2 * 8 / 17 + 2 * 3 / 7) / 2])
-    assert "pos 9, neg 3. The largest class alone scores 75.00. Macro-F1" in text
+    assert "pos 9, neg 3. The largest class alone has an accuracy of 75.00. Macro-F1" in text
     assert f"{100 * macro:.2f}" in text
     assert find_majorities(runs) == {"rotten_tomatoes": 75.0}
     table = pd.DataFrame({

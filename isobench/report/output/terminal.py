@@ -37,7 +37,7 @@ def print_table(report: Report, runs: Sequence[Run]) -> None:
     for sentence in [
         report.verdict,
         *_print_configurations(out, report),
-        f"scale={runs[0].cfg.scale}. {report.scale_note}".rstrip(),
+        f"scale={', '.join(dict.fromkeys(run.cfg.scale for run in runs))}. {report.scale_note}".rstrip(),
         report.described_settings,
         f"Score: x100, of the {report.epoch_rule}; SD over seeds.",
         *report.notes,
