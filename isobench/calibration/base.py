@@ -30,6 +30,8 @@ class Calibration(nn.Module):
     # (the setting ``momentum``). A run with fewer has a warning in its record. 16 is our choice.
     least_batch: int = 1
     least_average: int = 16
+    # True: its moving averages start from constants, not from the first batch.
+    starts_from_constants: bool = False
     # How many rows of the current model ``prepare`` gets at the start of every epoch, 0 for none. None: ``prepare``
     # is called once before training, with the pretrained embeddings of the whole training set.
     epoch_sample: int | None = None

@@ -30,19 +30,20 @@ def sum_over_processes_with_grad(part: Tensor) -> Tensor:
     return total
 
 
-def count_effective_rows(momentum: float, sizes: Iterable[int]) -> float:
-    """Count the rows whose plain mean varies as much as a moving average over batches: 1 / sum of squared weights.
+def count_effective_rows(momentum: float, sizes: Iterable[int], starts_from_constants: bool = False) -> float:
+    """Count the rows whose plain mean varies as much as a moving average over batches, by the weights of its rows.
 
     ``momentum``: weight of the newest batch. ``sizes``: rows of each batch, the newest first. The average starts from
-    the oldest batch.
+    the oldest batch, or from a constant; then its weights do not add up to 1, and it is relative to their sum.
 
     >>> round(count_effective_rows(0.95, [7] + [32] * 100), 1)
     7.8
     """
     sizes = list(sizes)
     shares = [momentum * (1 - momentum) ** age for age in range(len(sizes))]
-    shares[-1] = (1 - momentum) ** (len(sizes) - 1)  # the oldest batch, with which the average started
-    return 1 / sum(share**2 / size for share, size in zip(shares, sizes, strict=True))
+    if not starts_from_constants:
+        shares[-1] /= momentum
+    return sum(shares) ** 2 / sum(share**2 / size for share, size in zip(shares, sizes, strict=True))
 
 
 def count_batch_rows(h: Tensor) -> int:

@@ -63,6 +63,7 @@ class IsoBN(Calibration):
         self.gamma = require_choice("gamma", gamma, ("sum", "mean"))
         self.rescale = require_choice("rescale", rescale, ("variance", "printed", "released", "none"))
         self.subtract_mean = require_bool("subtract_mean", subtract_mean)
+        self.starts_from_constants = rescale == "released"
         if self.eps == 0 and rescale != "none":
             raise ValueError(f"eps must be above 0 with rescale={rescale}: without variance it would divide by 0")
         self.register_buffer("covariance", torch.zeros(dim, dim, dtype=torch.float32))
@@ -82,7 +83,7 @@ class IsoBN(Calibration):
     def _update_statistics(self, h: Tensor) -> None:
         mean, centred = center_batch(h)
         weight: float | Tensor = self.momentum
-        if self.rescale != "released":
+        if not self.starts_from_constants:
             weight = torch.where(self.batches == 0, 1.0, self.momentum)
         self.deviation.lerp_(batch_mean(centred.square()).sqrt(), weight)
         self.covariance.lerp_(batch_covariance(centred), weight)

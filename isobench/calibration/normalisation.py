@@ -30,6 +30,7 @@ class BatchNorm(Calibration):
     """
 
     least_batch = 3  # of two rows every dimension becomes 1 and -1
+    starts_from_constants = True
     mean: Tensor  # [d]
     variance: Tensor  # [d], unbiased (divided by B - 1)
 

@@ -144,7 +144,8 @@ def collect_provenance() -> dict[str, Any]:
 def list_rounding(provenance: Mapping[str, Any]) -> list[Any]:
     """List what of a provenance decides how sums are rounded: where it is equal, results are equal to the bit."""
     versions = [provenance["versions"].get(name) for name in ROUNDING_PACKAGES]
-    return [provenance.get(name) for name in ("cpu", "instruction_set", "threads", "gpus", "python")] + versions
+    used = [provenance.get(name) for name in ("cpu", "instruction_set", "threads", "python")]
+    return [*used, provenance["gpus"][:1], *versions]  # a run has one GPU
 
 
 def read_git_state() -> dict[str, Any] | None:

@@ -147,7 +147,7 @@ class Task(Section):
     With ``generation`` it is one of translation or summarisation. With ``language`` it is one of language modelling,
     on windows of ``max_length`` tokens. With ``kind`` it is of a kind that a class of yours defines.
 
-    ``train_samples`` and ``reduced`` take the examples whose index hashes lowest; ``sample_seed`` changes the hash.
+    ``train_samples`` and ``reduced`` take the examples whose index hashes lowest.
     For language modelling ``train_samples`` takes the first windows.
     """
 
@@ -176,7 +176,7 @@ class Task(Section):
     dev_samples: PositiveInt | None = None  # examples of each dev split; null is all
     max_length: Annotated[int, at_least(4)] = 256  # tokens of an input; longer ones are cut
     reduced: PositiveInt | None = None  # training examples of a paper's own smaller training set
-    sample_seed: Seed | None = None  # changes which examples train_samples, reduced and a share in data.files take
+    sample_seed: Seed | None = None  # which examples a share in data.files takes; of generation also train_samples
     generation: Generation | None = None
     language: Language | None = None
     kind: Annotated[dict[str, Any], PLAIN] | None = None  # of a kind from outside: its _target_ and settings
@@ -284,7 +284,7 @@ class Trainer(Section):
     """The device, the precision, and what only changes speed."""
 
     precision: Annotated[str, one_of("32-true", "bf16-mixed", "16-mixed")] = "32-true"
-    accelerator: Annotated[str, one_of("auto", "cpu", "gpu", "mps")] = "auto"
+    accelerator: Annotated[str, one_of("auto", "cpu", "gpu")] = "auto"
     threads: Annotated[int, at_least(1), at_most(4096)] | None = None  # null leaves the choice to torch
     eval_batch_size: PositiveInt = 64  # examples of a batch that is only evaluated
 

@@ -205,7 +205,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             mark_output_folder(self.path.parent.parent)
-            lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0)
+            lock = filelock.FileLock(self.path / LOCK_FILE, timeout=0, fallback_to_soft=False)
             lock.acquire()
         except filelock.Timeout:
             yield False

@@ -193,8 +193,8 @@ def _has_setting(node: Any, path: list[str]) -> bool:
 
 
 def _copy_with_value(node: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
+    if not path:  # a whole number for a number is the same run, with the same key
+        return float(value) if isinstance(node, float) and type(value) is int else value
     key, *rest = path
     is_dict = isinstance(node, dict)
     copy = _copy_with_value(node[key] if is_dict else getattr(node, key), rest, value)  # an error if it is not there

@@ -45,7 +45,7 @@ def divide_machine(configs: list[Config], planned: int, workers: int | None = No
     wanted = {cfg.trainer.accelerator for cfg in configs}
     gpus = list_gpus() if wanted & {"auto", "gpu"} else []
     cores, runs = _count_cores(), len(configs)
-    if gpus or (wanted & {"auto", "gpu", "mps"} and has_apple_gpu()):
+    if gpus:
         count = workers or max(1, len(gpus))
         return Division(min(count, runs), None if count == 1 else max(1, cores // count), tuple(gpus))
     asked = max((cfg.trainer.threads or 0 for cfg in configs), default=0) or _read_thread_setting()  # 0: for none
@@ -73,12 +73,6 @@ def list_gpus() -> list[str]:
     count = torch.cuda.device_count()
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     return names.split(",")[:count] if names and count else [str(index) for index in range(count)]
-
-
-def has_apple_gpu() -> bool:
-    import torch
-
-    return bool(torch.backends.mps.is_available())
 
 
 def limit_by_memory(division: Division, need: float | None) -> Division:

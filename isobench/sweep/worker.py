@@ -17,7 +17,7 @@ from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import RECORD_LIMIT, read_bounded
 from isobench.common.interruption import raise_if_noted
 from isobench.config.command_line import split_config_dirs
-from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, plans_folder
+from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, jobs_folder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
 from isobench.runs.state import find_run_state, read_live_heartbeat
@@ -71,7 +71,8 @@ def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
     if _has_ended(run, since):
         return EXIT_DONE
     state = find_run_state(run, {})
-    if state.was_killed and state.beat and state.beat.machine == socket.gethostname():  # another may have died itself
+    # Another machine may have died itself, but hardly twice.
+    if state.was_killed and state.beat and (state.beat.machine == socket.gethostname() or state.beat.attempt > 1):
         latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
         is_recent = killed_since < state.beat.updated <= latest
         if is_recent and not run.folder.is_locked():  # in a container of this name a live process looks dead
@@ -104,8 +105,9 @@ def format_work_command(plan: Path, runs: Sequence[Run], since: float) -> list[s
 
 
 def is_foreign(file: Path, folder: Path) -> bool:
-    """Return True if a plan is not one of the output folder's own."""
-    return file.absolute().parent != plans_folder(folder.absolute())
+    """Return True if a plan is not one of the output folder's own, nor a copy that its jobs work on."""
+    place = file.absolute().parent
+    return plans_folder(folder.absolute()) != place and jobs_folder(folder.absolute()) != place.parent
 
 
 def read_plan(

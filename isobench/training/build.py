@@ -3,8 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import torch
-
 from isobench.calibration.chain import Chain
 from isobench.common.errors import refuse
 from isobench.config.schema import Config, format_method_name
@@ -42,9 +40,7 @@ def build_run_parts(cfg: Config, identity: Identity) -> RunParts:
 
 def uses_cpu_dropout(cfg: Config) -> bool:
     """Return whether this run's dropout uses the random numbers of isobench/models/dropout.py, not torch's."""
-    on_mps = cfg.trainer.accelerator in ("auto", "mps") and torch.backends.mps.is_available()
-    on_cpu = not (uses_gpu(cfg) or on_mps)
-    return choose_dropout(cfg) != "torch" and on_cpu
+    return choose_dropout(cfg) != "torch" and not uses_gpu(cfg)
 
 
 def build_chain(cfg: Config, dim: int) -> Chain:

@@ -196,25 +196,20 @@ class Checkpointer(Callback):
 def _get_random_states() -> dict[str, Any]:
     """Return the states of all global random generators, in types that ``weights_only`` loads."""
     name, keys, *rest = np.random.get_state()
-    states = {
+    return {
         "python": random.getstate(),
         "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), *rest),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "cuda": [torch.cuda.get_rng_state()] if torch.cuda.is_available() else [],  # a run has one GPU
     }
-    if torch.backends.mps.is_available():
-        states["mps"] = torch.mps.get_rng_state()
-    return states
 
 
 def _set_random_states(states: dict[str, Any]) -> None:
-    """Restore the states; CUDA's only if the number of GPUs is the same."""
+    """Restore the states."""
     name, keys, *rest = states["numpy"]
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(states["torch"])
-    if states["cuda"] and len(states["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(states["cuda"])
-    if "mps" in states and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(states["mps"])
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"][0])

@@ -241,7 +241,7 @@ class FineTuningModule(pl.LightningModule):
         groups = [
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": o.weight_decay},
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
-            *method_groups,
+            *({"weight_decay": o.weight_decay} | group for group in method_groups),
         ]
         fused = o.clip is None or self.cfg.trainer.precision == "32-true"  # Lightning's rule for mixed precision
         optimizer = make_optimizer(o, groups, self.list_vocabularies(), self.list_hidden_matrices(), fused)

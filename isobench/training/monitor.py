@@ -67,7 +67,7 @@ class IsotropyMonitor(Callback):
     def on_validation_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, index: int, dataloader_idx: int = 0
     ) -> None:
-        if isinstance(outputs, dict) and "embedding" in outputs:
+        if dataloader_idx == 0 and isinstance(outputs, dict) and "embedding" in outputs:
             for name in outputs:
                 if name == "embedding" or name.startswith("layer_"):
                     self._batches.setdefault(name, []).append(outputs[name].detach())
@@ -95,13 +95,15 @@ class IsotropyMonitor(Callback):
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Measure before the first step, and draw no random number; a run that goes on has done so."""
         is_wanted = isinstance(getattr(module, "isotropy_before", None), dict) and trainer.val_dataloaders
-        if trainer.global_step or not is_wanted:
+        if trainer.global_step or not is_wanted or module.isotropy_before:
             return
         modes = [(part, part.training) for part in module.modules()]
         embeddings, classes = [], []
         with isolate_rng(), trainer.precision_plugin.val_step_context():
             module.eval()
-            for batch in trainer.val_dataloaders[0] if hasattr(module, "embed") else ():
+            loaders = trainer.val_dataloaders
+            first = loaders[0] if isinstance(loaders, list | tuple) else loaders
+            for batch in first if hasattr(module, "embed") else ():
                 batch = move_data_to_device(batch, module.device)
                 embeddings.append(module.embed(batch).float())
                 classes.append(_extract_classes(batch, embeddings[-1]))

@@ -23,6 +23,7 @@ from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
 from isobench.common.progress import print_above_bars
 from isobench.config.schema import Config
+from isobench.data.batches.loaders import uses_gpu
 from isobench.data.scale import drop_paper_remarks, find_scale_differences
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder, write_predictions
 from isobench.runs.identity import Identity, resolve_seeds, seed_everything
@@ -108,8 +109,11 @@ def _build_and_fit(
         progress = ProgressReporter(heartbeat, format_run_name(cfg))
         try:
             watch.start()
-            callbacks = [evaluations, stopwatch, progress, checkpointer, EpochSamples(loaders)]
-            callbacks += [*build_monitors(cfg), *make_exporters(cfg, identity, loaders.inputs.tokenizer)]
+            callbacks = [evaluations, stopwatch, progress, EpochSamples(loaders), *build_monitors(cfg)]
+            callbacks += [
+                *make_exporters(cfg, identity, loaders.inputs.tokenizer),
+                checkpointer,
+            ]  # saves what they keep
             fit(cfg, identity, built, checkpoints, callbacks)
         finally:
             progress.close()
@@ -176,9 +180,11 @@ def configure_process(cfg: Config) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     # Deterministic mode fills all new memory with NaN. Only an operation that reads it before it writes needs that.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    is_wanted = cfg.trainer.accelerator in ("gpu", "mps")
-    is_absent = is_wanted and not (torch.cuda.is_available() or torch.backends.mps.is_available())
-    refuse((is_absent, f"trainer.accelerator={cfg.trainer.accelerator}: torch sees no such device"))
+    is_half = cfg.trainer.precision == "16-mixed" and not uses_gpu(cfg)
+    refuse(
+        (uses_gpu(cfg) and not torch.cuda.is_available(), "trainer.accelerator=gpu: torch sees none"),
+        (is_half, "trainer.precision=16-mixed needs a GPU: on a CPU set bf16-mixed"),
+    )
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     reset_peak_memory()
@@ -194,7 +200,7 @@ def fit(
     status, failure = "interrupted", None
     try:
         trainer = pl.Trainer(
-            accelerator=cfg.trainer.accelerator,
+            accelerator="gpu" if uses_gpu(cfg) else "cpu",  # Apple's has no float64, in which methods are measured
             devices=1,
             precision=cfg.trainer.precision,
             max_epochs=cfg.optimization.epochs,

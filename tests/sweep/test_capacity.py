@@ -15,7 +15,6 @@ from isobench.sweep.machine import Division, divide_machine, limit_by_memory, me
 
 def test_every_gpu_has_a_process(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(machine, "has_apple_gpu", lambda: False)
     monkeypatch.setattr(machine, "_count_cores", lambda: 8)
     monkeypatch.setattr(machine, "list_gpus", lambda: ["0", "1"])
     assert divide_machine([make_config()] * 15, 15) == Division(2, 4, ("0", "1"))

@@ -79,7 +79,7 @@ def _count_effective_rows(cfg: Config, methods: Mapping[str, Calibration], examp
     last = [rest] if rest and not cfg.optimization.drop_last else []
     epoch = last + [cfg.optimization.batch_size] * full  # rows of each batch, the newest first
     return {
-        name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs), 1)
+        name: round(count_effective_rows(momentum, epoch * cfg.optimization.epochs, method.starts_from_constants), 1)
         for name, method in methods.items()
         if (momentum := getattr(method, "momentum", None)) is not None
     }

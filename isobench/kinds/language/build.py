@@ -9,6 +9,7 @@ from isobench.data.batches.loaders import ModelInputs
 from isobench.data.sources import read_texts
 from isobench.kinds.language.module import LanguageModel, find_family
 from isobench.kinds.language.windows import load_windows
+from isobench.kinds.words.projection import require_plain_logits
 from isobench.kinds.words.vocabulary import DEFAULT_SIZE, VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
@@ -21,6 +22,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     family = find_family(cfg.task)
     tokenizer = load_tokenizer(cfg, identity)
     loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, family)
+    require_plain_logits(loaded.model, cfg.encoder.name)
     inputs = ModelInputs(tokenizer, fingerprint_tokenizer(tokenizer), loaded.max_positions, loaded.dim)
     loaders = load_windows(cfg, inputs, identity.data, resolve_seeds(cfg)["order"])
     chain = build_chain(cfg, loaded.dim)

@@ -4,13 +4,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from isobench.calibration.chain import Chain
+from isobench.common.errors import refuse
 from isobench.kinds.words.fused_loss import fused_cross_entropy
 
 MAX_MEASURED_STATES = 20_000  # at most so many states of the first dev split are kept to measure isotropy
 IDENTITY_POOLER = nn.Identity()  # what writes or predicts words has no pooler
+
+
+@torch.no_grad()
+def require_plain_logits(model: Any, name: str) -> None:
+    """Raise UserError if a model changes its logits behind the output projection: our losses would leave it out."""
+    outputs: list[Tensor] = []
+    handle = model.get_output_embeddings().register_forward_hook(lambda *call: outputs.append(call[2]))
+    with isolate_rng():
+        logits = model(input_ids=torch.arange(4)[None]).logits
+    handle.remove()
+    is_changed = not (outputs and torch.allclose(outputs[-1], logits))
+    refuse((is_changed, f"encoder={name} caps or scales its logits, which the loss here would leave out"))
 
 
 class CalibratedProjection:
