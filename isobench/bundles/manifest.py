@@ -18,7 +18,6 @@ from isobench.runs.bundled import MANIFEST_LIMIT, RECORDS_FILE, TABLE_LIMIT
 from isobench.runs.folder import ABOUT_FILE
 from isobench.runs.record import Part, Time
 
-OLD_FORMAT = 2  # with a folder for each run, which isobench import still reads
 BUNDLE_FORMAT: Final = 3  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, BUNDLE_PLAN, "analysis"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -82,27 +81,18 @@ def format_manifest(manifest: Manifest) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def read_format(bundle: Path) -> object:
-    """Read which form a bundle says that it has; UserError if it is no bundle."""
+def read_manifest(bundle: Path) -> Manifest:
+    """Read a bundle's manifest, and check its checksum, its shape, and that it has the files that its runs need."""
     if not (bundle / MANIFEST_FILE).exists():
         what = f"bundle: no {MANIFEST_FILE}" if bundle.is_dir() else "folder"
         raise UserError(f"{bundle} is no {what}")
     try:
-        return orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT)).get("format")
-    except (OSError, ValueError, AttributeError):
-        return None  # read_manifest says why
-
-
-def read_manifest(bundle: Path) -> Manifest:
-    """Read a bundle's manifest, and check its checksum, its shape, and that it has the files that its runs need."""
-    version = read_format(bundle)
-    if type(version) is int and version > BUNDLE_FORMAT:
-        raise UserError(f"{bundle} has format {version} and this isobench reads {BUNDLE_FORMAT}: update isobench")
-    if version == OLD_FORMAT:
-        remedy = f"add its runs by isobench import {bundle}, and export them"
-        raise UserError(f"{bundle} is of an earlier isobench: {remedy}")
-    try:
         content = orjson.loads(read_bounded(bundle / MANIFEST_FILE, MANIFEST_LIMIT))
+        version = content.get("format")
+        if type(version) is int and version != BUNDLE_FORMAT:
+            raise UserError(
+                f"{bundle} has format {version}, and this isobench reads {BUNDLE_FORMAT}: take another one"
+            )
         manifest = Manifest.model_validate(drop_json_checksum(content))
         needed = RECORDS_FILE if manifest.runs else f"{ANALYSIS_FOLDER}/{ABOUT_FILE}"
         if lacking := {PLAN_FILE, needed} - manifest.files.keys():
@@ -111,6 +101,6 @@ def read_manifest(bundle: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}"
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = extract_first_line(error)
     raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason[:200]}")

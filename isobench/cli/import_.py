@@ -2,17 +2,14 @@
 
 The runs go to output_dir (default: outputs). Each bundle is verified first (isobench verify), and nothing that it
 names is run. Runs that are there already stay; if one has other results there, nothing of its bundle is imported.
-Bundles of earlier versions, which have a folder for each run, are read too.
 
 Example: isobench import bundle output_dir=outputs
 """
 
 import shlex
-import tempfile
 from pathlib import Path
 
-from isobench.bundles.manifest import OLD_FORMAT, Manifest, read_format, read_manifest
-from isobench.bundles.old_form import write_anew
+from isobench.bundles.manifest import Manifest, read_manifest
 from isobench.bundles.transfer import NOTHING_IMPORTED, Imported, import_bundle
 from isobench.cli.command import CommandParser, read_output_dir, run_guarded, split_folders
 from isobench.common.environment import collect_garbage_rarely, format_paper_flags
@@ -40,25 +37,11 @@ def import_runs(bundles: list[Path], settings: list[str]) -> None:
     output_dir = read_output_dir(settings, "isobench import")
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")
-    with tempfile.TemporaryDirectory() as folder:
-        places = [
-            _write_in_todays_form(bundle, Path(folder, str(number), bundle.resolve().name))  # errors name the place
-            for number, bundle in enumerate(bundles)
-        ]
-        for bundle in places:
-            read_manifest(bundle)  # so that a wrong name is found before anything is imported
-        for bundle in places:
-            imported = import_bundle(bundle, output_dir, _verify_bundle)
-            print(_describe_import(imported, output_dir))
-
-
-def _write_in_todays_form(bundle: Path, place: Path) -> Path:
-    """Return a bundle, or what it gives in the form of today if it is of an earlier version."""
-    if read_format(bundle) != OLD_FORMAT:
-        return bundle
-    place.mkdir(parents=True)
-    write_anew(bundle, place)
-    return place
+    for bundle in bundles:
+        read_manifest(bundle)  # so that a wrong name is found before anything is imported
+    for bundle in bundles:
+        imported = import_bundle(bundle, output_dir, _verify_bundle)
+        print(_describe_import(imported, output_dir))
 
 
 def _verify_bundle(bundle: Path) -> Manifest:

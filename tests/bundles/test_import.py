@@ -1,21 +1,18 @@
 """Import: runs of a bundle are shown as one's own, merged with others', and never put over other results."""
 
-import hashlib
 import json
-import random
 import shutil
 from pathlib import Path
 
 import pandas
 import pyarrow.parquet
 import pytest
-from bundle_tools import edit_rows, pick_run, read_content, refuse, sign
+from bundle_tools import edit_rows, pick_run, read_content
 from helpers import check_done, check_refused
-from tampering import change_byte, edit_record, list_failures
+from tampering import edit_record, list_failures
 
 from isobench import load_runs
 from isobench.bundles import transfer
-from isobench.cli import report
 from isobench.cli.prune import find_orphans
 from isobench.runs.plan import parse_plan
 from isobench.runs.record import Beat
@@ -116,19 +113,3 @@ def test_imported_files_are_those_of_the_run_or_say_of_which_they_are_copies(
     file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])  # in a page, which has a checksum
     assert "damaged" in set(load_runs(tmp_path / "other", experiment="glue_isobn")["status"])
     assert list_failures(tmp_path / "other")
-
-
-def test_a_bundle_of_the_old_form_is_imported(alice, bundle, run_import, command, tmp_path):
-    """It had a folder for each run."""
-    old = tmp_path / "old"
-    shutil.copytree(alice / "runs", old / "runs", ignore=shutil.ignore_patterns("lock", "*.json.lock"))
-    shutil.copy(bundle / "plan.json", old)
-    digests = {path: hashlib.sha256(text).hexdigest() for path, text in read_content(old).items()}
-    shutil.copy(bundle / "bundle.json", old)
-    sign(old, lambda manifest: manifest.update(format=2, files=digests))
-    for place, target in ((bundle, "expected"), (old, "outputs")):
-        check_done(run_import(place, tmp_path / target))
-    assert read_content(tmp_path / "outputs" / "runs") == read_content(tmp_path / "expected" / "runs")
-    check_refused(command(report.main, str(old)), "isobench import")
-    change_byte(random.Random(0), next(old.glob("runs/*/result.json")))
-    refuse(run_import, old, tmp_path / "again")

@@ -36,7 +36,7 @@ def encode(folder):
     "chosen",
     [
         ["head=isobn", "calibration=cosine"],
-        ["head=huggingface", "calibration=cosine"],
+        ["head=huggingface", "calibration=cosine", "encoder.token_type_ids=false"],
         ["calibration=spectrum_polynomial", "+calibration.reparametrize=1.0"],  # its classifier's weight is a product
     ],
 )
@@ -50,6 +50,7 @@ def test_transformers_computes_the_runs_own_logits(small, tmp_path, chosen):
     assert model.config.id2label == {0: "negative", 1: "positive"}
     with torch.no_grad():
         torch.testing.assert_close(model(**encode(folder)).logits, logits, rtol=1e-4, atol=1e-5)
+    assert ("token_type_ids" in encode(folder)) == ("encoder.token_type_ids=false" not in chosen)
 
 
 @pytest.mark.slow
