@@ -64,6 +64,13 @@ def test_a_cure_is_its_method_whatever_the_batches_and_stays_so_in_the_file(name
     assert deviation(coarse.transform(Y), whole) < 1e-5
 
 
+def test_a_chain_keeps_its_order_and_each_method_is_fitted_on_all_rows():
+    chain = settings("isobn_paper", then=settings("fixed_norm_z"))
+    whole = fit_method(chain, torch.from_numpy(X))(torch.from_numpy(X)).numpy()
+    for found in (whole, fit_cure(chain, X)[0].transform(X)):
+        assert found.std(0) == pytest.approx(1, rel=1e-3)
+
+
 def test_every_method_that_diagnose_can_fit_is_among_them():
     def can_be_fitted(name):
         try:

@@ -207,6 +207,12 @@ def test_tiny_matrices(shape):
     assert json.loads(json.dumps(diagnosis.to_json(), allow_nan=False))["rows"] == shape[0]
 
 
+def test_no_row_is_trained_on_and_tested():
+    x, labels = make_vectors(13, 80), np.random.default_rng(0).integers(2, size=80)
+    once, often = (diagnose(np.repeat(x, count, 0), np.repeat(labels, count)) for count in (1, 5))
+    assert index(often)["probe accuracy"] == index(once)["probe accuracy"]
+
+
 @pytest.mark.slow
 def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     x = np.repeat(make_vectors(13), 2, axis=0)

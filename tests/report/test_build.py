@@ -210,6 +210,31 @@ def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs
     assert line.difference.startswith("+18.00 ")  # plain fine-tuning of the same scale and head, too
 
 
+def over_tasks(outputs, method, scores, **more):
+    """Runs on two tasks, of which each has further overrides in turns."""
+    return [
+        row(outputs, score, "encoder=bert-base-cased", f"task={task}", f"calibration={method}", f"seed={seed}", *one)
+        for task, own in more.items() for one in own for seed, score in enumerate(scores(*one))
+    ]  # fmt: skip
+
+
+def test_p_pays_for_the_choices_of_each_task(tmp_path):
+    plain = over_tasks(tmp_path, "none", lambda: PLAIN, rte=[()], mrpc=[()])
+    strengths = [("calibration.strength=0.5",), ("calibration.strength=2.0",)]
+    ours = over_tasks(tmp_path, "cosine", lambda *_: BETTER, rte=strengths, mrpc=[()])
+    assert build_report(experiment(), [*plain, *ours]).methods["trials"].tolist() == [1, 2]
+
+
+def test_scales_are_compared_each_with_its_own_in_whatever_order_they_ran(tmp_path):
+    few, many = ("task.train_samples=50",), ("task.train_samples=100",)
+    plain = over_tasks(tmp_path, "none", lambda *_: PLAIN, rte=[few, many], mrpc=[many, few])
+    worse = [0.6, 0.61, 0.615, 0.62, 0.635]
+    scores = {few[0]: worse, many[0]: BETTER}
+    ours = over_tasks(tmp_path, "cosine", scores.get, rte=[few, many], mrpc=[many, few])
+    found = build_report(experiment(), [*plain, *ours]).methods.query("method == 'cosine'")["difference"]
+    assert sorted(found.round(1)) == pytest.approx([-6.9, 8.0])
+
+
 def test_a_number_that_gives_the_printed_digits_agrees():
     for ours, printed, agrees in ((81.22549, "81.22", True), (0.0, "0", True), (81.29, "81.22", False)):
         target = PrintedNumber(printed)

@@ -167,6 +167,10 @@ def test_a_part_of_what_the_paper_prints_does_not_decide_and_unstated_settings_n
     for left_out in (mnli, mnli & (report.runs["method"] == "isobn_released")):
         some = replace(report, runs=report.runs[~left_out])
         assert judge_claim(claim, lambda _, some=some: some, None)[0].word == UNDECIDED
+    named = replace(claim, tasks=("mnli", "rte"), methods=("isobn_released",))
+    for part, word in ((report.runs["task"] == "cola", "seen here"), (left_out, "can't tell here")):
+        some = replace(report, runs=report.runs[~part].assign(scale="another"))
+        assert judge_claim(named, lambda _, some=some: some, None)[0].word == word
 
 
 def test_every_claim_quotes_its_paper(papers):

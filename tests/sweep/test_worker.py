@@ -21,7 +21,7 @@ from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import Beat, format_record
 from isobench.runs.run import Run
 from isobench.sweep import worker
-from isobench.sweep.worker import EXIT_BUSY, EXIT_DONE, work
+from isobench.sweep.worker import EXIT_BUSY, EXIT_DONE, EXIT_FAILED, work
 
 
 @pytest.fixture
@@ -113,6 +113,13 @@ def test_a_killed_run_is_taken_although_the_clock_was_set_back(runs, taken):
     write_beat(runs[1], updated=time.time() + 7200, machine=socket.gethostname(), pid=gone.pid)
     assert work(runs, since=time.time()) == EXIT_DONE
     assert sorted(taken) == [0, 1, 2, 3]
+
+
+def test_a_run_that_killed_two_machines_is_left(runs, taken):
+    for attempt in (1, 2):
+        write_beat(runs[attempt], updated=time.time() - 600, attempt=attempt)
+    assert work(runs, time.time(), killed_since=time.time() - 3600) == EXIT_FAILED
+    assert sorted(taken) == [0, 1, 3]
 
 
 @pytest.fixture

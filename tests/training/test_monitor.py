@@ -24,6 +24,7 @@ class Theirs(pl.LightningModule):
     def __init__(self):
         super().__init__()
         self.layer, self.words = nn.Linear(4, 5), nn.Embedding(30, 5)
+        self.isotropy_before = {}
 
     def matrices(self):
         return {"head": lambda: self.layer.weight, "words": lambda: self.words.weight}
@@ -31,19 +32,25 @@ class Theirs(pl.LightningModule):
     def training_step(self, batch, index):
         return self.layer(batch).square().mean()
 
-    def validation_step(self, batch, index):
+    def embed(self, batch):
+        return self.layer(batch)
+
+    def validation_step(self, batch, index, dataloader_idx=0):
         return {"embedding": self.layer(batch)}
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-def test_any_module_can_be_monitored(tmp_path):
+@pytest.mark.parametrize("others", [0, 1])  # dev splits that are not monitored
+def test_any_module_can_be_monitored(tmp_path, others):
     torch.manual_seed(0)
     rows = torch.randn(12, 4)
     module, logger = Theirs(), CSVLogger(tmp_path, name="", version="")
     trainer = make_trainer(max_epochs=2, callbacks=[IsotropyMonitor(curve=3)], logger=logger)
-    trainer.fit(module, DataLoader(rows, 4), DataLoader(rows, 5))
+    loaders = [DataLoader(rows, 5), DataLoader(rows**2, 5)] if others else DataLoader(rows, 5)
+    trainer.fit(module, DataLoader(rows, 4), loaders)
+    assert module.isotropy_before["embedding/isoscore"] > 0
     logged = trainer.logged_metrics
     with torch.no_grad():
         expected = {"embedding": module.layer(rows), "head": module.layer.weight, "words": module.words.weight}
