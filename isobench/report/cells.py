@@ -352,8 +352,8 @@ def _fill_average(
     ours = "NaN" if math.isnan(mean) else f"{mean:.2f}"
     if len(firsts) < len(content.columns):
         ours = f"{len(firsts)} of {format_count(len(content.columns), 'column')}"
-    tasks = [c.task for c in columns if CONSTANT_PREDICTOR in find_troubles(find(method, c.task))]
-    ours += f" (one class on {', '.join(dict.fromkeys(tasks))})" * bool(tasks)
+    elif constant := [c.task for c in columns if CONSTANT_PREDICTOR in find_troubles(find(method, c.task))]:
+        ours += f" (one class on {', '.join(dict.fromkeys(constant))})"
     number, of = published.find_average(content, encoder, method) or (None, None)
     why = "not in the paper" if number is None else "no spread of an average is printed"
     return {"ours": ours, "verdict": "not comparable", "why": why, "published": number, "published_of": of}
