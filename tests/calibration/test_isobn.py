@@ -20,8 +20,7 @@ def test_a_batch_that_is_not_finite_shows_in_all_that_follows(rescale, value):
     assert isobn.eval()(torch.randn(8, 4, generator=generator)).isnan().any()
 
 
-@pytest.mark.parametrize("batches", [9, 200])
-@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize(("batches", "start"), [(9, 0), (200, 0), (200, 1)])
 @pytest.mark.parametrize(("momentum", "last"), [(0.95, 7), (0.05, 7), (0.95, 32), (0.5, 1)])
 def test_moving_averages_vary_like_a_plain_mean_of_their_effective_rows(momentum, last, start, batches):
     """The variance of the average of i.i.d. rows of variance 1, from the weight of every row."""
@@ -32,7 +31,6 @@ def test_moving_averages_vary_like_a_plain_mean_of_their_effective_rows(momentum
         weights *= 1 - momentum
         weights[batch] += momentum
     rows = np.repeat(weights / sizes, sizes)
-    assert start == 0 or rows.sum() == pytest.approx(1)
     expected = rows.sum() ** 2 / np.square(rows).sum()
     assert count_effective_rows(momentum, sizes, start == 0) == pytest.approx(expected)
 

@@ -225,7 +225,6 @@ def test_duplicates_zero_rows_and_negative_zeros(monkeypatch):
     monkeypatch.setattr("isobench.metrics.duplicates.MOST_HASHES", 100)
     sampled = diagnose(x)
     assert index(sampled)["duplicates"] == pytest.approx(N, rel=0.5)
-    assert any("Duplicates are estimated" in note for note in sampled.notes)
 
 
 @pytest.mark.slow

@@ -140,12 +140,10 @@ def test_queries_that_can_not_be_judged_are_left_out_and_counted(made):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a.tsv", "query-id\tcorpus-id\tscore\nq 1\td1\t2\nq2\td2\t0\n"),
-        ("a.txt", "q1 0 d1 2\nq2 0 d2 0\n"),
-        ("a.qrels", "q1\td1\t2\nq2\td2\t0\n"),
-        ("a.csv", "document,query,relevance\nd1,q1,2\nd2,q2,0\n"),
+        ("a.tsv", "query-id\tcorpus-id\tscore\nq 1\td1\t2\nq2\td2\t0\n"), ("a.txt", "q1 0 d1 2\nq2 0 d2 0\n"),
+        ("a.qrels", "q1\td1\t2\nq2\td2\t0\n"), ("a.csv", "document,query,relevance\nd1,q1,2\nd2,q2,0\n"),
     ],
-)
+)  # fmt: skip
 def test_files_of_judgements(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     found = [(q.replace(" ", ""), d, g) for q, d, g in read_relevance(tmp_path / name)]

@@ -189,12 +189,10 @@ def test_selections_that_cant_be_made(tmp_path, selection):
 @pytest.mark.parametrize(
     ("ours", "others"),
     [
-        ("task.train_samples=400", "task.train_samples=512"),
-        ("head=isobn", "head=huggingface"),
-        ("evaluation.every=1", "evaluation.every=last"),
-        ("optimization.report=best", "optimization.report=last"),
+        ("task.train_samples=400", "task.train_samples=512"), ("head=isobn", "head=huggingface"),
+        ("evaluation.every=1", "evaluation.every=last"), ("optimization.report=best", "optimization.report=last"),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs(tmp_path, ours, others):
     plain, calibrated = runs(tmp_path, "none", PLAIN, ours), runs(tmp_path, "isobn_paper", BETTER, others)
     report = build_report(experiment(), [*plain, *calibrated])
@@ -211,7 +209,6 @@ def test_nothing_is_compared_or_selected_across_scales_heads_and_reported_epochs
 
 
 def over_tasks(outputs, method, scores, **more):
-    """Runs on two tasks, of which each has further overrides in turns."""
     return [
         row(outputs, score, "encoder=bert-base-cased", f"task={task}", f"calibration={method}", f"seed={seed}", *one)
         for task, own in more.items() for one in own for seed, score in enumerate(scores(*one))
@@ -228,8 +225,7 @@ def test_p_pays_for_the_choices_of_each_task(tmp_path):
 def test_scales_are_compared_each_with_its_own_in_whatever_order_they_ran(tmp_path):
     few, many = ("task.train_samples=50",), ("task.train_samples=100",)
     plain = over_tasks(tmp_path, "none", lambda *_: PLAIN, rte=[few, many], mrpc=[many, few])
-    worse = [0.6, 0.61, 0.615, 0.62, 0.635]
-    scores = {few[0]: worse, many[0]: BETTER}
+    scores = {few[0]: [0.6, 0.61, 0.615, 0.62, 0.635], many[0]: BETTER}
     ours = over_tasks(tmp_path, "cosine", scores.get, rte=[few, many], mrpc=[many, few])
     found = build_report(experiment(), [*plain, *ours]).methods.query("method == 'cosine'")["difference"]
     assert sorted(found.round(1)) == pytest.approx([-6.9, 8.0])

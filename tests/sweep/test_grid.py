@@ -79,6 +79,7 @@ def test_isobn_as_released_has_the_papers_betas_at_paper_scale():
         (["calibration=none,isobn_released,isobn_paper", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
         (["+experiment=glue_isobn", "calibration.beta=0.3,0.4"], [None, 0.3, 0.4, 0.3, 0.4]),
         (["optimization.lr=0.003,3e-3,0.0030"], [None]),  # equal values are one run
+        (["calibration=isobn_paper", "calibration.beta=1,1.0"], [1]),
     ],
 )
 def test_a_methods_setting_multiplies_with_the_methods_that_have_it(arguments, expected):

@@ -16,7 +16,7 @@ from helpers import ROOT, check_done, check_refused, make_config, read_records, 
 
 from isobench.cli.prune import find_orphans
 from isobench.common.files import write_json
-from isobench.runs.folder import RunFolder
+from isobench.runs.folder import RunFolder, jobs_folder
 from isobench.runs.plan import Plan, write_plan
 from isobench.runs.record import Beat, format_record
 from isobench.runs.run import Run
@@ -198,6 +198,7 @@ def test_configs_of_the_users_own_folder_name_classes_that_may_run(tmp_path):
     file = write_plan(tmp_path / "outputs", Plan(None, ["x"], [(cfg, identity)]))
     with pytest.raises(worker.UntrustedError):
         worker.read_plan(file, None, [], is_trusted=False)
+    assert not worker.is_foreign(jobs_folder(tmp_path) / "1" / "plan.json", tmp_path)
     _, (run,) = worker.read_plan(file, None, [tmp_path], is_trusted=False)
     assert run.cfg.calibration["_target_"] == "stranger.Other"
 

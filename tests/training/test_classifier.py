@@ -118,7 +118,8 @@ def test_every_hook_is_used(small, target):
     method = [f"calibration._target_={__name__}.Everything", f"calibration.target={target}"]
     module, loaders, *_ = build_parts(*small, *method)
     assert module.chain.calibrations[0].seen == 160
-    assert module.configure_optimizers()["optimizer"].param_groups[-1]["initial_lr"] == 0.25
+    own = module.configure_optimizers()["optimizer"].param_groups[-1]
+    assert (own["initial_lr"], own["weight_decay"]) == (0.25, 0)
     batch = next(iter(loaders.train))
     module.log, module.eval()
     module.log = lambda *_, **__: None

@@ -143,11 +143,10 @@ def test_damaged_checkpoints_are_passed_over(cli, long, outputs, interrupted, un
         ("isobench.runs.folder.filelock.FileLock.acquire", errno.EIO),
         ("isobench.kinds.classification.build.Classifier", errno.EREMOTEIO),
         ("isobench.training.checkpoint.CheckpointFiles.list_files", errno.ETIMEDOUT),
-        ("isobench.training.checkpoint.require_checksum", errno.EIO),
-        ("torch.load", errno.ESTALE),
+        ("isobench.training.checkpoint.require_checksum", errno.EIO), ("torch.load", errno.ESTALE),
         ("isobench.kinds.classification.module.Classifier.validation_step", errno.ENOTCONN),
     ],
-)
+)  # fmt: skip
 def test_a_file_server_that_fails_for_a_moment_is_no_runs_failure(
     cli, long, outputs, interrupted, undisturbed, monkeypatch, place, number
 ):

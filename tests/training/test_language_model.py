@@ -11,9 +11,11 @@ import torch
 from helpers import WORDS, build_parts, fails, make_config, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import isobench
 from isobench.kinds.language.windows import subsample
+from isobench.kinds.words.projection import require_plain_logits
 from isobench.metrics.isotropy import average_cosine
 from isobench.models.layer_forms import attend_off_by_one
 from isobench.runs.identity import identify
@@ -181,6 +183,16 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
     for tied, count in (("true", 1), ("false", 2)):
         module = build_parts(*language, f"encoder.scratch.tie_word_embeddings={tied}").module
         assert len({id(matrix) for matrix in module.list_vocabularies()}) == count
+
+
+def test_logits_that_are_changed_behind_the_projection_are_refused():
+    shape = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    shape |= {"num_key_value_heads": 2, "intermediate_size": 8}
+    configs = [AutoConfig.for_model("llama", **shape), AutoConfig.for_model("granite", **shape, logits_scaling=8.0)]
+    plain, scaled = map(AutoModelForCausalLM.from_config, configs)
+    require_plain_logits(plain, "x")
+    with fails():
+        require_plain_logits(scaled, "x")
 
 
 @pytest.mark.parametrize("setting", ["task.sample_seed=3", "task.held_out=0.1", "optimization.label_smoothing=0.1"])
