@@ -183,7 +183,7 @@ def show(rows: Rows) -> Shown:
             verdicts.add_row(statement, row["verdict"], *numbers)
     levels = make_table("Levels", ("cause", "learning rate"), list(MEASURES.values()), True)
     for rate in rows["rates"]:
-        own = select_rows(rows["models"], {"cause": rate["cause"], "lr": rate["lr"]})
+        own = list(index_by_seed(rows["models"], rate).values())
         means = [format_number(float(np.mean([row[name] for row in own])), ".4f") for name in MEASURES]
         levels.add_row(rate["cause"], f"{rate['lr']:g}{' (edge)' * rate['edge']}", *means)
     notes = [
@@ -220,6 +220,8 @@ def build_changes(
 
 def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
     """Build a table: each cause's cosine, the base's at the nearest loss, and the change at the base's own rate."""
+    seeds = {rate["cause"]: rate["seeds"] for rate in chosen}
+    runs = [row for row in runs if row["seed"] in seeds.get(row["cause"], ())]
     levels: dict[str, dict[float, tuple[float, float]]] = {}  # cause -> learning rate -> loss and cosine, means
     for (cause, lr), own in group_rows(runs, "cause", "lr").items():
         levels.setdefault(cause, {})[lr] = tuple(np.mean([[row["loss"], row[PRIMARY[0]]] for row in own], axis=0))
@@ -229,7 +231,8 @@ def build_matched(runs: Sequence[TidyRow], chosen: Sequence[TidyRow]) -> Table:
     table = make_table(title, ("cause",), names, True)
     for cause in [cause for cause in CAUSES if cause in rates and cause != OTHER_TEXT]:
         loss, cosine = levels[cause][rates[cause]]
-        nearest = min(levels[BASE], key=lambda lr: abs(levels[BASE][lr][0] - loss))
+        known = [lr for lr, level in levels[BASE].items() if not math.isnan(level[0])]
+        nearest = min(known, key=lambda lr: abs(levels[BASE][lr][0] - loss))
         base_loss, base_cosine = levels[BASE][nearest]
         same = levels[cause].get(rates[BASE], (math.nan, math.nan))[1] - levels[BASE][rates[BASE]][1]
         table.add_row(

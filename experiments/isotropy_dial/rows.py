@@ -145,6 +145,8 @@ def build_rows(subjects: Sequence["Subject"]) -> list[TidyRow]:
     for subject in subjects:
         record, calibration = subject.record, subject.cfg.calibration
         best = record.best if record is not None and record.status == FINISHED else None
+        if best is not None and best.metrics(subject.cfg.task.dev_splits[0]).get(subject.cfg.task.primary) is None:
+            best = None  # one number for all examples has no correlation: the registration leaves its seed out
         values = {"score": None if best is None else 100 * best.score}
         values |= {name: best and best.isotropy.get(name) for name in (*MEASURES, *VOCABULARY_MEASURES)}
         rows += [

@@ -218,7 +218,8 @@ def judge_prediction(changes: Sequence[TidyRow]) -> list[TidyRow]:
     predicted = {cell: float(np.mean([row["change"] for row in own])) for cell, own in known.items()}
     shares = []
     for own in group_rows((row for row in whitening if row["held_out"]), "task").values():
-        cells = [(row["change"], predicted[tuple(row[name] for name in key)]) for row in own]
+        keys = [tuple(row[name] for name in key) for row in own]
+        cells = [(row["change"], predicted[cell]) for row, cell in zip(own, keys, strict=True) if cell in predicted]
         total = sum(change**2 for change, _ in cells)
         shares.append(1 - sum((change - guess) ** 2 for change, guess in cells) / total if total else math.nan)
     return decide("other sets predict the change", {"all": average_over_seeds(np.array(shares))}, sign=1)

@@ -48,7 +48,8 @@ class Study:
         values = {name: self.rng.normal() for name in MEASURES}
         values["embedding/ev1"] = 0.5 + 0.1 * dose if turned != "cosine" else 0.5  # follows the dose
         values["embedding/i1"] = score  # follows the score
-        epoch = types.SimpleNamespace(score=score, isotropy=values)
+        metrics = dict.fromkeys((cfg.task.primary, "f1"), score)
+        epoch = types.SimpleNamespace(score=score, isotropy=values, metrics=lambda _: metrics)
         about = {"provenance": self.record.provenance, "cost": self.record.cost}
         record = types.SimpleNamespace(best=epoch, status="finished", **about)
         return types.SimpleNamespace(encoder="E", task="T", cfg=cfg, record=record, folder=self.folder)

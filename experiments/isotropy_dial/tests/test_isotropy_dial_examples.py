@@ -72,5 +72,6 @@ def test_no_interval_without_predictions_or_with_another_score(study):
     study.subjects[3].folder.predictions_file.unlink()
     assert measure(study) == []
     for subject in study.subjects:
-        subject.cfg = SimpleNamespace(**{**vars(subject.cfg), "task": SimpleNamespace(generation=None, primary="f1")})
+        task = SimpleNamespace(generation=None, primary="f1", dev_splits=["validation"])
+        subject.cfg = SimpleNamespace(**vars(subject.cfg) | {"task": task})
     assert measure(study) == []
