@@ -16,7 +16,7 @@ from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.methods import count_seeds, list_arms, list_comparisons, list_score_cells, name_method
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, is_scored
 from isobench.report.wording import describe_p, format_points
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, holm
 
 Check = Callable[[Report], Outcome]
@@ -158,7 +158,8 @@ def _pair_runs(runs: pd.DataFrame, method: str, other: str) -> list[tuple[pd.Dat
     """Pair the selected runs of two methods: one pair for each encoder, task and setting in which both have some."""
     chosen = runs[runs["selected"].astype(bool) & runs["method"].isin([method, other])]
     pairs = []
-    for _, both in chosen.groupby(COMPARED, sort=False, dropna=False):
+    compared = COMPARED + [name for name in SCORED_SETTINGS if name in chosen]
+    for _, both in chosen.groupby(compared, sort=False, dropna=False):
         ours, theirs = both[both["method"] == method], both[both["method"] == other]
         if len(ours) and len(theirs):
             pairs.append((ours, theirs))

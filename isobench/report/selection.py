@@ -31,7 +31,7 @@ from isobench.report.tables import (
     name_group,
     read_numbers,
 )
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
@@ -115,7 +115,9 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     """
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
-    sources = zip(runs["scale"], *(runs[name].where(runs[name].notna(), first[name]) for name in first), strict=True)
+    scored = [runs[name].map(str) for name in SCORED_SETTINGS if name in runs]
+    known = (runs[name].where(runs[name].notna(), first[name]) for name in first)
+    sources = zip(runs["scale"], *scored, *known, strict=True)
     protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     keys = runs[["task", "encoder"]].assign(protocol=list(map(str, protocols)), source=list(map(str, sources)))
     task = ["protocol", "task", "encoder"]
@@ -141,6 +143,8 @@ def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[s
         for name in SOURCE_SETTINGS:
             if name in varying:
                 differences.append(f"{name.partition('.')[2]} {' and '.join(part[name].unique())}")
+        scored = [name for name in SCORED_SETTINGS if name in varying]
+        differences += [f"{name}={' and '.join(part[name].map(str).unique())}" for name in scored]
         if any(other != scale for other in scales):
             differences += scale
         names.append("; ".join(differences))
@@ -154,7 +158,7 @@ def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """
     varying = []
     for name in names:
-        is_shared = name in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)
+        is_shared = name in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SCORED_SETTINGS)
         keys = [runs["task"], runs["encoder"], *([] if is_shared else [runs["method"]])]
         if (runs[DIGESTS.get(name, name)].map(str).groupby(keys).nunique() > 1).any():
             varying.append(name)

@@ -20,6 +20,11 @@ from isobench.runs.run import Run
 
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
+# What is scored, and by what: of a task, runs that differ in one of them are not compared either.
+SCORED_SETTINGS = (
+    "task.primary", "task.label", "task.language.subsample", "task.language.masked_share",
+    "task.generation.diacritics", "encoder.vocabulary_size",
+)  # fmt: skip
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
 # Settings that don't change a result. Those of sources do so by the data and the weights, which are compared instead.
 NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
@@ -62,7 +67,7 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
         sources = dict(zip(SOURCE_SETTINGS, run.identity.fingerprints, strict=True))  # equal in copies elsewhere
         settings = {name: value for name, value in flatten_settings(run.cfg).items() if name not in NOT_COMPARED}
         settings |= sources
-        protocol = {key: settings[key] for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS)}
+        protocol = {key: settings.get(key) for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SCORED_SETTINGS)}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)
         settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from isobench.common.errors import UserError, doing, refuse
+from isobench.common.files import sha256_json
 from isobench.config.schema import Config, Encoder
+from isobench.runs.identity import to_plain
 from isobench.runs.plan import list_run_folders, read_ended_run
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name
@@ -82,11 +84,12 @@ def _build_epoch_shape(cfg: Config) -> RunShape:
     """Return the settings that decide the time of an epoch, except the batch size."""
     task = cfg.task
     data = task.name, task.train_split, task.train_samples, task.max_length
-    return *data, cfg.encoder.name, cfg.trainer.precision, cfg.evaluation.every
+    return *data, sha256_json(to_plain(cfg.encoder)), cfg.trainer.precision, cfg.evaluation.every
 
 
 def _build_run_shape(cfg: Config) -> RunShape:
-    return *_build_epoch_shape(cfg), cfg.optimization.batch_size, cfg.optimization.epochs
+    o = cfg.optimization
+    return *_build_epoch_shape(cfg), o.batch_tokens or o.batch_size, o.epochs
 
 
 def format_duration(seconds: float) -> str:

@@ -101,7 +101,8 @@ class SlurmLauncher(Launcher):
         return text if shutil.which("srun") else f"{text}; {NO_SRUN}"
 
     def _count_jobs(self, todo: Sequence[Run]) -> int:
-        return min(self.most_jobs, len(todo), read_array_limit())
+        workers = int(self.options.get("ntasks", 1))  # of a job
+        return min(self.most_jobs, -(-len(todo) // workers), read_array_limit())
 
     def launch(self, todo: list[Run], runs: Sequence[Run], plan: Path) -> list[int]:
         """See `Launcher.launch`. The jobs work on a copy of the plan, which later commands don't change."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlparse
 
-from isobench.common.environment import collect_provenance
+from isobench.common.environment import JOB, collect_provenance
 from isobench.common.errors import doing, extract_first_line
 from isobench.common.terminal import print_note
 from isobench.config.schema import Config, format_method_name
@@ -36,7 +36,16 @@ def make_logger(cfg: Config, key: str, resolved: dict[str, Any]) -> Any:
     folder = Path(cfg.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     with doing("starting W&B (WANDB_MODE=offline or tracking=none run without it)"):
-        run = _start_wandb_run(cfg, key, resolved, folder)
+        try:
+            run = _start_wandb_run(cfg, key, resolved, folder)
+        except Exception as error:
+            if JOB not in os.environ:
+                raise
+            # Nobody watches a job, and W&B may not be reached from where it runs.
+            print_note(f"W&B did not start, so curves are kept in {folder / 'wandb'}: {extract_first_line(error)}")
+            load_wandb().teardown()
+            os.environ["WANDB_MODE"] = "offline"
+            run = _start_wandb_run(cfg, key, resolved, folder)
     return WandbLogger(experiment=run)
 
 

@@ -190,6 +190,7 @@ def test_selections_that_cant_be_made(tmp_path, selection):
     ("ours", "others"),
     [
         ("task.train_samples=400", "task.train_samples=512"), ("head=isobn", "head=huggingface"),
+        ("task.primary=accuracy", "task.primary=f1"),
         ("evaluation.every=1", "evaluation.every=last"), ("optimization.report=best", "optimization.report=last"),
     ],
 )  # fmt: skip

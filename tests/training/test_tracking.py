@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import wandb
-from helpers import files_with, tiny_overrides, train_run
+from helpers import check_done, files_with, tiny_overrides, train_run
 from pytorch_lightning.callbacks import Callback
 from wandb.proto.wandb_internal_pb2 import Record
 from wandb.sdk import wandb_setup
@@ -199,3 +199,7 @@ def test_wandb_that_cant_start_leaves_nothing_and_tells_no_key(small, outputs, c
     assert code == 2
     assert "not-a-key" not in out + err
     assert not list(outputs.glob("runs/*"))
+    monkeypatch.setenv("ISOBENCH_JOB", "1_1")
+    assert "not-a-key" not in "".join(check_done(cli(*small, "tracking=wandb"))[1:])
+    wandb.teardown()
+    assert list(outputs.glob("wandb/offline-run-*"))
