@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet
@@ -114,6 +115,7 @@ def test_an_export_that_is_killed_at_any_file_leaves_what_verify_refuses_and_is_
     alice, run_export, bundle, monkeypatch, tmp_path
 ):
     expected = read_content(bundle)
+    shutil.rmtree(bundle)
     removed = pick_run(alice)
     removed.rename(tmp_path / "kept")
     check_done(run_export(alice, bundle))

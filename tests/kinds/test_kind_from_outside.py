@@ -66,8 +66,8 @@ def settings(tiny, cache, tmp_path, files):
 @pytest.mark.slow
 def test_it_trains_is_verified_and_reported(cli, tiny, tmp_path, settings):
     outputs = tmp_path / "outputs"
-    own = ["calibration=none,isobn_paper", "seed=1,2", "optimization.epochs=6", "optimization.batch_size=8"]
-    out, _ = check_done(cli(*settings, *own, "optimization.lr=5e-3", "-m"))
+    own = ["calibration=none,isobn_paper", "seed=1,2", "optimization.epochs=10", "optimization.batch_size=8"]
+    out, _ = check_done(cli(*settings, *own, "optimization.lr=3e-3", "-m"))
     records = [json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")]
     assert [record["status"] for record in records] == ["finished"] * 4
     assert min(record["best"]["score"] for record in records) > 0.5  # of a tiny encoder
