@@ -128,6 +128,7 @@ def diagnose(
         queries, asked, _ = read(queries, "queries")
         if is_file := isinstance(relevant, str | Path):
             relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
+        relevant = list(relevant)
         has_ids = is_file or any(isinstance(name, str) for row in relevant for name in row[:2])
         tables = (asked, source) if has_ids else (None, None)
         asked_ids, ids = (read_ids(own, len(x)) for own, x in zip(tables, (queries, vectors), strict=True))

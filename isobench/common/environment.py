@@ -145,7 +145,7 @@ def list_rounding(provenance: Mapping[str, Any]) -> list[Any]:
     """List what of a provenance decides how sums are rounded: where it is equal, results are equal to the bit."""
     versions = [provenance["versions"].get(name) for name in ROUNDING_PACKAGES]
     used = [provenance.get(name) for name in ("cpu", "instruction_set", "threads", "python")]
-    return [*used, provenance["gpus"][:1], *versions]  # a run has one GPU
+    return [*used, (provenance.get("gpus") or [])[:1], *versions]  # a run has one GPU
 
 
 def read_git_state() -> dict[str, Any] | None:

@@ -59,7 +59,7 @@ class Cure:
     width: int  # of the vectors, d
     rows: int  # that it was fitted on
     sha256: str  # of all their numbers, row by row, as float32 or float64
-    encoder: dict[str, str]  # what is known of theirs: name, pooling, layer
+    encoder: dict[str, str]  # what is known of theirs: name, pooling, layer, digest of the weights
     mean: np.ndarray | None = None  # [d] float32
     matrix: np.ndarray | None = None  # [d, k] float32
     chain: Chain | None = None
