@@ -31,7 +31,7 @@ from isobench.report.tables import (
     name_group,
     read_numbers,
 )
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.grouping import NEVER_MIXED, PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import expected_maximum
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
@@ -154,12 +154,11 @@ def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[s
 def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return those of the named settings in which runs of one task, encoder and method differ.
 
-    A setting of the protocol or a source varies also if it differs between the methods of a task and encoder.
+    One of ``NEVER_MIXED`` varies also if it differs between the methods of a task and encoder.
     """
     varying = []
     for name in names:
-        is_shared = name in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SCORED_SETTINGS)
-        keys = [runs["task"], runs["encoder"], *([] if is_shared else [runs["method"]])]
+        keys = [runs["task"], runs["encoder"], *([] if name in NEVER_MIXED else [runs["method"]])]
         if (runs[DIGESTS.get(name, name)].map(str).groupby(keys).nunique() > 1).any():
             varying.append(name)
     return varying

@@ -26,6 +26,7 @@ SCORED_SETTINGS = (
     "task.generation.diacritics", "encoder.vocabulary_size",
 )  # fmt: skip
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
+NEVER_MIXED = (*PROTOCOL_SETTINGS, *SCORED_SETTINGS, *SOURCE_SETTINGS)
 # Settings that don't change a result. Those of sources do so by the data and the weights, which are compared instead.
 NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
 # Tables don't show these as settings that vary, but runs that differ in them need different names.
@@ -54,8 +55,8 @@ def list_run_names(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
 def find_varying_settings(runs: list[Run]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
-    A setting that one run has and another lacks counts as null in the other. A setting of ``PROTOCOL_SETTINGS`` or
-    ``SOURCE_SETTINGS`` varies also if it differs between the methods of a task and encoder.
+    A setting that one run has and another lacks counts as null in the other. A setting of ``NEVER_MIXED``
+    varies also if it differs between the methods of a task and encoder.
     """
     by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
     for run in runs:
@@ -67,7 +68,7 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
         sources = dict(zip(SOURCE_SETTINGS, run.identity.fingerprints, strict=True))  # equal in copies elsewhere
         settings = {name: value for name, value in flatten_settings(run.cfg).items() if name not in NOT_COMPARED}
         settings |= sources
-        protocol = {key: settings.get(key) for key in (*PROTOCOL_SETTINGS, *SOURCE_SETTINGS, *SCORED_SETTINGS)}
+        protocol = {key: settings.get(key) for key in NEVER_MIXED}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)
         settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}

@@ -86,9 +86,10 @@ def write_export(folder: Path, cfg: Config, module: FineTuningModule, tokenizer:
         backend.no_truncation()
         backend.no_padding()
     tokenizer.save_pretrained(folder)
-    if not cfg.encoder.token_type_ids and "token_type_ids" in tokenizer.model_input_names:
+    inputs = getattr(tokenizer, "model_input_names", ())  # word vectors' has none
+    if not cfg.encoder.token_type_ids and "token_type_ids" in inputs:
         file = folder / "tokenizer_config.json"
-        names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+        names = [name for name in inputs if name != "token_type_ids"]
         file.write_text(json.dumps(json.loads(file.read_text()) | {"model_input_names": names}, indent=2))
     own, lacks = module.export(folder)
     if any(overrides_hook(calibration, "forward") for calibration in module.chain):
