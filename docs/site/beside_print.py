@@ -39,14 +39,15 @@ def write_beside_print(report: Report) -> str:
         notes.update(shared)
         name = f"{cell.column}, {label_method(cell.method)}"
         if cell.method.endswith("_found") and cell.kind != "score":  # isotropy_calibration/laptop.md
-            why = "fitted to print"
+            why = "not fitted" if cell.task == "stsb" else "fitted to print"
         elif shared or cell.verdict != "not comparable":
             name, why = f"**{name}**", "**comparable**"
         else:
             why = cell.why if cell.published_of == cell.encoder else "another encoder"
         difference = _format_difference(find_content(report.experiment, cell.table), cell)
         lines.append(f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} | {why} |")
-    note = "Differences, ours less print, with Welch's 95% interval over the seeds of both."
+    note = "Differences, ours less print, with Welch's 95% interval over the seeds of both, "
+    note += "widened on each side by half a unit of print's last digit."
     return "\n".join([*lines, "", " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])])
 
 
@@ -60,7 +61,7 @@ def _format_difference(content: PublishedTable, cell: pd.Series) -> str:
     if center is None or math.isnan(center) or math.isnan(ours):
         return "-"
     difference = ours - float(center)
-    form = "+.2f" if cell.kind == "score" else "+.3f" if abs(difference) >= 5e-4 else "+.0e"
+    form = "+z.2f" if cell.kind == "score" else "+z.3f" if max(abs(center), abs(ours)) >= 0.01 else "+.1e"
     text = f"{difference:{form}}"
     (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
     spread = numbers.get("sd")

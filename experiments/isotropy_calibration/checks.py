@@ -163,13 +163,18 @@ def changes_little(
 
 
 def prevents_learning(report: Report) -> Outcome:
-    """Check that on each task and encoder every run of a method predicts one class, and not every plain one does."""
+    """Check that on each task and encoder every run of a method predicts one class, and not every plain one does.
+
+    One such run is enough on STS-B, as it makes the mean NaN, which is all that print has.
+    """
     cases, numbers = [], []
     for (method, encoder), pairs in group_pairs(report).items():
         for ours, plain in pairs:
             is_constant, is_plain = (runs["failure"] == CONSTANT_PREDICTOR for runs in (ours, plain))
-            cases.append(bool(is_constant.all() and not is_plain.all()))
-            numbers.append(f"{method} on {ours['task'].iloc[0]} ({encoder}) {is_constant.sum()} of {len(ours)}")
+            task = ours["task"].iloc[0]
+            prevented = is_constant.any() if task == "stsb" else is_constant.all()
+            cases.append(bool(prevented and not is_plain.all()))
+            numbers.append(f"{method} on {task} ({encoder}) {is_constant.sum()} of {len(ours)}")
     return judge_cases(cases, f"runs that predict one class: {'; '.join(numbers)}")
 
 

@@ -230,7 +230,8 @@ def build_distribution_table(summaries: list[dict[str, Any]], within: float) -> 
     """Build the terminal's table of the summaries, one row per encoder and task."""
     columns = {
         "N": "{examples:,}",
-        "clusters,\nindex (null)": "{clusters}, {cluster_index:.2f} ({gaussian_cluster_index:.2f})",
+        "clusters\n(in none)": "{clusters} ({in_no_cluster:.0%})",
+        "index\n(null)": "{cluster_index:.2f} ({gaussian_cluster_index:.2f})",
         "d\n(const.)": "{dimensions} ({constant})", f"h^l: means\nwithin {within:g}": "{share_within:.1%}",
         "h^l:\nlargest": "{largest_mean:.2f}",
         "h: std min/\nmedian/max": "{std_min:.2g}/{std_median:.2g}/{std_max:.2g}",

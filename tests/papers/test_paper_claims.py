@@ -109,8 +109,9 @@ ALGEBRA = steps(others=1, away=1, targets=-1, predictions=1)
         (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1, 0), HOLDS),
         (common.centring_closes_the_gap, gaps(-1, -1, 1, 1, 1, -1), UNDECIDED),
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4), HOLDS),
-        (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.25, 0.4), FAILS),  # a fall between
-        (common.cosine_rises_with_rarity, ranges(-0.037, 0.007, 0.062, 0.099), FAILS),  # MiniLM's: too little
+        (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.25, 0.4), UNDECIDED),  # a fall between
+        (common.cosine_rises_with_rarity, ranges(0.4, 0.3, 0.25, 0.2), FAILS),
+        (common.cosine_rises_with_rarity, ranges(-0.037, 0.007, 0.062, 0.099), UNDECIDED),  # MiniLM's: little
         (common.cosine_rises_with_rarity, ranges(0.2, 0.3, 0.35, 0.4, unused=False), UNDECIDED),  # the last ids
         (common.gradients_share_a_direction, steps(others=0.6, away=0.75, targets=-0.4), UNDECIDED),
         (common.gradients_share_a_direction, steps(others=0, away=0, targets=0) + ALGEBRA, FAILS),

@@ -254,6 +254,8 @@ def test_learning_is_prevented_where_every_run_predicts_one_class_and_not_every_
     assert judge(*make_runs("none", PLAIN, **CONSTANT), *ours) == FAILS
     other = [*make_runs("none", PLAIN, task="cola"), *make_runs("cosine", PLAIN, task="cola")]
     assert [judge(*plain, *ours, *other), judge(*plain)] == [UNDECIDED, NOT_RUN]
+    on_stsb = [run | {"task": "stsb"} for run in (*plain, *some)]  # one such run makes the mean NaN
+    assert judge(*on_stsb) == HOLDS
 
 
 @pytest.mark.slow
