@@ -55,8 +55,8 @@ FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summar
 WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
 SCALES_TEXT = """**No row of this table is a paper's own setting.** *Embedded* is short training on few examples, with
 encoders that install as Python packages. *Laptop* is close to a paper's protocol, on its small tasks and with such
-encoders. *minilm* is all-MiniLM-L6-v2, *mpnet* all-mpnet-base-v2, *distilbert-quire* a DistilBERT tuned for grammar
-correction, *bart-scratch* an untrained model with generated texts, which shows that the code runs."""
+encoders. *minilm* is all-MiniLM-L6-v2, *mpnet* all-mpnet-base-v2 (their poolers came untrained), *distilbert-quire* a DistilBERT
+tuned for grammar correction, *bart-scratch* an untrained model with generated texts, which shows that the code runs."""
 FOUND_HEADER = "| experiment | what was run | what it found |\n|---|---|---|\n"
 INTRODUCTION = f"""# Results
 
@@ -98,7 +98,7 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
     "causes": "Coupled Adam and SGD lower the vocabulary's average cosine by 0.138 each, Muon by 0.045.",
     "causes_finetuned": "Whether models with a more isotropic vocabulary are more accurate can't be told.",
     "isobn_ev": "IsoBN's two versions lower EV3 from .440 to .185 and .217 (DistilBERT), and from .081 to .067 and "
-    ".075 (MPNet). Print's fall is .123 with BERT and .425 with RoBERTa.",
+    ".075 (MPNet, with an untrained pooler). Print's fall is .123 with BERT and .425 with RoBERTa.",
     "adaptation_embeddings": "On four tasks 78 to 82% of the means of h^l are within .5, and 11 are beyond 2.5, as "
     "in print. On MRPC no dimension of h^l stands out; in print's h, which a pooler has changed, one does.",
     "common_frequency": "The mean cosine with unused tokens rises from frequent to rare tokens: from .18 to .75 "

