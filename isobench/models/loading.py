@@ -137,6 +137,7 @@ def enable_gradient_checkpointing(model: Any) -> None:
 
 def read_max_positions(config: Any) -> int:
     """Return the model's longest input, in tokens; RoBERTa's family reserves its first positions for padding."""
-    positions = getattr(config, "max_position_embeddings", None) or 1 << 20
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    positions = positions if positions > 0 else 1 << 20  # XLNet's is -1
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     return int(positions) - offset

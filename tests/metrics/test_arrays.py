@@ -13,7 +13,6 @@ from helpers import fails
 from isobench import calibration, metrics
 from isobench.calibration import Centering, IsoBN, Whitening
 from isobench.calibration.base import overrides_hook
-from isobench.kinds.generation.scores import evaluate_texts
 from isobench.metrics.task import evaluate_predictions
 
 H = np.random.default_rng(0).normal(size=(40, 8)) * np.arange(1, 9) + 2
@@ -108,7 +107,6 @@ def test_what_would_give_a_wrong_number_is_refused():
         lambda: metrics.IsotropyAccumulator(3).merge(metrics.IsotropyAccumulator(4)),
         lambda: evaluate_predictions(["spearman"], [1, 2, 3], [1, 2]),
         lambda: evaluate_predictions(["pearson"], 1j * LABELS, LABELS),
-        lambda: evaluate_texts(["bleu"], "abc", "abd"),
     ):  # fmt: skip
         with fails():
             call()

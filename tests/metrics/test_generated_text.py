@@ -31,6 +31,15 @@ def test_bleu_is_of_the_corpus_and_penalises_brevity():
     assert evaluate_texts(["bleu"], references, hypotheses)["bleu"] == pytest.approx(expected)
 
 
+def test_bleu_of_languages_without_spaces_counts_characters():
+    references, hypotheses = ["我喜欢在公园里散步。"], ["我喜欢在公园散步。"]  # one of nine characters is missing
+    by_language = [
+        evaluate_texts(["bleu"], references, hypotheses, language)["bleu"] for language in ("zh", "ja", "de")
+    ]
+    assert by_language[0] == by_language[1] > 0.5
+    assert by_language[2] == 0
+
+
 def test_chrf_weighs_recall_twice():
     # abd for abcd: 1-grams 3 of 3 and 4, 2-grams 1 of 2 and 3, 3-grams 0 of 1 and 2; longer ones are not in both
     precision, recall = (3 / 3 + 1 / 2 + 0) / 3, (3 / 4 + 1 / 3 + 0) / 3

@@ -14,9 +14,11 @@ from tampering import list_failures
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import isobench
+from isobench.kinds.language.module import LanguageModel
 from isobench.kinds.language.windows import subsample
-from isobench.kinds.words.projection import require_plain_logits
+from isobench.kinds.words.projection import require_causal, require_plain_logits
 from isobench.metrics.isotropy import average_cosine
+from isobench.models.encoders import LoadedGenerator
 from isobench.models.layer_forms import attend_off_by_one
 from isobench.runs.identity import identify
 from isobench.runs.validate import validate_config
@@ -193,6 +195,28 @@ def test_logits_that_are_changed_behind_the_projection_are_refused():
     require_plain_logits(plain, "x")
     with fails():
         require_plain_logits(scaled, "x")
+
+
+def test_a_model_that_reads_the_token_it_predicts_is_no_causal_one():
+    names = {"llama": "causal", "xlm": "reads all"}
+    sizes = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    models = {
+        "llama": AutoConfig.for_model("llama", **sizes, num_key_value_heads=2, intermediate_size=8),
+        "xlm": AutoConfig.for_model("xlm", vocab_size=50, emb_dim=8, n_layers=1, n_heads=2, n_langs=1),
+    }
+    causal, whole = (AutoModelForCausalLM.from_config(models[name]) for name in names)
+    require_causal(causal, "x")
+    with fails():
+        require_causal(whole, "x")
+
+
+@pytest.mark.parametrize(("length", "windows"), [(64, 6400), (33, 7000), (64, 300)])
+def test_measured_states_come_from_every_place_of_a_window(language, length, windows):
+    module, loaders, *_ = build_parts(*language)
+    loaders.sizes, loaders.max_length = dict.fromkeys(loaders.sizes, windows), length
+    model = LoadedGenerator(module.model, 16, 64, [])
+    stride = LanguageModel(make_config(*language), model, module.chain, loaders, 1).state_stride
+    assert len(set(np.arange(0, windows * (length - 1), stride) % (length - 1))) == length - 1
 
 
 @pytest.mark.parametrize("setting", ["task.sample_seed=3", "task.held_out=0.1", "optimization.label_smoothing=0.1"])

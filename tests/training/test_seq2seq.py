@@ -4,13 +4,13 @@ import contextlib
 
 import pytest
 import torch
-from helpers import build_parts
+from helpers import build_parts, fails
 from torch import nn
 
 from isobench.calibration import Calibration, Flow, IsoBN
 from isobench.calibration.chain import Chain, Link
 from isobench.kinds.generation.module import WordLookup
-from isobench.kinds.words.projection import CalibratedProjection
+from isobench.kinds.words.projection import CalibratedProjection, require_plain_logits
 from isobench.metrics import cosine_regularization
 
 
@@ -38,6 +38,24 @@ def small_model(kind: str):
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, vocab_size=30, init_std=0.5, **sizes, **ids)
     return AutoModelForSeq2SeqLM.from_config(config).eval()
+
+
+@pytest.mark.parametrize("kind", ["bart", "marian", "t5"])
+def test_capped_logits_are_refused_and_a_bias_of_the_family_is_not(kind):
+    model = small_model(kind)
+    if kind == "marian":
+        model.final_logits_bias.normal_()
+    require_plain_logits(model, "x")
+    forward = model.forward
+
+    def cap(*given, **named):
+        output = forward(*given, **named)
+        output.logits = output.logits.tanh()
+        return output
+
+    model.forward = cap
+    with fails():
+        require_plain_logits(model, "x")
 
 
 class Shift(Calibration):

@@ -75,4 +75,4 @@ class Generation(Words):
         return build_parts(cfg, identity)
 
     def score(self, task: Task, labels: Any, predictions: Any) -> dict[str, Any]:
-        return scores.evaluate_texts(list(task.metrics), list(labels), list(predictions))
+        return scores.evaluate_texts(task.metrics, list(labels), list(predictions), scores.find_target_language(task))

@@ -10,8 +10,8 @@ from isobench.data.batches.loaders import ModelInputs, uses_gpu
 from isobench.kinds.generation.batches import PairLoaders
 from isobench.kinds.generation.module import Seq2Seq
 from isobench.kinds.generation.pairs import list_cache_key_inputs, read_pairs, require_generation
-from isobench.kinds.generation.scores import build_metric_signatures
-from isobench.kinds.words.projection import IDENTITY_POOLER
+from isobench.kinds.generation.scores import build_metric_signatures, find_target_language
+from isobench.kinds.words.projection import IDENTITY_POOLER, require_plain_logits
 from isobench.kinds.words.vocabulary import VERSION, learn_tokenizer_once, load_with_end
 from isobench.models.encoders import ENCODER_DECODER, load_generator
 from isobench.models.tokenization import fingerprint_tokenizer
@@ -25,6 +25,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
     """Build the module and the loaders of a run."""
     tokenizer = load_tokenizer(cfg, identity)
     loaded = load_generator(cfg.encoder, cfg.data.cache, resolve_seeds(cfg)["init"], tokenizer, ENCODER_DECODER)
+    require_plain_logits(loaded.model, cfg.encoder.name)
     target_language = getattr(tokenizer, "tgt_lang", None)
     fingerprint = sha256_json([fingerprint_tokenizer(tokenizer), target_language])
     inputs = ModelInputs(tokenizer, fingerprint, loaded.max_positions, loaded.dim)
@@ -36,7 +37,7 @@ def build_parts(cfg: Config, identity: Identity) -> RunParts:
         module.eval().to("cuda" if uses_gpu(cfg) else "cpu")
         for position in positions:
             chain.prepare(position, iterate_vectors(module, loaders), IDENTITY_POOLER)
-    signatures = build_metric_signatures(list(cfg.task.metrics))
+    signatures = build_metric_signatures(cfg.task.metrics, find_target_language(cfg.task))
     generation = RecordedGeneration(search=module.describe_search(), signatures=signatures)
     return RunParts(module, loaders, [*loaded.warnings, *loaders.warnings], generation)
 

@@ -193,11 +193,14 @@ def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: Pair
         max_new_tokens=longest,
         min_length=0,
         min_new_tokens=g.min_length or None,
-        length_penalty=g.length_penalty,
+        length_penalty=g.length_penalty if g.beams > 1 else 1.0,  # transformers saves no other without beams
         no_repeat_ngram_size=g.no_repeat_ngram,
+        repetition_penalty=1.0,
         use_cache=True,
         decoder_start_token_id=int(first),
         pad_token_id=loaders.tokenizer.pad_token_id,
         eos_token_id=loaders.tokenizer.eos_token_id,
     )
+    if search.forced_bos_token_id is not None:  # the checkpoint's, which may be that of another language
+        search.forced_bos_token_id = int(labels[0])
     return search

@@ -13,45 +13,51 @@ from statistics import fmean
 from typing import Any
 
 from isobench.common.environment import read_package_version
+from isobench.config.schema import Task
 
 METRIC_NAMES = ("bleu", "chrf", "rouge1", "rouge2", "rougeL")
+WITHOUT_SPACES = {"zh": "zh", "ja": "char", "ko": "char"}  # language -> sacrebleu's tokenizer for BLEU; others: 13a
 
 
-def evaluate_texts(names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
+def find_target_language(task: Task) -> str:
+    """Return the language of the targets, such as ``ro``; empty if the task does not say it."""
+    languages = task.generation.languages if task.generation else None
+    return languages[1].partition("_")[0] if languages else ""
+
+
+def evaluate_texts(
+    names: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], language: str = ""
+) -> dict[str, float]:
     """Compute the named metrics as fractions from 0 to 1, the best; an empty text scores 0.
 
-    The i-th of N hypotheses is for the i-th of N references; there must be at least one.
+    The i-th of N hypotheses is for the i-th of N references; at least one. ``language`` is that of both.
 
     Raises:
-        ValueError: if a metric is not known, a text stands where a list is needed, or the numbers of hypotheses and
-            references differ or are 0.
+        ValueError: if the numbers of hypotheses and references differ or are 0.
     """
-    for texts in (names, references, hypotheses):
-        if isinstance(texts, str):
-            raise ValueError(f"a list of texts is needed, not the single text {texts[:40]!r}")
-    if unknown := [name for name in names if name not in METRIC_NAMES]:
-        raise ValueError(f"{unknown[0]!r} is no metric of texts: choose from {', '.join(METRIC_NAMES)}")
     if len(references) != len(hypotheses) or not references:
         raise ValueError(f"{len(hypotheses)} hypotheses for {len(references)} references")
     scores = _compute_rouge([name for name in names if name.startswith("rouge")], references, hypotheses)
     for name in names:
         if name not in scores:
-            score = _make_corpus_metric(name).corpus_score(list(hypotheses), [list(references)]).score
+            score = _make_corpus_metric(name, language).corpus_score(list(hypotheses), [list(references)]).score
             scores[name] = min(score / 100, 1.0)  # a perfect BLEU is rounded to a little above 100
     return {name: scores[name] for name in names}
 
 
-def build_metric_signatures(names: Sequence[str]) -> dict[str, str]:
+def build_metric_signatures(names: Sequence[str], language: str = "") -> dict[str, str]:
     """Describe how each named metric is computed, and by which version, in the form of sacrebleu's signatures."""
     return {
-        name: _rouge_signature(name) if name.startswith("rouge") else _sacrebleu_signature(name) for name in names
+        name: _rouge_signature(name) if name.startswith("rouge") else _sacrebleu_signature(name, language)
+        for name in names
     }
 
 
-def _make_corpus_metric(name: str) -> Any:
+def _make_corpus_metric(name: str, language: str) -> Any:
     from sacrebleu.metrics import BLEU, CHRF
 
-    return {"bleu": BLEU(force=True), "chrf": CHRF()}[name]  # force: no warning where texts end in " ."
+    bleu = BLEU(tokenize=WITHOUT_SPACES.get(language), force=True)  # force: no warning where texts end in " ."
+    return {"bleu": bleu, "chrf": CHRF()}[name]
 
 
 def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, float]:
@@ -67,8 +73,8 @@ def _compute_rouge(names: list[str], references: Sequence[str], hypotheses: Sequ
     return {name: fmean(score[name].fmeasure for score in scores) for name in names}
 
 
-def _sacrebleu_signature(name: str) -> str:
-    metric = _make_corpus_metric(name)
+def _sacrebleu_signature(name: str, language: str) -> str:
+    metric = _make_corpus_metric(name, language)
     metric.corpus_score([""], [[""]])  # the signature needs the number of references
     return str(metric.get_signature())
 

@@ -1,5 +1,6 @@
 """The module for language modelling: the next token, or masked tokens, from calibrated states."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class LanguageModel(FineTuningModule):
         share = self.language.masked_share if self.language.objective == "masked" else 1.0
         predicted = loaders.sizes[cfg.task.dev_splits[0]] * loaders.max_length * share
         self.state_stride = 1 + int(predicted) // MAX_MEASURED_STATES
+        while math.gcd(self.state_stride, loaders.max_length - 1) > 1:  # else few of a window's places are measured
+            self.state_stride += 1
 
     def compute_states(
         self, ids: Tensor, masked: Tensor | None, every_layer: bool = False

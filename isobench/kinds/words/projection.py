@@ -21,11 +21,25 @@ def require_plain_logits(model: Any, name: str) -> None:
     """Raise UserError if a model changes its logits behind the output projection: our losses would leave it out."""
     outputs: list[Tensor] = []
     handle = model.get_output_embeddings().register_forward_hook(lambda *call: outputs.append(call[2]))
+    ids = torch.arange(4)[None]
     with isolate_rng():
-        logits = model(input_ids=torch.arange(4)[None]).logits
+        written = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+        logits = model(input_ids=ids, **written).logits
     handle.remove()
-    is_changed = not (outputs and torch.allclose(outputs[-1], logits))
+    bias = getattr(model, "final_logits_bias", 0)  # [1, V], of BART's family: `sum_losses` adds it too
+    is_changed = not (outputs and torch.allclose(outputs[-1] + bias, logits))
     refuse((is_changed, f"encoder={name} caps or scales its logits, which the loss here would leave out"))
+
+
+@torch.no_grad()
+def require_causal(model: Any, name: str) -> None:
+    """Raise UserError if a token changes the logits of those before it: the model would read what it predicts."""
+    ids, was_training = torch.arange(4)[None], model.training
+    with isolate_rng():
+        whole, start = (model.eval()(input_ids=given).logits[:, :3] for given in (ids, ids[:, :3]))
+    model.train(was_training)
+    reads_on = not torch.allclose(whole, start, rtol=1e-3, atol=1e-5)
+    refuse((reads_on, f"encoder={name} reads the tokens that it predicts: task.language.objective=masked fits it"))
 
 
 class CalibratedProjection:
