@@ -56,8 +56,8 @@ WARNING = "<!-- docs/site/results.py writes this page from the bundles in experi
 SCALES_TEXT = """**No row of this table is a paper's own setting.** *Embedded* is short training on few examples, with
 encoders that install as Python packages. *Laptop* is close to a paper's protocol, on its small tasks and with such
 encoders. *minilm* is all-MiniLM-L6-v2, *mpnet* all-mpnet-base-v2 (their poolers came untrained), *distilbert-quire* a
-DistilBERT tuned for grammar correction, *bart-scratch* an untrained model with generated texts, which shows that the
-code runs."""
+DistilBERT tuned for grammar correction, *bart-scratch* an untrained model with generated texts. *Plain* is fine-tuning
+without a method."""
 FOUND_HEADER = "| experiment | what was run | what it found |\n|---|---|---|\n"
 INTRODUCTION = f"""# Results
 
@@ -76,7 +76,7 @@ of one experiment, with the licence CC-BY-4.0.
     isobench report experiments/isobn/results/glue_isobn   # its page, all tables and figures
     isobench verify experiments/isobn/results/glue_isobn --retrain 2 data.root=PATH/TO/data  # about a minute a run
 
-In a command, `PATH/TO/data` stands for the folder that [data.root](how-to/usage.md) takes, and `encoder=mpnet` needs
+In a command, `PATH/TO/data` is the folder of [data.root](how-to/usage.md#data), and `encoder=mpnet` needs
 `pip install -e '.[mpnet]'`. Names of machines and folders were removed. Two runs at a time shared two cores, so
 training times, and the claims on them, are rough.
 """

@@ -124,7 +124,8 @@ def write_map() -> str:
     for name, paper in papers.items():
         rows += _write_rows(name, paper, _write_program(folders[name]))
     others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
-    return "\n".join([MAP_HEADING, "|---|---|---|---|---|---|---|", *rows, "", *others])
+    rule = "|---|---|---|---|---|---|---|"
+    return "\n".join([MAP_HEADING, rule, *rows, "", "## Studies and other experiments", "", *others])
 
 
 def _write_rows(name: str, paper: Paper, program: str) -> Iterator[str]:
