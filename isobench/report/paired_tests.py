@@ -53,14 +53,9 @@ class ExamplePairs:
         changed has no record any more.
         """
         try:
-            result = self._compare(runs, base_runs, column)
+            return self._compare(runs, base_runs, column)._asdict()
         except NotPairedError as reason:
-            result = PairedComparison(reason=str(reason))
-        value, low, high = result.difference
-        return {
-            "difference": value, "low": low, "high": high, "p": result.p,
-            "seeds": result.seeds, "examples": result.examples, "reason": result.reason,
-        }  # fmt: skip
+            return PairedComparison(reason=str(reason))._asdict()
 
     def _compare(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
         split, _, metric = column.source.rpartition("/")
@@ -76,7 +71,7 @@ class ExamplePairs:
         predictions = np.stack([of_run.predictions for of_run in by_run])
         result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
         recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
-        is_near = abs(result.difference.value - recorded) < SCORE_TOLERANCE
+        is_near = abs(result.difference - recorded) < SCORE_TOLERANCE
         require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
         return result
 
