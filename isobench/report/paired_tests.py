@@ -101,10 +101,7 @@ def find_unlearned(runs: Iterable[Run], table: pd.DataFrame) -> list[str]:
 
 
 def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
-    """Find what the largest class of the dev set alone scores in percent: tasks scored by accuracy -> score.
-
-    A task that runs had with several sets is left out.
-    """
+    """Find what the largest class alone scores in percent, of each task with accuracy that had one dev set."""
     found: dict[str, dict[str, float]] = {}  # task -> its data -> score
     for run in runs:
         task, record = run.cfg.task, run.record

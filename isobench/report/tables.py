@@ -181,10 +181,7 @@ def read_numbers(runs: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def compute_epoch_seconds(runs: pd.DataFrame) -> np.ndarray:
-    """Return each run's training seconds per epoch; NaN if no epoch was trained.
-
-    The recorded time is up to the last evaluated epoch, so it is divided by that epoch's number.
-    """
+    """Return each run's training seconds per epoch up to the last evaluated one; NaN if no epoch was trained."""
     epochs = read_numbers(runs, "epochs")
     return read_numbers(runs, "training_seconds") / np.where(epochs > 0, epochs, np.nan)
 

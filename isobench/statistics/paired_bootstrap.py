@@ -86,10 +86,7 @@ def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -
 
 
 def average_covariance(samples: np.ndarray) -> np.ndarray:
-    """Average the covariances of all pairs of columns: [..., samples, columns] -> [...].
-
-    It follows from the variance of the columns' mean, so that no covariance matrix is made.
-    """
+    """Average the covariances of all pairs of columns, by their mean's variance: [..., samples, columns] -> [...]."""
     columns = samples.shape[-1]
     of_mean = samples.mean(-1).var(-1, ddof=1)
     return (columns * of_mean - samples.var(-2, ddof=1).mean(-1)) / (columns - 1)
@@ -216,10 +213,7 @@ def _compute_f1(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
 
 
 def _compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute Matthews's correlation for any number of classes (Gorodkin 2004).
-
-    It is 0 if all labels or all predictions of a sample are one class.
-    """
+    """Compute Matthews's correlation of any classes (Gorodkin 2004); 0 if labels or predictions are one class."""
     count = weights.sum(1, keepdims=True)  # [samples, 1]
     correct = weights @ (predictions == labels).T.astype(np.float64)  # [samples, runs]
     products, of_labels, of_predictions = np.zeros_like(correct), np.zeros_like(count), np.zeros_like(correct)
@@ -258,10 +252,7 @@ def _compute_spearman(labels: np.ndarray, predictions: np.ndarray, weights: np.n
 
 
 def _rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Rank the values, [examples], within each bootstrap sample from 1: [samples, examples].
-
-    Equal values share the mean of their ranks.
-    """
+    """Rank the values [examples] in each bootstrap sample from 1, ties by their mean: [samples, examples]."""
     distinct, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(len(distinct)))
