@@ -73,7 +73,7 @@ def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report
 
     with editable(bundle) as place:
         for run in (place / "runs").iterdir():
-            edit_record(run, name_evil, repair=True)
+            edit_record(run, name_evil)
     check_done(run_import(bundle, tmp_path / "outputs"))
     assert run_report(tmp_path / "outputs")[0] == 0
     assert "evil_bundle" not in sys.modules
