@@ -147,32 +147,54 @@ def test_each_run_of_an_output_folders_plan_has_the_key_that_its_settings_give(p
     assert {text.partition(": ")[0] for text in list_failures(outputs)} == {"plans key"}
 
 
-def change_file(name, change):
-    """A way to change a bundle's JSON file."""
-
-    def carry_out(bundle):
-        content = json.loads((bundle / name).read_text())
-        change(content)
-        write_signed_json(bundle / name, content)
-
-    return carry_out
+OUTSIDE = [
+    "../evil", "/etc/passwd", "analysis/../../x", "analysis/x.html", "plan.json\n", "analysis/a\x00.parquet", "",
+]  # fmt: skip
+MANIFESTS = [
+    {"format": 4}, {"files": None}, {"experiment": "../evil"}, {"runs": {}}, {"created": "yesterday\x1b[31m"},
+    {"experiment": "other"}, {"runs": {"0" * 64: 1.0}},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        change_file("plan.json", lambda plan: plan["settings"]["calibration"][0].update(_target_="os.system")),
-        change_file("plan.json", lambda plan: plan["runs"].clear()),
-        change_file("plan.json", lambda plan: plan["runs"].pop()),
-        change_file("bundle.json", lambda manifest: manifest.update(experiment="glue_isobn")),
-        change_file("bundle.json", lambda manifest: manifest.update(runs={"0" * 64: 1.0})),
-        lambda bundle: (bundle / "more.html").write_text("x"),
+        *(lambda m, path=path: m["files"].update({path: "0" * 64}) for path in OUTSIDE),
+        *(lambda m, parts=parts: m.update(parts) for parts in MANIFESTS),
+        lambda m: m["runs"].pop(next(iter(m["runs"]))), lambda m: m["runs"].update({"x" * 64: 1.0}),
+        lambda m: m["runs"].update({"0" * 64: 1.0}), lambda m: m["runs"].update({next(iter(m["runs"])): 1e300}),
+        lambda m: m["files"].pop("plan.json"), lambda m: m["files"].update({"plan.json": "0" * 64}),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_contradicts_itself_or_its_files_or_leads_outside_fails(bundle, change):
+    sign(bundle, change)
+    assert list_failures(bundle)
+
+
+@pytest.mark.parametrize("added", ["evil.html", "analysis/evil.py", "runs/link"])
+def test_a_file_or_link_that_the_manifest_does_not_name_fails(bundle, added):
+    (bundle / added).parent.mkdir(exist_ok=True)
+    if added.endswith("link"):
+        (bundle / added).symlink_to("/etc")
+    else:
+        (bundle / added).write_text("evil")
+    assert list_failures(bundle)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: plan["settings"]["calibration"][0].update(_target_="os.system"),
+        lambda plan: plan["runs"].clear(),
+        lambda plan: plan["runs"].pop(),
     ],
 )
-def test_a_bundles_own_files_contradict_nothing(bundle, change):
-    change(bundle)
-    if not (bundle / "more.html").exists():
-        sign(bundle, lambda manifest: manifest["files"].update({"plan.json": sha256_file(bundle / "plan.json")}))
+def test_a_bundles_plan_is_of_its_runs_and_of_isobenchs_classes(bundle, change):
+    file = bundle / "plan.json"
+    content = json.loads(file.read_text())
+    change(content)
+    write_signed_json(file, content)
+    sign(bundle, lambda manifest: manifest["files"].update({"plan.json": sha256_file(file)}))
     assert list_failures(bundle)
 
 
