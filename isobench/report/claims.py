@@ -21,7 +21,6 @@ from isobench.papers.folders import find_paper, find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 NOT_JUDGED = "not judged"
-WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN, NOT_JUDGED)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\u2013", UNKNOWN: "?", NOT_JUDGED: "\u2013"}
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
@@ -279,18 +278,14 @@ def _find_misspelling(claim: Claim) -> Outcome | None:
 
 
 def _check(claim: Claim, make: Callable[[], Any]) -> Outcome:
-    """Judge a claim by data that are made for it; unknown if its code fails or does not return a whole Outcome."""
+    """Judge a claim by data that are made for it; unknown if its code fails or returns no Outcome."""
     what = "making numbers for its check"
     try:
         data = select(claim, make())
         what = "its check"
-        outcome = claim.check(data)
+        return Outcome(*claim.check(data))
     except Exception as error:  # whatever the paper's own code raises
         remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
         name = type(error).__name__
         reason = str(error) if isinstance(error, UserError) else f"{name}: {extract_first_line(error)}"
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} failed ({reason}): {remedy}")
-    if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
-        problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"
-        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {problem}")
-    return outcome
