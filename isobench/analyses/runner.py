@@ -22,13 +22,7 @@ from isobench.analyses.rows import (
 )
 from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, doing, refuse
-from isobench.common.files import (
-    explain_output_errors,
-    replace_non_finite,
-    sha256_file,
-    write_json,
-    write_whole,
-)
+from isobench.common.files import explain_output_errors, replace_non_finite, sha256_file, write_json, write_whole
 from isobench.common.terminal import make_console, make_table, print_note
 from isobench.config.bounds import check_value
 from isobench.config.composing import compose_experiment

@@ -235,12 +235,10 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
     from isobench.common.tidy import make_table, write_table
-    from isobench.report.claims import load_claims
     from isobench.report.output.page import render_claims
     from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
 
-    load_claims(paper)  # report an unknown paper before anything else
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
     if not Path(output_dir).is_dir():

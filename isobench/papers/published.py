@@ -199,5 +199,4 @@ def load_tables(paper: str) -> dict[str, PublishedTable]:
     file = folder / "published.yaml" if folder else None
     if file is None or not file.is_file():
         return {}
-    tables: dict[str, PublishedTable] = read_checked_yaml(file, dict[str, PublishedTable], _PrintedNumberLoader)
-    return tables
+    return read_checked_yaml(file, dict[str, PublishedTable], _PrintedNumberLoader)

@@ -15,13 +15,7 @@ import pandas as pd
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import SPEED_SETTINGS
 from isobench.data.scale import find_scale_differences
-from isobench.runs.grouping import (
-    PROTOCOL_SETTINGS,
-    SOURCE_SETTINGS,
-    format_value,
-    list_run_names,
-    read_settings,
-)
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, format_value, list_run_names, read_settings
 from isobench.runs.run import Run, find_failure
 
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
