@@ -31,15 +31,10 @@ Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one d
 
 
 class Outcome(NamedTuple):
-    """The outcome of one claim.
+    """The outcome of one claim."""
 
-    Attributes:
-        word: one of the words above; ``unknown`` means that what was run can't be read.
-        numbers: the numbers behind it, or why there is no outcome.
-    """
-
-    word: str
-    numbers: str
+    word: str  # one of the words above; ``unknown`` means that what was run can't be read
+    numbers: str  # the numbers behind it, or why there is no outcome
 
 
 @dataclass(frozen=True)
