@@ -39,42 +39,30 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim, and how it is checked.
+    """A paper's claim, and how it is checked."""
 
-    Attributes:
-        quote: the paper's own words, at most 15.
-        source: where they stand, such as ``Section 5.2, Table 1``.
-        criterion: when the claim holds, in one sentence.
-        experiment: the experiment whose runs or analysis are checked.
-        check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
-        printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
-        broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
-            check must reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows,
-            the first ones have each encoder, task and method that has to be measured in the paper's setting.
-        contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
-        methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
-            that name one of them, or none. Without all of them the claim is undecided. Empty: any.
-        rows_file: the name of the analysis's rows that are checked; empty for runs.
-        settings: what the experiment's command needs besides, so that its runs can decide the claim.
-        unstated: what the paper does not state and the outcome depends on; no run has the paper's setting then.
-        paper: the paper's name; `load_claims` fills it in.
-    """
-
-    quote: str
-    source: str
-    criterion: str
-    experiment: str
+    quote: str  # the paper's own words, at most 15
+    source: str  # where they stand, such as ``Section 5.2, Table 1``
+    criterion: str  # when the claim holds, in one sentence
+    experiment: str  # whose runs or analysis are checked
+    # Takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
     check: Callable[[Any], Outcome]
+    # Makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
     printed: Callable[[], Any] | str
+    # What is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The check must
+    # reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows, the first ones have
+    # each encoder, task and method that has to be measured in the paper's setting.
     broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    contradicted: str = ""
+    contradicted: str = ""  # which of the paper's own numbers contradict the claim: its check must reject print then
+    # What the claim is about, and all that its check sees: plain fine-tuning and the rows that name one of them, or
+    # none. Without all of them the claim is undecided. Empty: any.
     methods: Sequence[str] = ()
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
-    rows_file: str = ""
-    settings: str = ""
-    unstated: str = ""
-    paper: str = ""
+    rows_file: str = ""  # the name of the analysis's rows that are checked; empty for runs
+    settings: str = ""  # what the experiment's command needs besides, so that its runs can decide the claim
+    unstated: str = ""  # what the paper does not state and the outcome depends on: no run has its setting then
+    paper: str = ""  # its name; `load_claims` fills it in
 
     @property
     def named(self) -> dict[str, Sequence[str]]:
