@@ -230,10 +230,7 @@ def _read_checked_runs(folder: str | Path, experiment: str | None, paper: str | 
 
 
 def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
-    """Find the settings of an experiment: those that its runs were started with, else those of today.
-
-    Without a name it is the experiment that the runs have, if any has one.
-    """
+    """Find an experiment's settings as its runs were started with, else today's; without a name, the runs' own."""
     known = {run.cfg.experiment.name: run.cfg.experiment for run in reversed(runs) if run.cfg.experiment.name}
     if name is None:
         refuse((len(known) > 1, f"the runs are of several experiments: name one of {', '.join(sorted(known))}"))

@@ -1,12 +1,10 @@
-"""Ways to tamper with the runs of an output folder or of a bundle, each seeded, and to repair what tells of it.
+"""Ways to tamper with the runs of an output folder or of a bundle, each seeded.
 
-A way takes a generator of random numbers, the folder and whether to repair; it changes one thing. The checksums of a
-bundle are always repaired: any other change of it is a file with another sha256.
+A way takes a generator of random numbers and the folder. It changes one thing, and every checksum that tells of it.
 """
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from isobench.verification.folder import FAILS
 from isobench.verification.reproduction import Options
 from isobench.verification.verify import verify
 
-Way = Callable[[random.Random, Path, bool], None]
+Way = Callable[[random.Random, Path], None]
 DECIDING = ("optimization.lr", "optimization.batch_size", "optimization.warmup", "seed", "task.max_length")
 
 
@@ -39,21 +37,21 @@ def rewrite_predictions(run: Path, change: Callable[[list[dict]], None]) -> None
             epoch |= {"score": score, "selection": score}
             epoch["validation"] |= metrics | {"constant_predictor": False}
 
-    edit_record(run, follow, repair=True)
+    edit_record(run, follow)
 
 
 def choose_run(rng: random.Random, folder: Path) -> Path:
     return rng.choice(sorted((folder / "runs").iterdir()))
 
 
-def edit_record(run: Path, change: Callable[[dict], None], repair: bool) -> None:
-    """Change a record's content; with ``repair`` its checksum is that of the new content."""
+def edit_record(run: Path, change: Callable[[dict], None]) -> None:
+    """Change a record's content; its checksum is that of the new content."""
     file = run / "result.json"
     old = json.loads(file.read_text())
     content = json.loads(file.read_text())
     change(content)
     assert content != old
-    file.write_bytes(format_record(content) if repair else json.dumps(content, indent=1).encode() + b"\n")
+    file.write_bytes(format_record(content))
 
 
 def edit_number(rng: random.Random, value: float) -> float:
@@ -63,7 +61,7 @@ def edit_number(rng: random.Random, value: float) -> float:
     return float(text[:place] + str((int(text[place]) + rng.randrange(1, 10)) % 10) + text[place + 1 :])
 
 
-def change_score(rng, folder, repair):
+def change_score(rng, folder):
     def change(content):
         for epoch in list_best_epochs(content):
             score = edit_number(random.Random(seed), epoch["score"])
@@ -71,20 +69,10 @@ def change_score(rng, folder, repair):
             epoch["validation"] |= {content["config"]["task"]["primary"]: score}
 
     seed = rng.random()
-    edit_record(choose_run(rng, folder), change, repair)
+    edit_record(choose_run(rng, folder), change)
 
 
-def change_isotropy(rng, folder, repair):
-    def change(content):
-        for epoch in list_best_epochs(content):
-            isotropy = epoch["isotropy"]
-            isotropy["embedding/isoscore"] = edit_number(random.Random(seed), isotropy["embedding/isoscore"])
-
-    seed = rng.random()
-    edit_record(choose_run(rng, folder), change, repair)
-
-
-def strip_checksum(rng, folder, repair):
+def strip_checksum(rng, folder):
     """Call a record one of a format that had no checksums."""
     file = choose_run(rng, folder) / "result.json"
     content = json.loads(file.read_text())
@@ -92,11 +80,11 @@ def strip_checksum(rng, folder, repair):
     file.write_text(json.dumps(content | {"format": rng.choice([2, 3])}, indent=1))
 
 
-def drop_predictions(rng, folder, repair):
+def drop_predictions(rng, folder):
     (choose_run(rng, folder) / "predictions.parquet").unlink()
 
 
-def change_fingerprint(rng, folder, repair):
+def change_fingerprint(rng, folder):
     part = rng.choice(["data", "encoder"])
 
     def change(content):
@@ -104,20 +92,20 @@ def change_fingerprint(rng, folder, repair):
         name = rng.choice(sorted(hashes))
         hashes[name] = hashes[name][::-1]
 
-    edit_record(choose_run(rng, folder), change, repair)
+    edit_record(choose_run(rng, folder), change)
 
 
-def change_seeds(rng, folder, repair):
+def change_seeds(rng, folder):
     stream = rng.choice(["init", "order", "dropout"])
-    edit_record(choose_run(rng, folder), lambda content: content["seeds"].update({stream: 7}), repair)
+    edit_record(choose_run(rng, folder), lambda content: content["seeds"].update({stream: 7}))
 
 
-def hide_scale(rng, folder, repair):
-    edit_record(choose_run(rng, folder), lambda content: content["scale"].update({"differs": []}), repair)
+def hide_scale(rng, folder):
+    edit_record(choose_run(rng, folder), lambda content: content["scale"].update({"differs": []}))
 
 
-def change_prediction(rng, folder, repair, column="prediction"):
-    """Change one example's prediction or label; with ``repair`` the record has the new sum."""
+def change_prediction(rng, folder, column="prediction"):
+    """Change one example's prediction or label."""
 
     def change(rows):
         row = rng.choice(rows)
@@ -128,15 +116,14 @@ def change_prediction(rng, folder, repair, column="prediction"):
     run = choose_run(rng, folder)
     file = run / "predictions.parquet"
     edit_rows(file, change)
-    if repair:
-        edit_record(run, lambda content: content["predictions"].update({"sha256": sha256_file(file)}), True)
+    edit_record(run, lambda content: content["predictions"].update({"sha256": sha256_file(file)}))
 
 
-def change_label(rng, folder, repair):
-    change_prediction(rng, folder, repair, "label")
+def change_label(rng, folder):
+    change_prediction(rng, folder, "label")
 
 
-def change_config(rng, folder, repair):
+def change_config(rng, folder):
     name = rng.choice(DECIDING)
 
     def change(content):
@@ -146,11 +133,11 @@ def change_config(rng, folder, repair):
             section = section[part]
         section[last] = section[last] * 2 + (1 if name == "seed" else 0)
 
-    edit_record(choose_run(rng, folder), change, repair)
+    edit_record(choose_run(rng, folder), change)
 
 
-def swap_files(rng, folder, repair):
-    """Exchange a file of two runs whose scores differ; with ``repair`` the records have the predictions' new sums."""
+def swap_files(rng, folder):
+    """Exchange a file of two runs whose scores differ."""
     runs = sorted((folder / "runs").iterdir())
     scores = {run: json.loads((run / "result.json").read_text())["best"]["score"] for run in runs}
     first = rng.choice(runs)
@@ -159,24 +146,20 @@ def swap_files(rng, folder, repair):
     texts = [(run / name).read_bytes() for run in (second, first)]
     for run, text in zip((first, second), texts, strict=True):
         (run / name).write_bytes(text)
-        if repair and name == "predictions.parquet":
+        if name == "predictions.parquet":
             sha256 = sha256_file(run / name)
-            edit_record(run, lambda content, own=sha256: content["predictions"].update({"sha256": own}), True)
+            edit_record(run, lambda content, own=sha256: content["predictions"].update({"sha256": own}))
 
 
-def delete_run(rng, folder, repair):
-    shutil.rmtree(choose_run(rng, folder))
-
-
-def change_plan(rng, folder, repair):
+def change_plan(rng, folder):
     """Change a setting of a planned run; a bundle alone has a plan of its own."""
     file = folder / "plan.json"
     content = json.loads(file.read_text())
     content["settings"]["optimization"][0]["lr"] *= rng.choice([2, 3])
-    write_signed_json(file, content) if repair else file.write_text(json.dumps(content))
+    write_signed_json(file, content)
 
 
-def replace_by_link(rng, folder, repair):
+def replace_by_link(rng, folder):
     file = choose_run(rng, folder) / rng.choice(["result.json", "predictions.parquet"])
     file.unlink()
     file.symlink_to("/etc/hostname")
@@ -185,23 +168,20 @@ def replace_by_link(rng, folder, repair):
 WAYS: dict[str, Way] = {
     way.__name__: way
     for way in (
-        change_score, change_isotropy, change_fingerprint, change_seeds, hide_scale, change_prediction, change_label,
-        change_config, change_plan, swap_files, delete_run, replace_by_link, strip_checksum, drop_predictions, )
+        change_score, change_fingerprint, change_seeds, hide_scale, change_prediction, change_label,
+        change_config, change_plan, swap_files, replace_by_link, strip_checksum, drop_predictions,
+    )
 }  # fmt: skip
-# An output folder may lack any run and its predictions, and a sweep writes its plan again.
-OF_BUNDLES = {"change_plan", "delete_run", "drop_predictions"}
-NOT_IN_PREDICTIONS = {"change_isotropy", "delete_run"}  # of these only training again tells
+OF_BUNDLES = {"change_plan", "drop_predictions"}  # an output folder may lack predictions, and a sweep renews its plan
 CASES = [
-    *((name, "bundle", True) for name in WAYS if name not in NOT_IN_PREDICTIONS | {"replace_by_link"}),
-    *((name, "outputs", False) for name in WAYS if name not in OF_BUNDLES),
-    *((name, "outputs", True) for name in WAYS if name not in OF_BUNDLES | NOT_IN_PREDICTIONS),
+    *((name, "bundle") for name in WAYS if name != "replace_by_link"),
+    *((name, "outputs") for name in WAYS if name not in OF_BUNDLES),
 ]
 
 
-def tamper(name: str, seed: int, folder: Path, repair: bool) -> None:
-    """Change one thing in a folder; with ``repair`` also every checksum that tells of it."""
+def tamper(name: str, seed: int, folder: Path) -> None:
     with editable(folder) as place:
-        WAYS[name](random.Random(f"{name} {seed}"), place, repair)
+        WAYS[name](random.Random(f"{name} {seed}"), place)
 
 
 def change_data_row(rng: random.Random, root: Path) -> None:

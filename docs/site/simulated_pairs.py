@@ -189,7 +189,7 @@ def simulate_metric(metric: str, seeds: int, examples: int, studies: int, plante
         for _ in range(studies):
             labels, ours, theirs = draw_predictions(rng, metric, seeds, examples, planted=case == "planted")
             pair = compare_predictions(metric, labels, ours, theirs, multiplicities)
-            found.append((pair.p, pair.difference.low <= truth <= pair.difference.high))
+            found.append((pair.p, pair.low <= truth <= pair.high))
         p, covered = np.array(found, dtype=float).T
         said = ~np.isnan(p)
         counts[f"{case}/said"] = float(np.mean(said))

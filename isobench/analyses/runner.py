@@ -22,13 +22,7 @@ from isobench.analyses.rows import (
 )
 from isobench.analyses.shown import Rows, Shown, show_all
 from isobench.common.errors import UserError, doing, refuse
-from isobench.common.files import (
-    explain_output_errors,
-    replace_non_finite,
-    sha256_file,
-    write_json,
-    write_whole,
-)
+from isobench.common.files import explain_output_errors, replace_non_finite, sha256_file, write_json, write_whole
 from isobench.common.terminal import make_console, make_table, print_note
 from isobench.config.bounds import check_value
 from isobench.config.composing import compose_experiment
@@ -81,10 +75,7 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
 
 
 def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> Shown | None:
-    """Carry out the analysis of trained runs on those that finished; with ``analysis.unfinished`` on all of them.
-
-    Without a finished run, print a line that says so, and return None.
-    """
+    """Carry out the analysis on the finished runs, with ``analysis.unfinished`` on all; without any, print that."""
     finished = [run for run in runs if run.record is not None and run.record.status == "finished"]
     if finished:
         return run_analysis(experiment, runs if runs[0].cfg.analysis.get("unfinished") else finished)
@@ -183,10 +174,7 @@ def _name_module(analysis: Mapping[str, Any]) -> str:
 
 
 def _list_earlier_files(folder: Path) -> set[str]:
-    """List the files that an earlier analysis wrote into a folder; empty without one.
-
-    A name with a folder in it is left out: no analysis writes one, and these files may be removed.
-    """
+    """List the files that an earlier analysis wrote into a folder; a name with a folder in it is a stranger's."""
     names = (read_about(folder) or {}).get("files")
     plain = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     return {name for name in plain if name == Path(name).name and name not in ("", "..")}
@@ -262,10 +250,7 @@ def load_analysis(analysis: Mapping[str, Any]) -> Analysis:
 
 
 def check_settings(compute: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-    """Raise an error unless a function can be called with the settings.
-
-    ``compute`` takes the runs' subjects, then the settings. The annotations of its parameters carry types and bounds.
-    """
+    """Raise an error unless ``compute`` takes the settings; its parameters' annotations carry types and bounds."""
     signature = inspect.signature(compute)
     signature.bind([], **settings)
     for name, value in settings.items():

@@ -25,19 +25,12 @@ LONGEST_TABLE = 30  # rows of a table that no function show has chosen
 
 @dataclass
 class Shown:
-    """What to show of an analysis's rows.
+    """What to show of an analysis's rows."""
 
-    Attributes:
-        tables: for the terminal and the page.
-        figures: name -> figure, which becomes an SVG file of this name.
-        notes: below the tables; what a reader must know.
-        independent_figures: names of the figures that show neither an encoder nor data, so that no note on how the
-            setting differs from the paper's belongs below them.
-    """
-
-    tables: list[Table] = field(default_factory=list)
-    figures: dict[str, "Figure"] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)  # for the terminal and the page
+    figures: dict[str, "Figure"] = field(default_factory=dict)  # name -> what becomes an SVG file of this name
+    notes: list[str] = field(default_factory=list)  # below the tables; what a reader must know
+    # Names of those that show neither an encoder nor data: no note on how the setting differs belongs to them.
     independent_figures: tuple[str, ...] = ()
 
     @property

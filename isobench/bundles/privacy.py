@@ -39,10 +39,7 @@ FOLDERS = re.compile(r"(?<![\w.~:/\\])(?:~|/|[A-Za-z]:[/\\]|\\\\)[\w.-]*[/\\][\w
 
 
 def require_no_secret(what: str, content: bytes) -> None:
-    """Raise UserError if a text holds a key or a token: of a known form, or the value of a variable of this process.
-
-    The message never shows the secret.
-    """
+    """Raise UserError, never showing it, if a text holds a key or a token: of a known form, or a variable's value."""
     found = [name for name, pattern in TOKENS.items() if pattern.search(content)]
     for name, value in os.environ.items():
         if SECRET_VARIABLE.search(name) and len(value) >= MIN_SECRET and value.encode() in content:
@@ -62,10 +59,7 @@ def require_no_folder(what: str, content: bytes) -> None:
 
 
 def anonymise_config(cfg: Config, key: str, fingerprints: tuple[dict[str, str], dict[str, str]]) -> Config:
-    """Return a run's config without folders and users; UserError if one stays, or the run's key is made of one.
-
-    ``fingerprints``: of data and weights, as in `Identity`.
-    """
+    """Return a config without folders and users; UserError if one stays, or if the key would be another one."""
     plain = asdict(cfg) | {"output_dir": Config.output_dir, "tracking": asdict(Tracking(cfg.tracking.backend))}
     for section, setting in (("data", "cache"), ("checkpoint", "export")):
         plain[section] |= {setting: None}

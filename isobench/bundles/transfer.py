@@ -238,10 +238,7 @@ def import_bundle(bundle: Path, output_dir: str, verify: Callable[[Path], Manife
 def _list_missing(
     output_dir: str, records: Mapping[str, bytes], predictions: Mapping[str, Any]
 ) -> dict[RunFolder, list[str]]:
-    """List which files of the runs the output folder lacks; UserError if it has other results of a run.
-
-    The config of a run that is there may differ, such as in the names of folders: the record decides.
-    """
+    """List which files of the runs the output folder lacks; UserError if a run has other results there."""
     missing, conflicts = {}, []
     for key, text in records.items():
         folder, rows = RunFolder(output_dir, key), predictions.get(key)
@@ -271,10 +268,7 @@ def _make_conflict(output_dir: str | Path, conflicts: list[str]) -> UserError:
 
 
 def _write_run(folder: RunFolder, names: list[str], text: bytes, rows: Any, ended: float) -> None:
-    """Write the files that a run lacks; the record, which makes it ended, comes last.
-
-    If another process has begun to carry the run out, this stops; the same command goes on later.
-    """
+    """Write the files that a run lacks, its record last; UserError if another process is carrying the run out."""
     with folder.lock() as is_locked:
         if not is_locked or (RECORD_FILE in names and folder.result_file.exists()):
             raise UserError(f"{folder.path} is being carried out: repeat the import when it has ended")

@@ -126,10 +126,7 @@ def _write_new_paper(folder: Path) -> None:
 
 
 def print_help() -> None:
-    """Print what ``isobench --help`` shows: the text in conf/config.yaml, with the names of all choices.
-
-    Hydra would print the same, but reads every config for it, which takes a second.
-    """
+    """Print what ``isobench --help`` shows, as Hydra would, which reads every config for it and takes a second."""
     config = yaml.safe_load((Path(conf_dir()) / "config.yaml").read_text(encoding="utf-8"))
     lines = []
     for group in sorted(list_config_groups()):

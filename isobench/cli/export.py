@@ -144,10 +144,7 @@ def _find_analysis(runs: list[Run], trains: bool) -> Path | None:
 
 
 def _list_commands(output_dir: str, experiment: str | None, arguments: Sequence[str], is_general: bool) -> list[str]:
-    """List the commands that made the runs, each once.
-
-    They stand in the output folder's plans if what was typed only names the experiment (``is_general``).
-    """
+    """List the commands that made the runs, each once: the plans', if the arguments only name the experiment."""
     plans = read_plans(output_dir, experiment) if is_general else []
     lines = [command for plan in plans for command in plan.commands]
     lines = lines or [shlex.join(["python", "-m", "isobench", "-m", *drop_selection(arguments)])]

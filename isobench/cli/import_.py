@@ -29,11 +29,7 @@ def main() -> None:
 
 @collect_garbage_rarely()
 def import_runs(bundles: list[Path], settings: list[str]) -> None:
-    """Import bundles one by one and print how many runs of each are new.
-
-    Nothing is imported if a manifest is damaged. If a bundle is damaged elsewhere, or a run of it has other results
-    in the output folder, the bundles before it are imported.
-    """
+    """Import bundles one by one, up to one that is damaged or conflicts, and print how many runs of each are new."""
     output_dir = read_output_dir(settings, "isobench import")
     if not bundles:
         raise UserError("name the bundle to import: isobench import FOLDER")

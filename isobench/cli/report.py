@@ -153,10 +153,7 @@ def _list_reports(arguments: list[str]) -> None:
 
 
 def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) -> None:
-    """Report on a bundle's runs and analysis; files go into the output folder, and the bundle stays as it is.
-
-    Experiment and analysis are as the configs here have them, those in ``config_dirs`` too.
-    """
+    """Report on a bundle's runs and analysis, which are as the configs here (``config_dirs`` too) have them."""
     manifest = read_manifest(bundle)
     for path, reason in find_changes(bundle, manifest):
         raise UserError(f"{bundle / path}: {reason}: see what is wrong by isobench verify {bundle}")
@@ -195,10 +192,7 @@ def _report_plan(file: Path, settings: Sequence[str]) -> None:
 
 
 def _require_records(runs: list[Run], locate: Callable[[], str]) -> list[Run]:
-    """Return the runs with their states, and name damaged ones; raise UserError if none of them has ended.
-
-    ``locate`` is called for the error alone: it says where they are not, and what to do.
-    """
+    """Return the runs with their states; if none has ended, raise a UserError that ends with ``locate()``."""
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):
@@ -241,12 +235,10 @@ def _report_claims(arguments: list[str], paper: str | None) -> None:
         output_dir = str(base.output_dir)
     read_selection(arguments)  # report a mistake in it before any claim is judged
     from isobench.common.tidy import make_table, write_table
-    from isobench.report.claims import load_claims
     from isobench.report.output.page import render_claims
     from isobench.report.output.terminal import print_claims
     from isobench.report.output.text import format_claims_markdown
 
-    load_claims(paper)  # report an unknown paper before anything else
     claims = judge_claims(arguments, output_dir, paper)
     print_claims(claims)
     if not Path(output_dir).is_dir():

@@ -78,8 +78,7 @@ class Paper(StrictEntries):
 
 def read_paper(folder: Path) -> Paper:
     """Read a folder's paper.yaml; raise UserError if it is no YAML, or has an entry that it can't have."""
-    paper: Paper = read_checked_yaml(folder / PAPER_FILE, Paper)
-    return paper
+    return read_checked_yaml(folder / PAPER_FILE, Paper)
 
 
 def find_task(name: str) -> dict[str, int] | None:

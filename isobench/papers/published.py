@@ -131,10 +131,7 @@ def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, Print
 
 
 def find_column(table: PublishedTable, task: str, metric: str) -> str | None:
-    """Find the printed name of the column for a task and a metric (or isotropy figure, or ``minutes``); None without.
-
-    Of several dev splits it is that of the first.
-    """
+    """Find the printed name of the column for a task and a metric (isotropy, ``minutes``) on the first dev split."""
     for name, column in table.columns.items():
         measures = column.metric or column.isotropy or column.time
         known = measures if isinstance(measures, list) else [measures]
@@ -202,5 +199,4 @@ def load_tables(paper: str) -> dict[str, PublishedTable]:
     file = folder / "published.yaml" if folder else None
     if file is None or not file.is_file():
         return {}
-    tables: dict[str, PublishedTable] = read_checked_yaml(file, dict[str, PublishedTable], _PrintedNumberLoader)
-    return tables
+    return read_checked_yaml(file, dict[str, PublishedTable], _PrintedNumberLoader)

@@ -71,28 +71,18 @@ class TableView:
 
 @dataclass(frozen=True)
 class Report:
-    """What the runs of one experiment show.
+    """What the runs of one experiment show."""
 
-    Attributes:
-        experiment: its name, paper, tables and selection rule.
-        runs, epochs, cells: the tables that docs/reference/tables.md describes.
-        configurations: every configuration that was tried (`isobench.report.selection.CONFIGURATIONS`).
-        rule, epoch_rule: how configurations, and the epoch of a run, were selected, in words.
-        settings: what the runs were trained with, by name.
-        notes: sentences on generation, truncation and warnings.
-        unlearned: the tasks on which no method's mean is above what the largest class alone scores, with that score.
-    """
-
-    experiment: Experiment
-    runs: pd.DataFrame
+    experiment: Experiment  # its name, paper, tables and selection rule
+    runs: pd.DataFrame  # docs/reference/tables.md describes this and the next two
     epochs: pd.DataFrame
     cells: pd.DataFrame
-    configurations: pd.DataFrame
-    rule: str = ""
-    epoch_rule: str = ""
-    settings: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    unlearned: list[str] = field(default_factory=list)
+    configurations: pd.DataFrame  # all that were tried (`isobench.report.selection.CONFIGURATIONS`)
+    rule: str = ""  # how configurations were selected, in words
+    epoch_rule: str = ""  # which epoch of a run is reported
+    settings: dict[str, str] = field(default_factory=dict)  # what the runs were trained with, by name
+    notes: list[str] = field(default_factory=list)  # sentences on generation, truncation and warnings
+    unlearned: list[str] = field(default_factory=list)  # tasks with no mean above the largest class
 
     @property
     def name(self) -> str:

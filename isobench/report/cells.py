@@ -342,10 +342,7 @@ def matches_printed(ours: float, target: Any) -> bool:
 def _fill_average(
     content: PublishedTable, columns: list[Column], find: Callable[..., pd.DataFrame], encoder: str, method: str
 ) -> dict[str, Any]:
-    """Fill the cell of a row's average over the paper's columns; if not all of them ran, it says how many did.
-
-    Each column counts with its cell's first statistic, such as the median. The paper prints no spread to compare by.
-    """
+    """Fill the cell of a row's average over the paper's columns, each by its first statistic, such as the median."""
     values = [column.read_values(find(method, column.task))[0] for column in columns]
     firsts = [_summarize(content.form, of_column)[0] for of_column in values if of_column]
     mean = statistics.fmean(math.nan if first is None else first for first in firsts) if firsts else math.nan

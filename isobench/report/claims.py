@@ -21,7 +21,6 @@ from isobench.papers.folders import find_paper, find_papers, list_configs
 
 HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN = "holds", "does not hold", "undecided", "not run", "unknown"
 NOT_JUDGED = "not judged"
-WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN, UNKNOWN, NOT_JUDGED)
 ELSEWHERE = {HOLDS: "seen here", FAILS: "not seen here", UNDECIDED: "can't tell here"}  # not in the paper's setting
 OUTCOME_SYMBOLS = {HOLDS: "✓", FAILS: "✗", UNDECIDED: "~", NOT_RUN: "\u2013", UNKNOWN: "?", NOT_JUDGED: "\u2013"}
 OUTCOME_SYMBOLS |= {word: OUTCOME_SYMBOLS[other] for other, word in ELSEWHERE.items()}
@@ -32,55 +31,38 @@ Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one d
 
 
 class Outcome(NamedTuple):
-    """The outcome of one claim.
+    """The outcome of one claim."""
 
-    Attributes:
-        word: one of the words above; ``unknown`` means that what was run can't be read.
-        numbers: the numbers behind it, or why there is no outcome.
-    """
-
-    word: str
-    numbers: str
+    word: str  # one of the words above; ``unknown`` means that what was run can't be read
+    numbers: str  # the numbers behind it, or why there is no outcome
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim, and how it is checked.
+    """A paper's claim, and how it is checked."""
 
-    Attributes:
-        quote: the paper's own words, at most 15.
-        source: where they stand, such as ``Section 5.2, Table 1``.
-        criterion: when the claim holds, in one sentence.
-        experiment: the experiment whose runs or analysis are checked.
-        check: takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
-        printed: makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
-        broken: what is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The
-            check must reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows,
-            the first ones have each encoder, task and method that has to be measured in the paper's setting.
-        contradicted: which of the paper's own numbers contradict the claim. Its check must reject print then.
-        methods, tasks, encoders: what the claim is about, and all that its check sees: plain fine-tuning and the rows
-            that name one of them, or none. Without all of them the claim is undecided. Empty: any.
-        rows_file: the name of the analysis's rows that are checked; empty for runs.
-        settings: what the experiment's command needs besides, so that its runs can decide the claim.
-        unstated: what the paper does not state and the outcome depends on; no run has the paper's setting then.
-        paper: the paper's name; `load_claims` fills it in.
-    """
-
-    quote: str
-    source: str
-    criterion: str
-    experiment: str
+    quote: str  # the paper's own words, at most 15
+    source: str  # where they stand, such as ``Section 5.2, Table 1``
+    criterion: str  # when the claim holds, in one sentence
+    experiment: str  # whose runs or analysis are checked
+    # Takes the experiment's ``Report`` (`isobench.report.checks` has checks), or the rows of ``rows_file``.
     check: Callable[[Any], Outcome]
+    # Makes what ``check`` takes of the paper's printed numbers; or the reason why print can't decide.
     printed: Callable[[], Any] | str
+    # What is broken -> makes what ``check`` takes of numbers in which what the claim says is not so. The check must
+    # reject them. `isobench.report.printed` breaks printed tables. Where print can't decide rows, the first ones have
+    # each encoder, task and method that has to be measured in the paper's setting.
     broken: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    contradicted: str = ""
+    contradicted: str = ""  # which of the paper's own numbers contradict the claim: its check must reject print then
+    # What the claim is about, and all that its check sees: plain fine-tuning and the rows that name one of them, or
+    # none. Without all of them the claim is undecided. Empty: any.
     methods: Sequence[str] = ()
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
-    rows_file: str = ""
-    settings: str = ""
-    unstated: str = ""
-    paper: str = ""
+    rows_file: str = ""  # the name of the analysis's rows that are checked; empty for runs
+    settings: str = ""  # what the experiment's command needs besides, so that its runs can decide the claim
+    unstated: str = ""  # what the paper does not state and the outcome depends on: no run has its setting then
+    paper: str = ""  # its name; `load_claims` fills it in
 
     @property
     def named(self) -> dict[str, Sequence[str]]:
@@ -279,18 +261,14 @@ def _find_misspelling(claim: Claim) -> Outcome | None:
 
 
 def _check(claim: Claim, make: Callable[[], Any]) -> Outcome:
-    """Judge a claim by data that are made for it; unknown if its code fails or does not return a whole Outcome."""
+    """Judge a claim by data that are made for it; unknown if its code fails or returns no Outcome."""
     what = "making numbers for its check"
     try:
         data = select(claim, make())
         what = "its check"
-        outcome = claim.check(data)
+        return Outcome(*claim.check(data))
     except Exception as error:  # whatever the paper's own code raises
         remedy = f"correct it, or run {claim.experiment} again" if claim.rows_file else "correct it"
         name = type(error).__name__
         reason = str(error) if isinstance(error, UserError) else f"{name}: {extract_first_line(error)}"
         return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {what} failed ({reason}): {remedy}")
-    if not isinstance(outcome, Outcome) or outcome.word not in WORDS or not isinstance(outcome.numbers, str):
-        problem = f"its check returned {outcome!r}: return an Outcome, one of the words and a text"
-        return Outcome(UNKNOWN, f"claims.py of {claim.paper}: {problem}")
-    return outcome

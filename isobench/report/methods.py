@@ -67,25 +67,23 @@ def compare_methods(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         base = {cell.column: cell for cell in methods.get(BASE_METHOD, [])}
         of_runs = chosen[[name == group for name in names]]
         isotropy_tasks, isotropy = _average_isotropy(of_runs)
-        own_rows: dict[str, dict[str, Any]] = {}
+        candidates = of_runs.groupby(["method", "task"])["candidates"].max()
         for method, own in methods.items():
-            tasks = {cell.task for cell in own}
-            is_own = (of_runs["method"] == method) & of_runs["task"].isin(tasks)
-            own_rows[method] = {
+            budgets = {  # column -> from how many configurations the method and plain fine-tuning were selected
+                cell.column: [int(candidates.get((name, cell.task), 1)) for name in (method, BASE_METHOD)]
+                for cell in own
+            }
+            row = {
                 "group": group, "method": method, "settings": own[0].settings, "time": own[0].time,
                 "columns": columns, "troubles": list(chain.from_iterable(cell.troubles for cell in own)),
-                "candidates": max(of_runs["candidates"][is_own], default=1),
+                "candidates": max(ours for ours, _ in budgets.values()),
                 "constant_tasks": [cell.task for cell in own if _is_constant(cell, base.get(cell.column, cell))],
                 "isotropy_tasks": isotropy_tasks, **isotropy.get(method, {}),
                 **_average_scores(own, columns), **_compare_over_tasks(own),
             }  # fmt: skip
-        candidates = of_runs.groupby(["method", "task"])["candidates"].max().to_dict()
-        for method, row in own_rows.items():
-            compared = [cell.task for cell in methods[method] if cell.column in row["compared"]]
-            pairs = [[int(candidates.get((name, task), 1)) for name in (method, BASE_METHOD)] for task in compared]
+            pairs = (budgets[column] for column in row["compared"])
             trials = [count_trials(ours, theirs, row["difference"]) for ours, theirs in pairs]
-            row["trials"] = min(math.prod(trials), MAX_TRIALS)
-        rows += own_rows.values()
+            rows.append(row | {"trials": min(math.prod(trials), MAX_TRIALS)})
     tested = [row for row in rows if not math.isnan(row["p"])]
     for row in tested:
         row["detectable"] = row["test"].find_detectable(len(tested) * row["trials"])

@@ -6,7 +6,6 @@
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -31,15 +30,6 @@ class NotPairedError(Exception):
 require_pairs = partial(refuse, error=NotPairedError)
 
 
-@dataclass(frozen=True)
-class SplitPredictions:
-    """Hold the predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
-
-    index: np.ndarray
-    labels: np.ndarray
-    predictions: np.ndarray
-
-
 class ExamplePairs:
     """Compare methods with plain fine-tuning over shared seeds and dev examples; ``folders``: of runs, by key."""
 
@@ -53,30 +43,25 @@ class ExamplePairs:
         changed has no record any more.
         """
         try:
-            result = self._compare(runs, base_runs, column)
+            return self._compare(runs, base_runs, column)._asdict()
         except NotPairedError as reason:
-            result = PairedComparison(reason=str(reason))
-        value, low, high = result.difference
-        return {
-            "difference": value, "low": low, "high": high, "p": result.p,
-            "seeds": result.seeds, "examples": result.examples, "reason": result.reason,
-        }  # fmt: skip
+            return PairedComparison(reason=str(reason))._asdict()
 
     def _compare(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
         split, _, metric = column.source.rpartition("/")
         require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
         ours, theirs = _pair_by_seed(runs, base_runs)
         by_run = [self._read(run.key, split, run.seed) for run in (*ours.itertuples(), *theirs.itertuples())]
-        first = by_run[0]
-        labels = [np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run]
+        index, labels = by_run[0]["index"], by_run[0]["label"]
         require_pairs(
-            (not all(np.array_equal(run.index, first.index) for run in by_run), "the runs have other dev examples"),
-            (not all(labels), "the labels of the dev examples differ"),
+            (not all(of_run["index"].equals(index) for of_run in by_run), "the runs have other dev examples"),
+            (not all(of_run["label"].equals(labels) for of_run in by_run), "the labels of the dev examples differ"),
         )
-        predictions = np.stack([of_run.predictions for of_run in by_run])
-        result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
+        predictions = np.stack([of_run["prediction"] for of_run in by_run])
+        of_ours, of_theirs = predictions[: len(ours)], predictions[len(ours) :]
+        result = compare_predictions(metric, labels.to_numpy(), of_ours, of_theirs)
         recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
-        is_near = abs(result.difference.value - recorded) < SCORE_TOLERANCE
+        is_near = abs(result.difference - recorded) < SCORE_TOLERANCE
         require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
         return result
 
@@ -106,10 +91,7 @@ def find_unlearned(runs: Iterable[Run], table: pd.DataFrame) -> list[str]:
 
 
 def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
-    """Find what the largest class of the dev set alone scores in percent: tasks scored by accuracy -> score.
-
-    A task that runs had with several sets is left out.
-    """
+    """Find what the largest class alone scores in percent, of each task with accuracy that had one dev set."""
     found: dict[str, dict[str, float]] = {}  # task -> its data -> score
     for run in runs:
         task, record = run.cfg.task, run.record
@@ -118,24 +100,23 @@ def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
         scores, data = found.setdefault(task.name, {}), f"{record.data.fingerprint} {task.dev_samples}"
         if data not in scores:
             with contextlib.suppress(NotPairedError):
-                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
-                scores[data] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
+                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed)["label"]
+                scores[data] = 100 * labels.value_counts().max() / len(labels)
     return {task: max(scores.values()) for task, scores in found.items() if len(scores) == 1}
 
 
-def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:
-    """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
+def read_predictions(folder: RunFolder, split: str, seed: int) -> pd.DataFrame:
+    """Read index, label and prediction of a dev split's examples; raise NotPairedError if that is impossible."""
     import pyarrow  # only reports of trained runs need it
 
     try:
         table = folder.read_predictions(["split", "index", "label", "prediction"])
         if table is None:
             raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} was removed")
-        columns = [table[name].to_numpy() for name in table.column_names]
-        chosen = columns[0] == split
-        index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
+        rows = table.to_pandas()
+        rows = rows[rows["split"] == split].drop(columns="split").astype(np.float64).reset_index(drop=True)
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException, UserError) as error:
         reason = extract_first_line(error)
         raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} can't be read ({reason})") from error
-    require_pairs((not len(index), f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
-    return SplitPredictions(index, labels, predictions)
+    require_pairs((rows.empty, f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
+    return rows

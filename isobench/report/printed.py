@@ -175,10 +175,7 @@ def _make_tasks(columns: Sequence[PublishedColumn]) -> dict[str, Task]:
 def _list_printed(
     content: PublishedTable, encoder: str, method: str, rows: Mapping[str, str], change: Change | None
 ) -> Iterator[tuple[PublishedColumn, dict[str, Any]]]:
-    """Yield the columns in which a method has printed numbers, with these by statistic.
-
-    ``change`` breaks the numbers, to show that a claim on them can fail. ``rows`` renames methods.
-    """
+    """Yield a method's printed columns and numbers; ``change`` breaks the numbers, and ``rows`` renames methods."""
     printed_rows = content.cells[encoder]  # row -> column -> printed numbers, in the order of content.form
     names = [content.methods.get(rows.get(name, name), "") for name in (method, BASE_METHOD)]
     own, base = (printed_rows.get(name, {}) for name in names)

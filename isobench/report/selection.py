@@ -130,10 +130,7 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
 
 
 def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[str]) -> list[str]:
-    """Name each part (runs that are compared) by what tells it from the others; empty if it is the only part.
-
-    ``part_of_run``: the number of each run's part [runs]. A name is such as ``head.name=isobn``.
-    """
+    """Name each part by what tells it from the others, such as ``head.name=isobn``; empty if it is the only one."""
     parts = [runs.iloc[part_of_run == index] for index in range(part_of_run.max(initial=-1) + 1)]
     scales = [list_scale_differences(part) or ["as in the paper"] for part in parts]
     differing = [name for name in PROTOCOL_SETTINGS if runs[name].map(str).nunique() > 1]
@@ -270,10 +267,7 @@ def _describe_rule(groups: Groups, selection: Selection) -> str:
 def _summarize_configurations(
     runs: pd.DataFrame, varying: Sequence[str], scores: dict[tuple[str, str, str], dict[Choice, list[float]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of ``CONFIGURATIONS`` for the reported runs of a part.
-
-    ``scores``: encoder, method, task -> configuration -> the scores that decided the choice.
-    """
+    """Yield the rows of ``CONFIGURATIONS`` for a part's reported runs; ``scores``: those that decided the choice."""
     groups = _group_by_configuration(runs, varying)
     values, seconds = _read_primary_metrics(runs), compute_epoch_seconds(runs)
     ev1, isoscore = read_numbers(runs, "embedding/ev1"), read_numbers(runs, "embedding/isoscore")

@@ -15,13 +15,7 @@ import pandas as pd
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import SPEED_SETTINGS
 from isobench.data.scale import find_scale_differences
-from isobench.runs.grouping import (
-    PROTOCOL_SETTINGS,
-    SOURCE_SETTINGS,
-    format_value,
-    list_run_names,
-    read_settings,
-)
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, format_value, list_run_names, read_settings
 from isobench.runs.run import Run, find_failure
 
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
@@ -181,10 +175,7 @@ def read_numbers(runs: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def compute_epoch_seconds(runs: pd.DataFrame) -> np.ndarray:
-    """Return each run's training seconds per epoch; NaN if no epoch was trained.
-
-    The recorded time is up to the last evaluated epoch, so it is divided by that epoch's number.
-    """
+    """Return each run's training seconds per epoch up to the last evaluated one; NaN if no epoch was trained."""
     epochs = read_numbers(runs, "epochs")
     return read_numbers(runs, "training_seconds") / np.where(epochs > 0, epochs, np.nan)
 

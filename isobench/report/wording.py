@@ -61,10 +61,7 @@ def describe_epoch_rule(runs: Sequence[Run]) -> str:
 
 
 def list_training_settings(runs: Sequence[Run]) -> dict[str, str]:
-    """List what the runs were trained with: name -> values in order of appearance, those that took effect.
-
-    A run that has not ended knows them only as they were set: it counts where none has ended.
-    """
+    """List what the runs were trained with, name -> values; runs that have not ended count where none has."""
     values: dict[str, dict[str, None]] = {}
     for run in [run for run in runs if run.record] or runs:
         task, o, data = run.cfg.task, run.cfg.optimization, run.record.data if run.record else None

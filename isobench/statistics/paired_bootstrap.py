@@ -20,13 +20,12 @@ by chance.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from isobench.statistics.seeds import ALPHA, NO_ESTIMATE, Estimate
+from isobench.statistics.seeds import ALPHA
 
 RESAMPLES = 1_000  # of the examples, as in the paper
 MIN_SEEDS = 3  # with 2 the simulated intervals are so wide that they nearly always hold the true value
@@ -38,23 +37,16 @@ CHUNK = 100  # bootstrap samples that are handled at a time, to save memory
 ALL_EQUAL = "every seed has the same difference, so that the spread over seeds is unknown"
 
 
-@dataclass(frozen=True)
-class PairedComparison:
-    """Hold the comparison of a method with plain fine-tuning over shared seeds and dev examples, in points.
+class PairedComparison(NamedTuple):
+    """Hold the comparison of a method with plain fine-tuning over shared seeds and dev examples, in points."""
 
-    Attributes:
-        difference: mean over seeds, with its 95% interval for new seeds and new examples; NaN where none was made.
-        p: two-sided.
-        seeds: the number of shared seeds.
-        examples: the number of dev examples.
-        reason: why no comparison was made; empty if one was.
-    """
-
-    difference: Estimate = NO_ESTIMATE
-    p: float = math.nan
-    seeds: int = 0
+    difference: float = math.nan  # mean over seeds
+    low: float = math.nan  # its 95% interval for new seeds and new examples
+    high: float = math.nan
+    p: float = math.nan  # two-sided
+    seeds: int = 0  # those that both share
     examples: int = 0
-    reason: str = ""
+    reason: str = ""  # why no comparison was made; empty if one was
 
 
 class PairedTest(NamedTuple):
@@ -94,10 +86,7 @@ def judge_differences(differences: np.ndarray, covariance: np.ndarray | float) -
 
 
 def average_covariance(samples: np.ndarray) -> np.ndarray:
-    """Average the covariances of all pairs of columns: [..., samples, columns] -> [...].
-
-    It follows from the variance of the columns' mean, so that no covariance matrix is made.
-    """
+    """Average the covariances of all pairs of columns, by their mean's variance: [..., samples, columns] -> [...]."""
     columns = samples.shape[-1]
     of_mean = samples.mean(-1).var(-1, ddof=1)
     return (columns * of_mean - samples.var(-2, ddof=1).mean(-1)) / (columns - 1)
@@ -136,8 +125,9 @@ def compare_predictions(
             needs none: its covariance is computed as infinitely many samples would give it.
     """
     seeds, examples = ours.shape
+    none = PairedComparison(seeds=seeds, examples=examples)
     if reason := _find_obstacle(metric, labels, ours, theirs):
-        return PairedComparison(seeds=seeds, examples=examples, reason=reason)
+        return none._replace(reason=reason)
     if metric == "accuracy":
         changes = (ours == labels).astype(np.float64) - (theirs == labels)
         differences, covariance = changes.mean(1), average_covariance(changes.T) / examples
@@ -146,13 +136,12 @@ def compare_predictions(
             multiplicities = draw_multiplicities(examples)
         differences, covariance = resample_differences(metric, labels, ours, theirs, multiplicities)
     if not np.isfinite(differences).all() or not np.isfinite(covariance):
-        reason = "the score is undefined on some samples of the examples"
-        return PairedComparison(seeds=seeds, examples=examples, reason=reason)
+        return none._replace(reason="the score is undefined on some samples of the examples")
     test = judge_differences(100 * differences, 1e4 * covariance)
     if math.isnan(test.p):
-        return PairedComparison(seeds=seeds, examples=examples, reason=ALL_EQUAL)
+        return none._replace(reason=ALL_EQUAL)
     value, margin = float(test.value), float(test.margin)
-    return PairedComparison(Estimate(value, value - margin, value + margin), float(test.p), seeds, examples)
+    return PairedComparison(value, value - margin, value + margin, float(test.p), seeds, examples)
 
 
 def resample_differences(
@@ -224,10 +213,7 @@ def _compute_f1(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
 
 
 def _compute_matthews(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute Matthews's correlation for any number of classes (Gorodkin 2004).
-
-    It is 0 if all labels or all predictions of a sample are one class.
-    """
+    """Compute Matthews's correlation of any classes (Gorodkin 2004); 0 if labels or predictions are one class."""
     count = weights.sum(1, keepdims=True)  # [samples, 1]
     correct = weights @ (predictions == labels).T.astype(np.float64)  # [samples, runs]
     products, of_labels, of_predictions = np.zeros_like(correct), np.zeros_like(count), np.zeros_like(correct)
@@ -266,10 +252,7 @@ def _compute_spearman(labels: np.ndarray, predictions: np.ndarray, weights: np.n
 
 
 def _rank_in_samples(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Rank the values, [examples], within each bootstrap sample from 1: [samples, examples].
-
-    Equal values share the mean of their ranks.
-    """
+    """Rank the values [examples] in each bootstrap sample from 1, ties by their mean: [samples, examples]."""
     distinct, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(len(distinct)))

@@ -64,26 +64,16 @@ def compute_cell_statistics(values: Sequence[float], form: Sequence[str]) -> lis
 
 
 class Comparison(NamedTuple):
-    """Hold what a t-test says of the difference of two methods, ours less theirs.
+    """Hold what a t-test says of the difference of two methods, ours less theirs."""
 
-    Attributes:
-        value: the difference, mean over tasks.
-        low, high: its 95% interval, of the same test: without zero exactly where p < .05.
-        p: two-sided. Interval and p are NaN if a method has one seed, or if no score varies.
-        seeds: the shared seeds over which the test is paired; 0 if it is not paired.
-        error: standard error of the difference.
-        freedom: degrees of freedom of t.
-        p_exact: of the exact test that flips the signs of the differences (``flip_signs``). It decides nothing.
-    """
-
-    value: float
-    low: float = math.nan
+    value: float  # the difference, mean over tasks
+    low: float = math.nan  # its 95% interval, of the same test: without zero exactly where p < .05
     high: float = math.nan
-    p: float = math.nan
-    seeds: int = 0
-    error: float = math.nan
-    freedom: float = math.nan
-    p_exact: float = math.nan
+    p: float = math.nan  # two-sided; interval and p are NaN if a method has one seed, or if no score varies
+    seeds: int = 0  # the shared seeds over which the test is paired; 0 if it is not paired
+    error: float = math.nan  # standard error of the difference
+    freedom: float = math.nan  # degrees of freedom of t
+    p_exact: float = math.nan  # of the exact test that flips the signs of the differences; it decides nothing
 
     def find_detectable(self, tests: float = 1) -> float:
         """Compute the smallest true difference that this test finds with probability ``POWER`` at its spread.
@@ -105,21 +95,14 @@ def compare_runs(tasks: Sequence[Arms]) -> Comparison:
 
     **Paired where the design pairs.** If both methods have the same two seeds or more on every task, each seed gives
     one number, its difference averaged over the tasks, and Student's t-test for paired samples asks whether the mean
-    of these numbers is zero. A seed that only one of the methods has, such as that of a failed run, is left out. Runs
-    of one seed share what the seed decides, such as the first weights of the head and the order of batches, so what
-    makes a seed good or bad for both methods cancels. Tasks may depend on each other: a seed counts once for all.
+    of these numbers is zero. A seed that only one of the methods has, such as that of a failed run, is left out.
+    Tasks may depend on each other: a seed counts once for all.
 
     **Not paired otherwise.** Welch's t-test asks whether the difference of means, averaged over the tasks, is zero.
     Every method and task has a variance of its own, tasks count as independent, and the degrees of freedom are those
     of Welch and Satterthwaite.
 
-    **Why a t-test.** It assumes that differences (unpaired: scores) are about normal, which few seeds cannot show.
-    Exact tests assume less and can say nothing here: flipping the signs of five differences gives no p below
-    2 / 32 = .06, exchanging the labels of three and three runs none below .10, and Holm's correction over m methods
-    asks for .05 / m. How often the intervals hold the true value, also where a seed collapses now and then, is
-    simulated in docs/development/statistics.md and held by tests/statistics/test_seeds.py.
-
-    This choice was made by the design of the experiments, for any number of seeds and any outcome.
+    docs/development/statistics.md says why these tests, and how often their intervals hold the true value.
 
     Args:
         tasks: for each task both methods with at least one score.

@@ -80,10 +80,7 @@ class Options:
 
 
 def adapt_config(cfg: Config, identity: Identity, options: Options, output_dir: str) -> Config:
-    """Return a stored config that can be carried out here: with data and weights where they are, and own classes.
-
-    ``identity`` has the fingerprints as recorded. Raises NotAvailable where something is not here.
-    """
+    """Return a stored config with data, weights and classes that are here; NotAvailable where something is not."""
     if options.trust:
         load_kind(cfg.task)
     else:
@@ -143,10 +140,7 @@ def _find_encoder(recorded: Mapping[str, str], cfg: Config, options: Options) ->
 
 
 def check_sources(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> None:
-    """Compare every run's data, labels, weights and software with its record.
-
-    What runs share is read once (``options.call_once``).
-    """
+    """Compare every run's data, labels, weights and software with its record; what runs share is read once."""
     here = Provenance.model_validate(collect_provenance())
     for run in runs.values():
         if run.record is None or run.cfg is None:
@@ -253,11 +247,7 @@ def retrain_runs(
 
 
 def _prepare_runs(runs: Mapping[str, CheckedRun], options: Options, outcomes: Outcomes) -> dict[str, Config]:
-    """Return the configs of the finished runs that may be trained again, by name.
-
-    These passed every other check, because what fails already is not worth its training, and can be trained here. How
-    many can't, and why, is noted as not checked.
-    """
+    """Return configs of finished runs that passed all other checks and can be trained here; note why others can't."""
     failing = {part for entry in outcomes.list_entries(FAILS) for part in entry.subject.split("/")}
     intact = {name: run for name, run in runs.items() if run.record and name not in failing}
     finished = sorted(name for name, run in intact.items() if run.record and run.record.status == "finished")
@@ -279,10 +269,7 @@ def _prepare_runs(runs: Mapping[str, CheckedRun], options: Options, outcomes: Ou
 
 
 def _prepare_training(run: CheckedRun, options: Options) -> Config:
-    """Return a run's config for training it again here, with as many threads as its record tells.
-
-    Raises NotAvailable or UserError where its data, weights or another thing that it needs is not here.
-    """
+    """Return a run's config for training it again here; NotAvailable or UserError where something is not here."""
     import torch
 
     cfg, record = run.cfg, run.record
@@ -354,10 +341,7 @@ def _compare_training(cfg: Config, old: RunRecord, stored: Any, new: RunRecord, 
 
 
 def _repeats(old: Any, new: Any) -> bool:
-    """Return True if all that was noted is noted again, but for the rounding of a measure that was rewritten since.
-
-    Monitors may note more than they did.
-    """
+    """Return True if all that was noted is noted again, but for rounding; monitors may note more than they did."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(name in new and _repeats(value, new[name]) for name, value in old.items())
     if isinstance(old, list) and isinstance(new, list):

@@ -97,10 +97,7 @@ def _check_contents(folder: RunFolder, cfg: Config, record: RunRecord, outcomes:
 
 
 def _check_scale(cfg: Config, record: RunRecord) -> Iterator[str]:
-    """Yield what a record leaves unsaid of how its data are less than the whole; what it says of a paper is not read.
-
-    What depends on the names of data files is not checked, because no path of a config is followed.
-    """
+    """Yield what a record leaves unsaid of how its data are less than the whole. No path of a config is followed."""
     found = drop_paper_remarks(find_scale_differences(cfg, ()))
     if unsaid := [phrase for phrase in found if phrase not in record.scale.differs]:
         yield f"it does not say: {'; '.join(unsaid)}"

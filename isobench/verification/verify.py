@@ -176,10 +176,7 @@ def _compute_again(
     planned: Planned,
     options: Options,
 ) -> tuple[dict[str, pyarrow.Table], float]:
-    """Compute an analysis's rows; return them by file, and how far the stored ones may be from them.
-
-    ValueError if it is an analysis of other runs than the folder has, another error if it can't be computed here.
-    """
+    """Compute an analysis's rows again, by file, with their tolerance; ValueError if it is of other runs."""
     name = about["experiment"]["name"]
     ours = _find_own_analysis(name)
     trains = needs_training(ours)

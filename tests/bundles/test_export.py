@@ -172,7 +172,7 @@ def test_predictions_may_all_be_removed_and_a_run_without_its_own_or_a_damaged_o
 def test_a_token_in_a_record_is_refused_and_not_shown(alice, run_export, tmp_path, monkeypatch, secret):
     monkeypatch.setenv("MY_API_KEY", "s3cr3t-of-mine-123")
     run = pick_run(alice)
-    edit_record(run, lambda content: content.update(warnings=[f"Authorization: {secret}"]), repair=True)
+    edit_record(run, lambda content: content.update(warnings=[f"Authorization: {secret}"]))
     code, out, err = run_export(alice, tmp_path / "bundle")
     assert code == 2
     assert run.name in err

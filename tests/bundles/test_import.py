@@ -66,7 +66,7 @@ def test_other_results_of_a_run_are_a_conflict_and_nothing_is_imported(
     outputs = tmp_path / "outputs"
     run = Path(shutil.copytree(pick_run(alice), outputs / "runs" / pick_run(alice).name))
     if name == "result.json":
-        edit_record(run, lambda content: content.update(attempts=content["attempts"] + 1), repair=True)
+        edit_record(run, lambda content: content.update(attempts=content["attempts"] + 1))
     elif name == "predictions.parquet":
         edit_rows(run / name, lambda rows: rows[:-1])
     else:

@@ -74,10 +74,9 @@ def test_the_comparison_is_that_of_a_plain_loop(metric):
     margins = [special.stdtrit(f, 0.975) * v**0.5 for f, v in ((3, of_seeds), (freedom, of_seeds + of_examples))]
     assert found.reason == ""
     assert (found.seeds, found.examples) == (4, 120)
-    assert found.difference.value == pytest.approx(np.mean(d))
-    assert found.difference.high - found.difference.value == pytest.approx(max(margins), rel=1e-9)
-    excludes_zero = found.difference.low > 0 or found.difference.high < 0
-    assert excludes_zero == (found.p < 0.05)
+    assert found.difference == pytest.approx(np.mean(d))
+    assert found.high - found.difference == pytest.approx(max(margins), rel=1e-9)
+    assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
 
 def test_samples_of_the_examples_give_the_exact_covariance_of_accuracy():
@@ -128,7 +127,7 @@ def test_methods_that_predict_the_same_show_nothing():
     labels, ours, _ = made_up_runs("accuracy")
     found = compare_predictions("accuracy", labels, ours, ours.copy())
     assert np.isnan(found.p)
-    assert np.isnan(found.difference.low)
+    assert np.isnan(found.low)
     scores = made_up_runs("pearson")
     assert compare_predictions("pearson", scores[0], scores[1], scores[1].copy()).reason == ALL_EQUAL
     assert np.isnan(judge_differences(np.array([0.1 + 0.2, 0.3, 0.3]), 0.5).p)  # equal but for rounding

@@ -1,4 +1,4 @@
-"""isobench verify on real runs: 200 seeded tamperings, training again, a forgery that only training again finds."""
+"""isobench verify on real runs: training again, a forgery that only training again finds."""
 
 import shutil
 from pathlib import Path

@@ -45,10 +45,8 @@ CSS = {"#000000": "currentColor", "#ffffff": "var(--paper)"} | {
 class Style:
     """How a method is drawn everywhere on the page.
 
-    Dashes and markers are shifted by one in each round of colours, so that no pair repeats early.
-
-    Args:
-        index: the method's number; -1 is plain fine-tuning.
+    Dashes and markers are shifted by one in each round of colours, so that no pair repeats early. ``index`` is the
+    method's number, -1 for plain fine-tuning.
     """
 
     def __init__(self, index: int) -> None:

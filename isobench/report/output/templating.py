@@ -44,11 +44,7 @@ def make_environment(**options: Any) -> Environment:
 
 
 def _finalize_with(escape: Callable[[str], str]) -> Callable[[Any], Markup]:
-    """Return Jinja2's ``finalize`` that escapes a value once.
-
-    ``Markup`` marks text that is in the target format already, such as what a macro returns; Jinja2, which would
-    escape all else as HTML, leaves it alone too.
-    """
+    """Return Jinja2's ``finalize`` that escapes a value once; ``Markup`` (of a macro) is in the format already."""
     return lambda value: value if isinstance(value, Markup) else Markup(escape(str(value)))
 
 
