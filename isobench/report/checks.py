@@ -16,8 +16,9 @@ from isobench.report.claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, Outcome
 from isobench.report.methods import count_seeds, list_arms, list_comparisons, list_score_cells, name_method
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, is_scored
 from isobench.report.wording import describe_p, format_points
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS
 from isobench.statistics.seeds import ALPHA, Arm, Arms, compare_runs, holm
+from isobench.tasks.kind import list_scored
 
 Check = Callable[[Report], Outcome]
 RELEVANT_GAIN = 1.0  # points; runs whose intervals include a gain of this size don't support "no gain"
@@ -158,7 +159,7 @@ def _pair_runs(runs: pd.DataFrame, method: str, other: str) -> list[tuple[pd.Dat
     """Pair the selected runs of two methods: one pair for each encoder, task and setting in which both have some."""
     chosen = runs[runs["selected"].astype(bool) & runs["method"].isin([method, other])]
     pairs = []
-    compared = COMPARED + [name for name in SCORED_SETTINGS if name in chosen]
+    compared = COMPARED + [name for name in list_scored() if name in chosen]
     for _, both in chosen.groupby(compared, sort=False, dropna=False):
         ours, theirs = both[both["method"] == method], both[both["method"] == other]
         if len(ours) and len(theirs):

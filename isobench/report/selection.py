@@ -31,8 +31,9 @@ from isobench.report.tables import (
     name_group,
     read_numbers,
 )
-from isobench.runs.grouping import NEVER_MIXED, PROTOCOL_SETTINGS, SCORED_SETTINGS, SOURCE_SETTINGS
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, list_never_mixed
 from isobench.statistics.seeds import expected_maximum
+from isobench.tasks.kind import list_scored
 
 NOTHING_TO_SELECT = "nothing to select: every method has one configuration."
 DIGESTS = dict(zip(SOURCE_SETTINGS, ("data", "weights"), strict=True))  # copies in two places have one digest
@@ -115,7 +116,7 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     """
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
-    scored = [runs[name].map(str) for name in SCORED_SETTINGS if name in runs]
+    scored = [runs[name].map(str) for name in list_scored() if name in runs]
     known = (runs[name].where(runs[name].notna(), first[name]) for name in first)
     sources = zip(runs["scale"], *scored, *known, strict=True)
     protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
@@ -140,7 +141,7 @@ def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[s
         for name in SOURCE_SETTINGS:
             if name in varying:
                 differences.append(f"{name.partition('.')[2]} {' and '.join(part[name].unique())}")
-        scored = [name for name in SCORED_SETTINGS if name in varying]
+        scored = [name for name in list_scored() if name in varying]
         differences += [f"{name}={' and '.join(part[name].map(str).unique())}" for name in scored]
         if any(other != scale for other in scales):
             differences += scale
@@ -151,11 +152,11 @@ def _name_parts(runs: pd.DataFrame, part_of_run: np.ndarray, varying: Sequence[s
 def find_varying(runs: pd.DataFrame, names: Sequence[str]) -> list[str]:
     """Return those of the named settings in which runs of one task, encoder and method differ.
 
-    One of ``NEVER_MIXED`` varies also if it differs between the methods of a task and encoder.
+    One of `list_never_mixed` varies also if it differs between the methods of a task and encoder.
     """
-    varying = []
+    varying, never_mixed = [], list_never_mixed()
     for name in names:
-        keys = [runs["task"], runs["encoder"], *([] if name in NEVER_MIXED else [runs["method"]])]
+        keys = [runs["task"], runs["encoder"], *([] if name in never_mixed else [runs["method"]])]
         if (runs[DIGESTS.get(name, name)].map(str).groupby(keys).nunique() > 1).any():
             varying.append(name)
     return varying

@@ -17,16 +17,11 @@ from isobench.data.weights import describe_weights, format_encoder_name
 from isobench.runs.folder import report_folder
 from isobench.runs.identity import NOT_IN_KEY, compute_key, to_plain
 from isobench.runs.run import Run
+from isobench.tasks.kind import list_scored
 
 # How runs are trained and reported, whatever the method: runs that differ in one of them are not compared.
 PROTOCOL_SETTINGS = ("head.name", "evaluation.every", "optimization.report")
-# What is scored, and by what: of a task, runs that differ in one of them are not compared either.
-SCORED_SETTINGS = (
-    "task.primary", "task.label", "task.language.subsample", "task.language.masked_share",
-    "task.generation.diacritics", "encoder.vocabulary_size",
-)  # fmt: skip
 SOURCE_SETTINGS = ("task.data", "encoder.weights")  # where both come from; runs that differ in them are not compared
-NEVER_MIXED = (*PROTOCOL_SETTINGS, *SCORED_SETTINGS, *SOURCE_SETTINGS)
 # Settings that don't change a result. Those of sources do so by the data and the weights, which are compared instead.
 NOT_COMPARED = {f"{section}.{key}" for section, keys in NOT_IN_KEY.items() for key in keys}
 # Tables don't show these as settings that vary, but runs that differ in them need different names.
@@ -52,12 +47,18 @@ def list_run_names(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
     return listed
 
 
+def list_never_mixed() -> list[str]:
+    """List the settings in which runs of one task and encoder must agree, whatever their methods."""
+    return [*PROTOCOL_SETTINGS, *list_scored(), *SOURCE_SETTINGS]
+
+
 def find_varying_settings(runs: list[Run]) -> list[str]:
     """Find the settings, dotted, in which runs of the same task, encoder and method differ: tables show them.
 
-    A setting that one run has and another lacks counts as null in the other. A setting of ``NEVER_MIXED``
-    varies also if it differs between the methods of a task and encoder.
+    A setting that one run has and another lacks counts as null in the other. One of `list_never_mixed` varies also
+    if it differs between the methods of a task and encoder.
     """
+    never_mixed = list_never_mixed()
     by_sections: dict[tuple[int, ...], Run] = {}  # runs that differ in their seeds only mostly share their sections
     for run in runs:
         shared_objects = (*(getattr(run.cfg, name) for name in VARYING_SECTIONS), *run.identity.fingerprints)
@@ -68,7 +69,7 @@ def find_varying_settings(runs: list[Run]) -> list[str]:
         sources = dict(zip(SOURCE_SETTINGS, run.identity.fingerprints, strict=True))  # equal in copies elsewhere
         settings = {name: value for name, value in flatten_settings(run.cfg).items() if name not in NOT_COMPARED}
         settings |= sources
-        protocol = {key: settings.get(key) for key in NEVER_MIXED}
+        protocol = {key: settings.get(key) for key in never_mixed}
         settings_by_names.setdefault((task, encoder, method), []).append(settings)
         settings_by_names.setdefault((task, encoder), []).append(protocol)
     varying: dict[str, None] = {}

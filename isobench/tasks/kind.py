@@ -57,6 +57,8 @@ class Kind:
     reads: tuple[str, ...] = ()  # the settings of SPECIAL that it reads
     # What methods may ask for beside the vectors of a batch and a matrix (isobench.training.instantiate.NEEDS).
     gives: tuple[str, ...] = ()
+    # Settings that decide what is scored, and by what: runs that differ in one of them are not compared.
+    scored: tuple[str, ...] = ("task.primary", "task.label")
     also_scored: tuple[str, ...] = ("loss",)  # noted of an epoch beside the metrics
     packaged = ("rotten_tomatoes", "minilm")  # a task and an encoder that errors suggest: they install as packages
     has_sentences = False  # it has one vector for each example, which analyses read too
@@ -163,6 +165,12 @@ def kind_of(task: Task) -> Kind:
 def _make_own(target: str) -> Kind:
     kind: Kind = locate_class(target, Kind)()
     return kind
+
+
+def list_scored() -> list[str]:
+    """List the settings that decide what is scored, of all kinds: a table of runs may hold several kinds."""
+    kinds = [*map(_make_own, OWN_KINDS.values()), *_loaded.values()]
+    return list(dict.fromkeys(name for kind in kinds for name in kind.scored))
 
 
 def is_known(task: Task) -> bool:

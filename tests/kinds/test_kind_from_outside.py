@@ -10,7 +10,9 @@ import pytest
 from helpers import ROOT, WORDS, check_done, fails, make_config
 
 from isobench.config.schema import Task
+from isobench.runs.grouping import find_varying_settings
 from isobench.runs.identity import compute_key
+from isobench.runs.run import Run
 from isobench.tasks.kind import Kind, kind_of, load_kind
 
 FOLDER = ROOT / "examples" / "kind"
@@ -102,6 +104,20 @@ def test_a_kind_is_in_the_key_only_if_it_is_from_outside():
         assert kind_of(task).version == version
         assert compute_key(replace(cfg, task=task), {}, {}) in keys  # also without its code
     assert len(keys) == 3
+
+
+class Graded(Kind):
+    scored = ("task.kind.version",)
+
+
+def test_runs_that_differ_in_what_their_kind_scores_are_never_mixed():
+    cfg = make_config("task=rotten_tomatoes")
+    tasks = [replace(cfg.task, kind={"_target_": f"{__name__}.Graded", "version": version}) for version in (1, 2)]
+    other = replace(cfg, task=tasks[1], calibration=make_config("calibration=isobn_paper").calibration)
+    runs = [Run(replace(cfg, task=tasks[0]), None, None), Run(other, None, None)]
+    assert find_varying_settings(runs) == []
+    load_kind(tasks[0])
+    assert find_varying_settings(runs) == ["task.kind.version"]
 
 
 @pytest.mark.parametrize(

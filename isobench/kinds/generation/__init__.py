@@ -19,6 +19,7 @@ class Generation(Words):
         "encoder.instructions", "optimization.batch_tokens", "optimization.label_smoothing",
     )  # fmt: skip
     gives = ("samples",)
+    scored = (*Words.scored, "task.generation.diacritics")
     packaged = ("captions", "bart-scratch")
     is_corpus = True
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 class Words(Kind):
     """A kind that calibrates the states that an output embedding reads."""
 
+    scored = (*Kind.scored, "encoder.vocabulary_size")
     predicts_words = True
 
     def family(self, task: Task) -> "Family":
