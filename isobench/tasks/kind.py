@@ -59,7 +59,6 @@ class Kind:
     gives: tuple[str, ...] = ()
     # Settings that decide what is scored, and by what: runs that differ in one of them are not compared.
     scored: tuple[str, ...] = ("task.primary", "task.label")
-    also_scored: tuple[str, ...] = ("loss",)  # noted of an epoch beside the metrics
     packaged = ("rotten_tomatoes", "minilm")  # a task and an encoder that errors suggest: they install as packages
     has_sentences = False  # it has one vector for each example, which analyses read too
     has_labels = True  # its data have labels, which those in predictions are compared with

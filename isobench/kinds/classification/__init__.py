@@ -25,7 +25,6 @@ class Classification(Kind):
         "task.sample_seed", "encoder.pooling", "encoder.layer", "encoder.missing_from", "head",
     )  # fmt: skip
     gives = ("samples", "token_states", "classifier")
-    also_scored = ()
     has_sentences = True
     own_dropout = True
 
