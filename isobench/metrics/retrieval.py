@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 CUT = 10  # documents of an answer that count, but for Recall@100
 SPARE = 28  # documents more are found in float32, and the cosines of all found are computed again in float64
@@ -27,27 +28,17 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     count, kept = len(queries), depth + SPARE
     step = max(1, SCORES // max(1, count))
     # Each query's highest cosines so far, whose they are, and the highest one of a document that was not kept.
-    best, rows = np.full((count, kept), -np.inf, np.float32), np.full((count, kept), -1)
-    lost = np.full(count, -np.inf, np.float32)
+    best, rows = torch.full((count, kept), -torch.inf), torch.full((count, kept), -1)
+    lost = torch.full((count,), -torch.inf)
     for start in range(0, len(corpus), step):
-        scores = queries @ corpus[start : start + step].T  # [Q, n]
-        wanted = scores > best.min(1)[:, None]  # these enter: ``more`` has their cosines, ``new`` their rows
-        if start:  # few do: each query's are moved to the left
-            at, column = np.nonzero(wanted)
-            place = np.arange(len(at)) - np.searchsorted(at, at)  # 0, 1, ... for each query
-            more = np.full((count, place.max(initial=-1) + 1), -np.inf, np.float32)
-            new = np.full(more.shape, -1)
-            more[at, place], new[at, place] = scores[at, column], start + column
-        else:
-            more, new = np.where(wanted, scores, -np.inf), np.where(wanted, np.arange(scores.shape[1]), -1)
-        best, rows = np.concatenate([best, more], 1), np.concatenate([rows, new], 1)
-        np.putmask(scores, wanted, -np.inf)  # what is left was not wanted
-        parted = np.argpartition(best, -kept, axis=1)
-        rest, top = parted[:, :-kept], parted[:, -kept:]
-        dropped = np.take_along_axis(best, rest, 1).max(1, initial=-np.inf)
-        lost = np.fmax(np.fmax(lost, dropped), np.fmax.reduce(scores, 1))
-        best, rows = np.take_along_axis(best, top, 1), np.take_along_axis(rows, top, 1)
-    return _rank_exactly(queries, corpus, order, depth, rows, lost)
+        scores = torch.from_numpy(queries @ corpus[start : start + step].T).nan_to_num(-torch.inf)  # [Q, n]
+        top, places = scores.topk(min(kept + 1, scores.shape[1]))
+        best, order_of_best = torch.cat([best, top], 1).sort(descending=True)
+        rows = torch.cat([rows, start + places], 1).gather(1, order_of_best)
+        lost = torch.maximum(lost, best[:, kept])
+        best, rows = best[:, :kept], rows[:, :kept]
+    rows[best.isinf()] = -1
+    return _rank_exactly(queries, corpus, order, depth, rows.numpy(), lost.numpy())
 
 
 def _rank_exactly(
