@@ -210,10 +210,13 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
         raise
 
 
-def cache_until_changed(function: Callable[..., T]) -> Callable[..., T]:
-    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes."""
+def cache_until_changed(function: Callable[..., T], limit: int | None = None) -> Callable[..., T]:
+    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes.
 
-    @functools.cache
+    ``limit``: how many answers are kept, all if None.
+    """
+
+    @functools.lru_cache(limit)
     def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
         return function(file, *arguments)
 

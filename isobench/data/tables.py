@@ -14,12 +14,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import require_regular_file
+from isobench.common.files import cache_until_changed, require_regular_file
 from isobench.common.terminal import format_count, print_note_once
 from isobench.data.labels import NUMBER
 
@@ -50,17 +50,12 @@ def describe_format(path: Path, encoding: str | None) -> str:
     return f"{kind} in {codecs.lookup(encoding).name}" if encoding and kind in ("CSV", "TSV") else kind
 
 
+@partial(cache_until_changed, limit=4)  # the files of a task
 def read_own_file(path: Path, encoding: str | None = None) -> Any:
     """Read all columns of a file as a ``pyarrow.Table``; one that has not changed since is not read again.
 
     ``encoding``: as ``data.encoding``, of CSV and TSV that are not in UTF-8.
     """
-    status = path.stat() if path.is_file() else None
-    return _read_whole(path, encoding, status and (status.st_mtime_ns, status.st_size, status.st_ino))
-
-
-@lru_cache(maxsize=4)  # the files of a task
-def _read_whole(path: Path, encoding: str | None, _state: Any) -> Any:
     kind = find_format(path)
     require_regular_file(path)
     with name_file_in_errors(path, kind):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from isobench.common.errors import UserError
+from isobench.common.files import cache_until_changed
 from isobench.common.terminal import name_some
 from isobench.config.schema import Config, Data, Task
 from isobench.data.labels import LABEL_NAMES, find_classes
@@ -29,15 +29,8 @@ def complete_task(cfg: Config, regression_metrics: Sequence[str]) -> Config:
     task, data, files = cfg.task, cfg.data, cfg.data.files or {}
     file = Path(files[task.train_split])
     is_regression = task.label_range is not None or any(name in regression_metrics for name in task.metrics)
-    stat = file.stat() if file.is_file() else None
-    label, texts, classes = _find_columns(
-        file,
-        data.encoding,
-        stat and (stat.st_size, stat.st_mtime_ns),  # a file that has changed is read again
-        task.label,
-        tuple(task.text),
-        classes=task.labels is None and not is_regression,
-    )
+    asks_for_classes = task.labels is None and not is_regression
+    label, texts, classes = _find_columns(file, data.encoding, task.label, tuple(task.text), asks_for_classes)
     labels = task.labels if classes is None else list(classes)
     metrics = list(task.metrics) or _choose_metrics(labels, task.primary)
     completed = replace(
@@ -64,14 +57,11 @@ def _refuse_rare_classes(task: Task, data: Data) -> None:
             )
 
 
-@lru_cache(maxsize=64)  # a sweep completes the task of each of its runs
+@cache_until_changed  # a sweep completes the task of each of its runs
 def _find_columns(
-    file: Path, encoding: str | None, _state: object, label: str | None, texts: tuple[str, ...], classes: bool
+    file: Path, encoding: str | None, label: str | None, texts: tuple[str, ...], classes: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...] | None]:
-    """Find the columns of labels and texts in a file, and the classes if they are asked for and labels are no scores.
-
-    ``_state`` tells whether the file has changed.
-    """
+    """Find a file's columns of labels and texts, and the classes if they are asked for and labels are no scores."""
     table = read_own_file(file, encoding)
     names = table.column_names
     labels = [label] if label else [name for name in names if name.lower() in LABEL_NAMES and name not in texts]
