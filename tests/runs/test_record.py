@@ -71,23 +71,15 @@ def test_what_monitors_and_newer_versions_add_is_kept(tmp_path):
     assert record.model_dump(exclude_unset=True, exclude={"checksum"}) == more
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}}, {"attempts": 2**63},
-        {"history": [{"epoch": 1}]}, {"config": {"task": None}}, {"status": "failed"}, {"format": 2},
-        {"history": [BEST, BEST | {"epoch": 2, "validation": {"accuracy": [0.5], "constant_predictor": False}}]},
-    ],
-)  # fmt: skip
-def test_a_record_that_is_not_whole_inside_is_damaged(tmp_path, part):
-    folder = folder_with(tmp_path, to_text(content(**part)))
-    with fails():
-        folder.read_record()
-
-
+NOT_WHOLE = [
+    {"best": BEST | {"score": "0.5"}}, {"best": BEST | {"score": True}}, {"attempts": 2**63},
+    {"history": [{"epoch": 1}]}, {"config": {"task": None}}, {"status": "failed"}, {"format": 2},
+    {"history": [BEST, BEST | {"epoch": 2, "validation": {"accuracy": [0.5], "constant_predictor": False}}]},
+]  # fmt: skip
 TEXTS = ["", "{", "[]", "[" * 100_000, json.dumps(content(), indent=1), json.dumps({"format": RECORD_FORMAT + 1})]
 OPEN = json.dumps(content(cost={"seconds": "here"}), indent=1)
 TEXTS += [add_checksum(OPEN.replace('"here"', spelt).encode()).decode() for spelt in ("NaN", "1e400")]
+TEXTS += [to_text(content(**part)) for part in NOT_WHOLE]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
