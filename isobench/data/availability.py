@@ -11,11 +11,6 @@ from isobench.data import hub, sources, weights
 from isobench.tasks.kind import kind_of
 
 
-def require_metric_packages(cfg: Config) -> None:
-    """Raise UserError if a package that computes one of the task's metrics is not installed."""
-    kind_of(cfg.task).require_packages(cfg.task)
-
-
 def ask_hub_early(configs: Iterable[Config]) -> None:
     """Start asking whether the hub is reachable, if one of these configs needs it; don't wait for the answer."""
     for cfg in configs:

@@ -22,7 +22,7 @@ from isobench.common.files import refuse_bundle, refuse_file, sha256_json
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
-from isobench.data.availability import ask_hub_early, require_hub_files_of_some, require_metric_packages
+from isobench.data.availability import ask_hub_early, require_hub_files_of_some
 from isobench.data.own_task import check_files, print_own_data
 from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.weights import read_width
@@ -87,7 +87,7 @@ class GridSweeper(Sweeper):
             return
         todo.sort(key=lambda run: places[run.folder.key])
         for run in todo:
-            require_metric_packages(run.cfg)
+            kind_of(run.cfg.task).require_packages(run.cfg.task)
         if len(runs) > 1 or not todo:
             print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
         _print_left_out(runs)

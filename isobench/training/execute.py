@@ -14,12 +14,13 @@ from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import format_count, print_note
 from isobench.config.explain import print_error
 from isobench.config.schema import Config
-from isobench.data.availability import require_hub_files, require_metric_packages
+from isobench.data.availability import require_hub_files
 from isobench.data.weights import EXPORT_FILE
 from isobench.runs.folder import find_export_folder, runs_folder
 from isobench.runs.identity import identify
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, format_run_name, format_score
+from isobench.tasks.kind import kind_of
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
 
@@ -67,7 +68,7 @@ def train_if_needed(run: Run, since: float) -> RunRecord | None:
     if record := run.folder.read_final_record(run.cfg.retry_failed, since):
         run.folder.remove_leftovers(record)
         return record
-    require_metric_packages(run.cfg)
+    kind_of(run.cfg.task).require_packages(run.cfg.task)
     require_hub_files(run.cfg)
     from isobench.training.train import train
 

@@ -21,7 +21,7 @@ from isobench.common.files import sha256_file
 from isobench.common.terminal import format_count, print_note
 from isobench.config.schema import HELD_OUT, Checkpoint, Config, Data, Encoder, Experiment, Task, Tracking
 from isobench.data import sources, weights
-from isobench.data.availability import require_hub_files, require_metric_packages
+from isobench.data.availability import require_hub_files
 from isobench.data.tables import FORMATS, describe_format
 from isobench.runs.folder import RunFolder, run_folder_name
 from isobench.runs.identity import Identity, identify
@@ -281,7 +281,7 @@ def _prepare_training(run: CheckedRun, options: Options) -> Config:
     adapted = adapt_config(cfg, identity, options, output_dir="")
     options.call_once(sources.fingerprint_data, adapted.task, adapted.data)  # what is missing is said by both
     options.call_once(weights.fingerprint_encoder, adapted.encoder)
-    require_metric_packages(adapted)
+    kind_of(adapted.task).require_packages(adapted.task)
     require_hub_files(adapted)
     accelerator = "cpu" if cfg.trainer.accelerator == "cpu" else "auto"
     return replace(
