@@ -6,6 +6,7 @@
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -30,6 +31,15 @@ class NotPairedError(Exception):
 require_pairs = partial(refuse, error=NotPairedError)
 
 
+@dataclass(frozen=True)
+class SplitPredictions:
+    """Hold the predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
+
+    index: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+
+
 class ExamplePairs:
     """Compare methods with plain fine-tuning over shared seeds and dev examples; ``folders``: of runs, by key."""
 
@@ -52,14 +62,14 @@ class ExamplePairs:
         require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
         ours, theirs = _pair_by_seed(runs, base_runs)
         by_run = [self._read(run.key, split, run.seed) for run in (*ours.itertuples(), *theirs.itertuples())]
-        index, labels = by_run[0]["index"], by_run[0]["label"]
+        first = by_run[0]
+        labels = [np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run]
         require_pairs(
-            (not all(of_run["index"].equals(index) for of_run in by_run), "the runs have other dev examples"),
-            (not all(of_run["label"].equals(labels) for of_run in by_run), "the labels of the dev examples differ"),
+            (not all(np.array_equal(run.index, first.index) for run in by_run), "the runs have other dev examples"),
+            (not all(labels), "the labels of the dev examples differ"),
         )
-        predictions = np.stack([of_run["prediction"] for of_run in by_run])
-        of_ours, of_theirs = predictions[: len(ours)], predictions[len(ours) :]
-        result = compare_predictions(metric, labels.to_numpy(), of_ours, of_theirs)
+        predictions = np.stack([of_run.predictions for of_run in by_run])
+        result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
         recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
         is_near = abs(result.difference - recorded) < SCORE_TOLERANCE
         require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
@@ -100,23 +110,24 @@ def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
         scores, data = found.setdefault(task.name, {}), f"{record.data.fingerprint} {task.dev_samples}"
         if data not in scores:
             with contextlib.suppress(NotPairedError):
-                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed)["label"]
-                scores[data] = 100 * labels.value_counts().max() / len(labels)
+                labels = read_predictions(run.folder, task.dev_splits[0], run.cfg.seed).labels
+                scores[data] = 100 * np.unique(labels, return_counts=True)[1].max() / len(labels)
     return {task: max(scores.values()) for task, scores in found.items() if len(scores) == 1}
 
 
-def read_predictions(folder: RunFolder, split: str, seed: int) -> pd.DataFrame:
-    """Read index, label and prediction of a dev split's examples; raise NotPairedError if that is impossible."""
+def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:
+    """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
     import pyarrow  # only reports of trained runs need it
 
     try:
         table = folder.read_predictions(["split", "index", "label", "prediction"])
         if table is None:
             raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} was removed")
-        rows = table.to_pandas()
-        rows = rows[rows["split"] == split].drop(columns="split").astype(np.float64).reset_index(drop=True)
+        columns = [table[name].to_numpy() for name in table.column_names]
+        chosen = columns[0] == split
+        index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException, UserError) as error:
         reason = extract_first_line(error)
         raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} can't be read ({reason})") from error
-    require_pairs((rows.empty, f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
-    return rows
+    require_pairs((not len(index), f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
+    return SplitPredictions(index, labels, predictions)
