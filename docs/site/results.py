@@ -56,8 +56,8 @@ WARNING = "<!-- docs/site/results.py writes this page from the bundles in experi
 SCALES_TEXT = """**No row of this table is a paper's own setting.** *Embedded* is short training on few examples, with
 encoders that install as Python packages. *Laptop* is close to a paper's protocol, on its small tasks and with such
 encoders. *minilm* is all-MiniLM-L6-v2, *mpnet* all-mpnet-base-v2 (their poolers came untrained), *distilbert-quire* a
-DistilBERT tuned for grammar correction, *bart-scratch* an untrained model with generated texts. *Plain* is fine-tuning
-without a method."""
+DistilBERT tuned for grammar correction, *bart-scratch* an untrained model with generated texts. *Plain* is
+fine-tuning without a method."""
 FOUND_HEADER = "| experiment | what was run | what it found |\n|---|---|---|\n"
 INTRODUCTION = f"""# Results
 
