@@ -420,7 +420,8 @@ def compare_draws(
     if shared:
         paired = compare_predictions("accuracy", labels[draws[0].test], np.stack(ours), np.stack(theirs))
         if not paired.reason:
-            return dict(zip(columns, (*paired[:4], "draw and example"), strict=True))
+            values = paired.difference, paired.low, paired.high, paired.p
+            return dict(zip(columns, (*values, "draw and example"), strict=True))
     arms = []
     for arm in (ours, theirs):
         right = [found == labels[draw.test] for draw, found in zip(draws, arm, strict=True)]

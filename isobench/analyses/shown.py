@@ -25,7 +25,7 @@ LONGEST_TABLE = 30  # rows of a table that no function show has chosen
 
 @dataclass
 class Shown:
-    """What to show of an analysis's rows."""
+    """Hold what to show of an analysis's rows."""
 
     tables: list[Table] = field(default_factory=list)  # for the terminal and the page
     figures: dict[str, "Figure"] = field(default_factory=dict)  # name -> what becomes an SVG file of this name

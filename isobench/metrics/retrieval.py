@@ -31,7 +31,7 @@ def find_top(queries: np.ndarray, corpus: np.ndarray, order: np.ndarray, depth: 
     best, rows = torch.full((count, kept), -torch.inf), torch.full((count, kept), -1)
     lost = torch.full((count,), -torch.inf)
     for start in range(0, len(corpus), step):
-        scores = torch.from_numpy(queries @ corpus[start : start + step].T).nan_to_num(-torch.inf)  # [Q, n]
+        scores = torch.from_numpy(queries @ corpus[start : start + step].T).nan_to_num_(-torch.inf)  # [Q, n]
         top, places = scores.topk(min(kept + 1, scores.shape[1]))
         best, order_of_best = torch.cat([best, top], 1).sort(descending=True)
         rows = torch.cat([rows, start + places], 1).gather(1, order_of_best)

@@ -71,7 +71,7 @@ class TableView:
 
 @dataclass(frozen=True)
 class Report:
-    """What the runs of one experiment show."""
+    """Hold what the runs of one experiment show."""
 
     experiment: Experiment  # its name, paper, tables and selection rule
     runs: pd.DataFrame  # docs/reference/tables.md describes this and the next two

@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]  # what an analysis computed: column -> value, one d
 
 
 class Outcome(NamedTuple):
-    """The outcome of one claim."""
+    """Say what came out of one claim."""
 
     word: str  # one of the words above; ``unknown`` means that what was run can't be read
     numbers: str  # the numbers behind it, or why there is no outcome
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim, and how it is checked."""
+    """Hold a paper's claim, and how it is checked."""
 
     quote: str  # the paper's own words, at most 15
     source: str  # where they stand, such as ``Section 5.2, Table 1``

@@ -75,12 +75,16 @@ def _write_embeddings(file: Path, shape: tuple[int, int], cfg: Config, loaders: 
     device = torch.device("cuda" if uses_gpu(cfg) else "cpu")
     encoder = loaded.encoder.eval().to(device)
     batches = loaders.make_length_sorted_loader(loaders.train_tokens, SENTENCES_PER_BATCH)
-    stored = np.lib.format.open_memmap(file, mode="w+", dtype="<f4", shape=shape)
-    for batch in track_progress(batches, "pretrained embeddings, once"):
-        (chunk,) = batch["chunks"]
-        vectors = encoder(**move_data_to_device(chunk, device))  # (b, d)
-        stored[batch["index"]] = vectors[batch["restore"].to(device)].float().cpu()
-    stored.flush()
+    with file.open("wb") as stream:  # no memory map: where a disk is full, that would kill the process
+        np.lib.format.write_array_header_2_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        start = stream.tell()
+        for batch in track_progress(batches, "pretrained embeddings, once"):
+            (chunk,) = batch["chunks"]
+            vectors = encoder(**move_data_to_device(chunk, device))  # (b, d)
+            rows = vectors[batch["restore"].to(device)].float().cpu().numpy()
+            for index, row in zip(batch["index"].tolist(), rows, strict=True):
+                stream.seek(start + row.nbytes * index)
+                stream.write(row.astype("<f4").tobytes())
 
 
 @torch.no_grad()

@@ -113,8 +113,11 @@ def test_a_collapse_is_part_of_the_verdict():
 
 def test_where_no_mean_is_above_the_largest_class_it_is_said():
     arms = {"none": {"a": LOW, "b": LOW}, "more": {"a": HIGH, "b": HIGH}}
-    assert "a (91.00), b (92.00)" in verdict(arms, unlearned=["a (91.00)", "b (92.00)"])
+    both = verdict(arms, unlearned=["a (91.00)", "b (92.00)"])
+    assert "largest class alone on a (91.00), b (92.00). Train longer" in both
+    assert verdict(arms, unlearned=["b (92.00)"]).endswith("alone on b (92.00).")
     assert "largest" not in verdict(arms)
+    assert "undefined" not in verdict({"none": {"a": [NAN, 50.0]}, "more": {"a": HIGH}})
 
 
 def test_isotropy_is_averaged_over_tasks_that_rows_share():

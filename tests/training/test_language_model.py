@@ -198,13 +198,13 @@ def test_logits_that_are_changed_behind_the_projection_are_refused():
 
 
 def test_a_model_that_reads_the_token_it_predicts_is_no_causal_one():
-    names = {"llama": "causal", "xlm": "reads all"}
-    sizes = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    models = {
-        "llama": AutoConfig.for_model("llama", **sizes, num_key_value_heads=2, intermediate_size=8),
-        "xlm": AutoConfig.for_model("xlm", vocab_size=50, emb_dim=8, n_layers=1, n_heads=2, n_langs=1),
-    }
-    causal, whole = (AutoModelForCausalLM.from_config(models[name]) for name in names)
+    configs = [
+        AutoConfig.for_model(
+            "opt", vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, ffn_dim=8
+        ),
+        AutoConfig.for_model("xlm", vocab_size=50, emb_dim=8, n_layers=1, n_heads=2, n_langs=1),
+    ]
+    causal, whole = map(AutoModelForCausalLM.from_config, configs)
     require_causal(causal, "x")
     with fails():
         require_causal(whole, "x")

@@ -195,7 +195,7 @@ def _build_generation_config(cfg: Config, loaded: LoadedGenerator, loaders: Pair
         min_new_tokens=g.min_length or None,
         length_penalty=g.length_penalty if g.beams > 1 else 1.0,  # transformers saves no other without beams
         no_repeat_ngram_size=g.no_repeat_ngram,
-        repetition_penalty=1.0,
+        repetition_penalty=None,
         use_cache=True,
         decoder_start_token_id=int(first),
         pad_token_id=loaders.tokenizer.pad_token_id,
