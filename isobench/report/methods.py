@@ -303,10 +303,11 @@ def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
-    found: dict[str, list[str]] = {}
-    for cell in list_score_cells(cells).itertuples():
-        if count := cell.troubles.count(CONSTANT_PREDICTOR):
-            runs = f"{count} of {len(cell.seeds) or count} runs on {cell.column}"
-            found.setdefault(name_method(methods, cell), []).append(runs)
-    names = [f"{method} ({', '.join(runs)})" for method, runs in found.items()]
+    names, scores = [], list_score_cells(cells)
+    for _, own in scores[[CONSTANT_PREDICTOR in troubles for troubles in scores["troubles"]]].groupby(
+        ["group", "method"], sort=False
+    ):
+        count = sum(troubles.count(CONSTANT_PREDICTOR) for troubles in own["troubles"])
+        runs = f"{count} of {sum(map(len, own['seeds'])) or count} runs on {name_some(own['column'], limit=MAX_NAMED)}"
+        names.append(f"{name_method(methods, next(own.itertuples()))} ({runs})")
     return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""

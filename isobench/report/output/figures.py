@@ -25,7 +25,7 @@ SIZE, BOX = (2.4, 1.7), (0.2, 0.24, 0.74, 0.68)  # of a panel in inches, and of 
 COLOURS = 7  # of the page: its CSS variables --m0, --m1, ...; plain fine-tuning has the colour of the text
 MARKERS = "os^DvPX"
 # At most: pairs of encoder and task with curves, those unfolded, runs of a method, points, configurations.
-LIMITS = {"groups": 6, "open": 2, "runs": 10, "points": 600, "configurations": 200}
+LIMITS = {"groups": 6, "tasks": 8, "open": 2, "runs": 10, "points": 600, "configurations": 200}
 # Isotropy columns of ``runs`` and ``epochs`` -> symbol and the matrix that it is measured on, in the page's order.
 ISOTROPY_COLUMNS = {
     "embedding/ev1": ("EV1", "embeddings"),

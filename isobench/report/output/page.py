@@ -19,6 +19,7 @@ from isobench.common.files import explain_output_errors, write_text
 from isobench.common.tidy import write_table
 from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.claims import ELSEWHERE, OUTCOME_SYMBOLS, describe_multiplicity
+from isobench.report.methods import list_score_cells
 from isobench.report.output.figures import LIMITS, assign_styles, draw_curves, draw_isotropy
 from isobench.report.output.templating import make_environment
 from isobench.report.output.text import format_configuration, format_latex, format_markdown, list_columns
@@ -58,7 +59,7 @@ def render_report(report: Report, outcome: Any = None) -> str:
     styles = assign_styles(report.runs["method"])
     return _load_template("page.html.j2").render(
         report=report,
-        overview=lay_out_overview(report.methods),
+        overview=lay_out_overview(report.methods, report.cells),
         configurations=lay_out_configurations(report.configurations),
         outcome=outcome,
         styles=styles,
@@ -82,15 +83,22 @@ def _load_template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def lay_out_overview(methods: pd.DataFrame) -> dict[str, Any]:
-    """Lay out the page's first table: the lines of each group, and the range that the differences' drawings share."""
+def lay_out_overview(methods: pd.DataFrame, cells: pd.DataFrame) -> dict[str, Any]:
+    """Lay out the page's first table: the lines of each group, and the range that the differences' drawings share.
+
+    Two tasks or more have a column of scores each, if they are not too many; else one column has the mean over them.
+    """
     lines = [line for line in methods.itertuples() if line.columns or line.troubles]
     ends = [0.0, *(end for line in lines for end in (line.difference, line.low, line.high) if math.isfinite(end))]
+    scores = {(cell.group, cell.method, cell.column): cell for cell in list_score_cells(cells).itertuples()}
+    tasks = list(dict.fromkeys(task for *_, task in scores))
     groups: dict[str, list[Any]] = {}
     for line in lines:
         groups.setdefault(line.group, []).append(line)
     return {
         "groups": groups,
+        "scores": scores,
+        "tasks": tasks if 1 < len(tasks) <= LIMITS["tasks"] else [],
         "low": min(ends),
         "high": max(ends),
         "has_p": any(not math.isnan(line.p) for line in lines),
