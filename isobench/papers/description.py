@@ -4,7 +4,6 @@ import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -21,7 +20,7 @@ from isobench.papers.folders import (
 )
 
 PROGRAM = "python -m isobench"
-MAP_HEADING = "| paper | | at the paper's scale | laptop | embedded | status | printed cells held by |"
+MAP_HEADING = "| paper | | command | status |"
 
 
 class TableOrFigure(StrictEntries):
@@ -31,29 +30,26 @@ class TableOrFigure(StrictEntries):
     at_paper_scale: str = Field(default="", description="arguments at the paper's scale, where others differ too")
     laptop: bool = Field(default=True, description="whether scale=laptop makes a part of it, where it has a grid")
     status: str = Field(default="status not stated", description="whether it runs what the paper states")
-    held_by: str = Field(default="no numbers are printed", description="the test of our copy of the printed numbers")
     time: str = Field(default="", description="how long the command takes")
-
-    def format_paper_command(self) -> str:
-        """Write the arguments that make it at the paper's scale; empty for a drawing, or without a grid for it."""
-        if self.at_paper_scale or not self.command or "paper" not in (self._read_grids() or ["paper"]):
-            return self.at_paper_scale
-        experiment, *rest = self.command.split(" ")
-        return " ".join([experiment, "scale=paper", *rest])
-
-    def format_laptop_command(self) -> str:
-        """Write the arguments that make a part of it at laptop scale; empty if its experiment has no such grid."""
-        is_there = self.laptop and "laptop" in self._read_grids()
-        return f"+experiment={self.experiment} scale=laptop data.root=FOLDER" if is_there else ""
 
     @property
     def experiment(self) -> str:
         """Return the name of the command's experiment; empty for a drawing."""
         return self.command.partition(" ")[0].removeprefix("+experiment=")
 
-    def _read_grids(self) -> dict[str, Any]:
+    def list_commands(self) -> dict[str, str]:
+        """List the arguments that make it at each scale that it has; none for a drawing."""
+        experiment, *rest = self.command.split(" ")
         file = find_config("experiment", self.experiment)
-        return (read_config_file(file).get("experiment", {}).get("grid") if file else None) or {}
+        grid = (read_config_file(file).get("experiment", {}).get("grid") if file else None) or {"paper": []}
+        commands = {
+            "embedded": self.command,
+            "laptop": f"{experiment} scale=laptop data.root=FOLDER" if self.laptop and "laptop" in grid else "",
+            "paper": " ".join([experiment, "scale=paper", *rest]) if self.command and "paper" in grid else "",
+        }
+        if self.at_paper_scale:
+            commands["paper"] = self.at_paper_scale
+        return {scale: arguments for scale, arguments in commands.items() if arguments}
 
 
 class Paper(StrictEntries):
@@ -103,9 +99,8 @@ def describe_paper(name: str, width: int) -> str:
     for title, shown in paper.shows.items():
         time = f" (embedded: {shown.time})" if shown.time else ""
         what = textwrap.fill(f"{title}{time}: {shown.status}.", width, subsequent_indent="  ", break_on_hyphens=False)
-        commands = {"embedded": shown.command, "laptop": shown.format_laptop_command()}
-        commands["paper"] = shown.format_paper_command()
-        lines += ["", what, *(f"  {scale:10}{program} {text}" for scale, text in commands.items() if text)]
+        commands = shown.list_commands().items()
+        lines += ["", what, *(f"  {scale:10}{program} {text}" for scale, text in commands)]
     return "\n".join(lines)
 
 
@@ -123,14 +118,13 @@ def write_map() -> str:
     for name, paper in papers.items():
         rows += _write_rows(name, paper, _write_program(folders[name]))
     others = [f"- [{name}]({name}/README.md): {paper.title}." for name, paper in papers.items() if not paper.shows]
-    rule = "|---|---|---|---|---|---|---|"
-    return "\n".join([MAP_HEADING, rule, *rows, "", "## Studies and other experiments", "", *others])
+    return "\n".join([MAP_HEADING, "|---|---|---|---|", *rows, "", "## Studies and other experiments", "", *others])
 
 
 def _write_rows(name: str, paper: Paper, program: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
-        texts = shown.format_paper_command(), shown.format_laptop_command(), shown.command
-        commands = [f"`{program} {text}`" if text else "" for text in texts]
-        commands[-1] += f" ({shown.time})" if shown.time else ""
-        cells = [f"[{name}]({name}/README.md)", title, *commands, shown.status, shown.held_by]
+        commands = "<br>".join(f"{scale}: `{program} {text}`" for scale, text in shown.list_commands().items())
+        if shown.time:
+            commands = commands.replace("embedded:", f"embedded ({shown.time}):", 1)
+        cells = [f"[{name}]({name}/README.md)", title, commands, shown.status]
         yield f"| {' | '.join(cells)} |"

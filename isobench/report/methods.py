@@ -303,11 +303,12 @@ def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
-    names, scores = [], list_score_cells(cells)
-    for _, own in scores[[CONSTANT_PREDICTOR in troubles for troubles in scores["troubles"]]].groupby(
-        ["group", "method"], sort=False
-    ):
+    scores = list_score_cells(cells)
+    collapsed = scores[[CONSTANT_PREDICTOR in troubles for troubles in scores["troubles"]]]
+    names = []
+    for _, own in collapsed.groupby(["group", "method"], sort=False):
         count = sum(troubles.count(CONSTANT_PREDICTOR) for troubles in own["troubles"])
-        runs = f"{count} of {sum(map(len, own['seeds'])) or count} runs on {name_some(own['column'], limit=MAX_NAMED)}"
-        names.append(f"{name_method(methods, next(own.itertuples()))} ({runs})")
+        total = sum(len(seeds) for seeds in own["seeds"]) or count
+        columns = name_some(list(own["column"]), limit=MAX_NAMED)
+        names.append(f"{name_method(methods, next(own.itertuples()))} ({count} of {total} runs on {columns})")
     return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""
