@@ -10,11 +10,10 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isobench.common.errors import UserError, refuse, suggest_nearest
-from isobench.common.packages import conf_dir
+from isobench.common.errors import UserError, suggest_nearest
 from isobench.config.schema import CALIBRATION_KEYS
 from isobench.frozen.cure import Cure, fit_cure
-from isobench.papers.folders import read_config_file
+from isobench.papers.folders import find_config, list_configs, read_config_file
 
 
 class Calibrator(TransformerMixin, BaseEstimator):
@@ -103,7 +102,8 @@ class Calibrator(TransformerMixin, BaseEstimator):
 
 
 def _read_settings(method: str) -> dict[str, Any]:
-    folder = Path(conf_dir(), "calibration")
-    names = [file.stem for file in folder.glob("*.yaml")]
-    refuse((method not in names, f"there is no method {method!r}: {suggest_nearest(str(method), names)}"))
-    return read_config_file(folder / f"{method}.yaml")
+    file = find_config("calibration", str(method))
+    if file is None:
+        names = list_configs("calibration")
+        raise UserError(f"there is no method {method!r}: {suggest_nearest(str(method), names)}")
+    return read_config_file(file)
