@@ -76,7 +76,7 @@ def write_wanted() -> str:
     makes: dict[str, dict[str, list[str]]] = {}  # command -> paper -> its tables and figures
     for name, folder in find_papers().items():
         for title, shown in read_paper(folder).shows.items():
-            if command := shown.format_paper_command():
+            if command := shown.list_commands().get("paper"):
                 makes.setdefault(command, {}).setdefault(name, []).append(title)
     costs, rows, sections = read_costs(), [], []
     for command, titles in makes.items():
