@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from beside_print import write_beside_print
+from beside_print import GAINS_HEAD, GAINS_NOTE, write_beside_print, write_gains
 from rich.table import Table
 from rich.text import Text
 from wanted import WANTED, write_wanted
@@ -256,7 +256,12 @@ def write_found(parts: list[tuple[str, str]]) -> str:
     """
     rows, pages = zip(*parts, strict=True)
     text = f"## What we found\n\n{SCALES_TEXT}\n\n{FOUND_HEADER}" + "\n".join(rows)
-    cells, notes = (re.findall(form, "\n".join(pages)) for form in (r"(?m)^\| \*\*.*$", "(?m)^Differences, .*$"))
+    cells, notes = (
+        re.findall(form, "\n".join(pages)) for form in (r"(?m)^\| .*\*\*comparable\*\* \|$", "(?m)^Differences, .*$")
+    )
+    gains = re.findall(rf"(?m)^{re.escape(GAINS_HEAD)}\n(?:\|.*\n)+", "\n".join(pages))
+    if gains:
+        text += "\n\n" + "\n".join([*gains, GAINS_NOTE])
     if cells:
         cells = [cell.replace(" **comparable** |", "").replace("**", "") for cell in cells]
         text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"
@@ -366,7 +371,7 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         table = read_first_table(text)
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
-            tables.append(write_beside_print(report))
+            tables = [write_gains(report), *tables, write_beside_print(report)]
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [

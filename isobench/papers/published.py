@@ -1,6 +1,7 @@
 """The papers' printed numbers, from published.yaml in a paper's folder: one `PublishedTable` for each table there."""
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
@@ -98,15 +99,23 @@ def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: 
 
     It is the given encoder's, else that of one of its family (distilbert), else of the paper's first that has one.
     """
-    row = table.methods.get(method)
-    if row is None:
-        return None
+    row = table.methods.get(method, "")
     family = encoder.partition("-")[0]
     for printed_encoder in [encoder, *sorted(table.cells, key=lambda name: name.partition("-")[0] != family)]:
         values = table.cells.get(printed_encoder, {}).get(row, {}).get(name)
         if values is not None:
             return format_statistics(table.form, values), printed_encoder
     return None
+
+
+def find_difference(table: PublishedTable, encoder: str, methods: tuple[str, str], name: str) -> float:
+    """Return the first method's printed mean or median less the second's, of an encoder of the paper in a column.
+
+    NaN where print lacks one.
+    """
+    rows = [table.cells[encoder].get(table.methods.get(method, ""), {}).get(name) for method in methods]
+    ours, theirs = (math.nan if row is None or row[0] is None else float(row[0]) for row in rows)
+    return ours - theirs
 
 
 def find_average(table: PublishedTable, encoder: str, method: str) -> PrintedCell | None:

@@ -161,7 +161,7 @@ NAN = math.nan
 CELLS: dict[str, Any] = {  # column -> what a cell has that fills in nothing else; numbers are NaN
     "table": None, "part": None, "encoder": None, "group": None, "method": None, "settings": "", "column": None,
     "task": None, "kind": None, "values": [], "seeds": [], "n": 0, "mean": NAN, "sd": NAN, "ours": "",
-    "published": None, "published_of": None, "verdict": "", "why": "", "compared": False,
+    "published": None, "published_of": None, "published_difference": NAN, "verdict": "", "why": "", "compared": False,
     "base": [], "base_seeds": [], "difference": NAN, "low": NAN, "high": NAN, "p": NAN, "p_exact": NAN,
     "test_seeds": 0, "trials": 1, "p_holm": NAN, "effect": NAN, "effect_low": NAN, "effect_high": NAN, "mark": "",
     "paired_difference": NAN, "paired_low": NAN, "paired_high": NAN, "paired_p": NAN, "paired_seeds": NAN,
@@ -256,6 +256,11 @@ def _fill_cell(
     cell["ours"] = _format_ours(content, column, values, troubles, len(runs))
     if printed := published.find_cell_in_column(content, encoder, method, column.printed or column.title):
         cell["published"], cell["published_of"] = printed
+        if method != BASE_METHOD and column.kind == "score":
+            pair_of_methods = method, BASE_METHOD
+            cell["published_difference"] = published.find_difference(
+                content, printed[1], pair_of_methods, column.printed or column.title
+            )
     cell["verdict"], cell["why"] = _judge(content, column, cell, encoder, method, runs)
     base = Arm(*column.read_values(base_runs))
     is_constant = CONSTANT_PREDICTOR in (*troubles, *find_troubles(base_runs))

@@ -50,6 +50,7 @@ METHODS = (
     "compared", "difference", "low", "high", "p", "test_seeds", "trials",
     "is_single",  # whether it or plain fine-tuning has a single seed in each of the columns ``compared``
     "p_holm", "is_shown",  # after Holm's correction over the methods of all groups; whether that is below .05
+    "printed",  # the paper's difference, mean over the columns ``compared``
     "detectable",  # smallest true difference that this test usually finds, at the first step of Holm's correction
     "constant_tasks",  # those on which a run of it or of plain fine-tuning is a constant predictor
     "ev1", "isoscore", "isotropy_tasks",  # of the calibrated embeddings; over these tasks, the same in a group
@@ -130,12 +131,16 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
                 "method": name_method(methods, row),
                 "tasks": ", ".join(row.compared) if len(row.compared) <= 3 else f"{len(row.compared)} tasks",
                 "difference": format_interval(row.difference, row.low, row.high),
+                "in print": DASH if math.isnan(row.printed) else format_points(row.printed),
                 "p": format_p_value(row.p),
                 "p after Holm": format_p_value(row.p_holm),
                 "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
                 f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else format_size(row.detectable),
             })  # fmt: skip
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    return (
+        table if any(line["in print"] != DASH for line in lines) else table.drop(columns="in print", errors="ignore")
+    )
 
 
 def _is_usable(cell: Any) -> bool:
@@ -180,7 +185,12 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     """Compare a method with plain fine-tuning over the tasks on which both have two seeds, else on single seeds."""
     arms = list_arms(cells)
     tested = {column: pair for column, pair in arms.items() if count_seeds(pair) > 1}
-    found: dict[str, Any] = {"compared": list(tested or arms), "is_single": bool(arms) and not tested}
+    compared = list(tested or arms)
+    printed = [cell.published_difference for cell in cells if cell.column in compared]
+    found: dict[str, Any] = {
+        "compared": compared, "is_single": bool(arms) and not tested,
+        "printed": statistics.fmean(printed) if compared else math.nan,
+    }  # fmt: skip
     if not tested:
         differences = [compare_runs([pair]).value for pair in arms.values()]
         difference = statistics.fmean(differences) if arms else math.nan

@@ -1,5 +1,6 @@
 """The papers' numbers: form, display, against the papers' texts where there are any, and against the configs."""
 
+import math
 import re
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def test_a_cell_is_shown_as_printed_with_the_encoder_that_it_is_of(key, printed)
     table = published.load_tables(paper)[name]
     column = published.find_column(table, task, metric)
     assert (published.find_cell_in_column(table, encoder, method, column) if column else None) == printed
+
+
+def test_a_printed_gain_is_that_of_one_encoder():
+    table = published.load_tables("isobn")["table1"]
+    gains = {
+        encoder: [
+            published.find_difference(table, encoder, ("isobn_paper", "none"), name) for name in ("RTE", "CoLA")
+        ]
+        for encoder in (BERT, ROBERTA)
+    }
+    assert gains == {BERT: pytest.approx([2.88, 0.87]), ROBERTA: pytest.approx([2.53, 1.45])}
+    assert math.isnan(published.find_difference(table, BERT, ("cosine", "none"), "RTE"))
 
 
 def digits(text):

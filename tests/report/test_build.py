@@ -253,6 +253,7 @@ def test_the_papers_average_and_the_numbers_that_it_repeats(tmp_path):
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in format_markdown(report)
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
     assert list(report.comparisons["tasks"]) == ["RTE"]
+    assert list(report.comparisons["in print"]) == ["+2.53"]
 
 
 def test_a_setting_that_some_runs_leave_unset_tells_configurations_apart():

@@ -6,6 +6,7 @@ The page is one HTML file that needs nothing else: no network, no script; light,
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def lay_out_overview(methods: pd.DataFrame, cells: pd.DataFrame) -> dict[str, An
     Two tasks or more have a column of scores each, if they are not too many; else one column has the mean over them.
     """
     lines = [line for line in methods.itertuples() if line.columns or line.troubles]
-    ends = [0.0, *(end for line in lines for end in (line.difference, line.low, line.high) if math.isfinite(end))]
+    ends = [(line.difference, line.low, line.high, line.printed) for line in lines]
+    finite = [0.0, *filter(math.isfinite, chain.from_iterable(ends))]
     scores = {(cell.group, cell.method, cell.column): cell for cell in list_score_cells(cells).itertuples()}
     tasks = list(dict.fromkeys(task for *_, task in scores))
     groups: dict[str, list[Any]] = {}
@@ -99,8 +101,9 @@ def lay_out_overview(methods: pd.DataFrame, cells: pd.DataFrame) -> dict[str, An
         "groups": groups,
         "scores": scores,
         "tasks": tasks if 1 < len(tasks) <= LIMITS["tasks"] else [],
-        "low": min(ends),
-        "high": max(ends),
+        "low": min(finite),
+        "high": max(finite),
+        "has_print": any(not math.isnan(line.printed) for line in lines),
         "has_p": any(not math.isnan(line.p) for line in lines),
         "has_isotropy": any(not math.isnan(x) for line in lines for x in (line.ev1, line.isoscore)),
         "has_time": any(line.time for line in lines),
