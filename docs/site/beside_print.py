@@ -5,8 +5,10 @@ import re
 import statistics
 
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.stats import t
 
+from isobench.common.plots import PALETTE, make_panels
 from isobench.papers.published import PublishedTable
 from isobench.report.build import Report
 from isobench.report.cells import find_content
@@ -51,6 +53,30 @@ def write_gains(report: Report) -> str:
             printed = DASH if math.isnan(row.printed) else format_points(row.printed)
             lines.append(f"| {name} | {printed} | {ours} | {format_p_value(row.p)} |")
     return "\n".join([GAINS_HEAD, "|---|---|---|---|", *lines, "", GAINS_NOTE]) if lines else ""
+
+
+def draw_gains(report: Report) -> Figure | None:
+    """Draw what each method gains over plain fine-tuning, in print and here, a panel a method; None without print."""
+    scores = list_score_cells(report.cells)
+    scores = scores[scores["published_difference"].notna()]
+    methods = list(scores["method"][scores["compared"].astype(bool)].unique())
+    if not methods:
+        return None
+    tasks = list(scores["column"].unique())[::-1]
+    figure, axes = make_panels(1, max(len(methods), 2), 0.8 + 0.3 * len(tasks), sharex=True, sharey=True)
+    for axis, method in zip(axes[0], methods, strict=False):
+        for cell in scores[scores["method"] == method].itertuples():
+            place = tasks.index(cell.column)
+            axis.plot(cell.published_difference, place + 0.15, "s", color=PALETTE[1], markersize=4)
+            if cell.compared:
+                axis.plot([cell.low, cell.high], [place - 0.15] * 2, color=PALETTE[0])
+                axis.plot(cell.difference, place - 0.15, "o", color=PALETTE[0], markersize=4)
+        axis.axvline(0, color="0.5", linewidth=0.8)
+        axis.set(title=label_method(method), xlabel="points over plain (blue: ours, 95% interval; orange: print)")
+    for axis in axes[0, len(methods) :]:
+        axis.remove()
+    axes[0, 0].set_yticks(range(len(tasks)), tasks)
+    return figure
 
 
 def write_beside_print(report: Report) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from beside_print import GAINS_HEAD, GAINS_NOTE, write_beside_print, write_gains
+from beside_print import GAINS_HEAD, GAINS_NOTE, draw_gains, write_beside_print, write_gains
 from rich.table import Table
 from rich.text import Text
 from wanted import WANTED, write_wanted
@@ -27,6 +27,7 @@ from isobench.analyses.runner import find_analysis, show_stored_analysis
 from isobench.analyses.shown import Shown
 from isobench.bundles.manifest import ANALYSIS_FOLDER, PLAN_FILE
 from isobench.cli.choices import describe_choice
+from isobench.common.plots import use_figure_style
 from isobench.common.terminal import format_count, name_some
 from isobench.data.weights import format_encoder_name
 from isobench.papers.folders import find_config
@@ -261,7 +262,9 @@ def write_found(parts: list[tuple[str, str]]) -> str:
     )
     gains = re.findall(rf"(?m)^{re.escape(GAINS_HEAD)}\n(?:\|.*\n)+", "\n".join(pages))
     if gains:
-        text += "\n\n" + "\n".join([*gains, GAINS_NOTE])
+        pictures = re.findall(r"(?m)^!\[gains\]\(.*-gains\.svg\)$", "\n".join(pages))
+        pictures = [picture.replace("(../", "(../../docs/") for picture in pictures]
+        text += "\n\n" + "\n\n".join([*pictures, *gains, GAINS_NOTE])
     if cells:
         cells = [cell.replace(" **comparable** |", "").replace("**", "") for cell in cells]
         text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"
@@ -372,6 +375,9 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
             tables = [write_gains(report), *tables, write_beside_print(report)]
+            with use_figure_style():
+                if figure := draw_gains(report):
+                    figure.savefig(FIGURES / f"{bundle.name}-gains.svg", metadata={"Date": None})
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [
