@@ -125,6 +125,7 @@ FOUND = {  # experiment -> what its page says with its numbers, where no verdict
 }
 NOTES = {  # bundle -> what its numbers can't say
     "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
+    "glue_isobn_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "slow_flow": "The flow at the encoder's rate, added when the flow's other runs had been seen (laptop.md).",
 }
 FOUND_PLACE = r"(?s)(?<=<!-- docs/site/results.py writes this -->\n).*?(?=<!-- until here -->)"
@@ -264,7 +265,7 @@ def write_found(parts: list[tuple[str, str]]) -> str:
     if gains:
         pictures = re.findall(r"(?m)^!\[gains\]\(.*-gains\.svg\)$", "\n".join(pages))
         pictures = [picture.replace("(../", "(../../docs/") for picture in pictures]
-        text += "\n\n" + "\n\n".join([*pictures, *gains, GAINS_NOTE])
+        text += "\n\n" + "\n\n".join([*pictures, *map(str.strip, gains), GAINS_NOTE])
     if cells:
         cells = [cell.replace(" **comparable** |", "").replace("**", "") for cell in cells]
         text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"

@@ -19,6 +19,7 @@ from isobench.papers.published import PublishedTable, load_tables
 from isobench.tasks.kind import kind_of
 
 READ_FROM = "read from "
+OF_GRID = " of the grid's "
 LAPTOP = "laptop"  # the papers' own protocol without their encoders and with their small tasks alone
 
 
@@ -110,7 +111,7 @@ def find_grid_differences(cfg: Config) -> list[str]:
         notes.append(f"tasks left out: {', '.join(tasks)}")
     ours, theirs = (_count_configurations(cfg, scale) for scale in (LAPTOP, "paper"))
     if 0 < ours < theirs:
-        notes.append(f"{ours} of the grid's {theirs} configurations")
+        notes.append(f"{ours}{OF_GRID}{theirs} configurations")
     return notes
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from isobench.common.errors import refuse
 from isobench.config.schema import Selection
 from isobench.data.labels import parse_number
+from isobench.data.scale import OF_GRID
 from isobench.papers.folders import find_config, read_config_file
 from isobench.report.tables import (
     BASE_METHOD,
@@ -114,15 +115,16 @@ def _number_parts(runs: pd.DataFrame) -> np.ndarray:
     Where a task has several scales, each makes a part; tasks with one scale join its part, or the first. Of other
     sources the first of each task and encoder makes a part, the second another, ...
     """
+    # Methods have grids of different sizes, and are compared nonetheless.
+    scale = runs["scale"].map(lambda text: "; ".join(part for part in text.split("; ") if OF_GRID not in part))
     # A run whose data and weights are not known, because it has not ended, belongs to the first that are.
     first = runs.groupby(["task", "encoder"])[list(DIGESTS.values())].transform("first")
     scored = [runs[name].map(str) for name in list_scored() if name in runs]
     known = (runs[name].where(runs[name].notna(), first[name]) for name in first)
-    sources = zip(runs["scale"], *scored, *known, strict=True)
+    sources = zip(scale, *scored, *known, strict=True)
     protocols = zip(*(runs[name].map(str) for name in PROTOCOL_SETTINGS), strict=True)
     keys = runs[["task", "encoder"]].assign(protocol=list(map(str, protocols)), source=list(map(str, sources)))
     task = ["protocol", "task", "encoder"]
-    scale = runs["scale"]
     scales = scale[scale.groupby([keys[name] for name in task]).transform("nunique") > 1]
     keys["scale"] = scale.where(scale.isin(scales), scales.iloc[0] if len(scales) else "")
     own = keys.groupby([*task, "scale"], sort=False)["source"]

@@ -239,6 +239,18 @@ def test_a_number_that_gives_the_printed_digits_agrees():
         assert matches_printed(ours, target) == agrees
 
 
+def test_methods_whose_grids_differ_in_size_are_compared(tmp_path):
+    laptop = ("+experiment=glue_isobn", "scale=laptop", "task=rte", "encoder=minilm")
+    rows = [
+        row(tmp_path, score, *laptop, f"calibration={method}", f"seed={seed}")
+        for method, scores in (("none", PLAIN), ("isobn_paper", BETTER))
+        for seed, score in enumerate(scores, 1)
+    ]
+    report = build_report(rows[0].cfg.experiment, rows)
+    assert report.runs["scale"].nunique() == 2  # 1 of 6 configurations, and 1 of 18
+    assert cells(report)["isobn_paper"].difference == pytest.approx(8.0)
+
+
 def test_the_papers_average_and_the_numbers_that_it_repeats(tmp_path):
     large = "encoder=roberta-large"
     rows = [*runs(tmp_path, "none", PLAIN, large), *runs(tmp_path, "isobn_paper", BETTER, large)]
