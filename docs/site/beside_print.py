@@ -12,15 +12,17 @@ from isobench.common.plots import PALETTE, make_panels
 from isobench.papers.published import PublishedTable
 from isobench.report.build import Report
 from isobench.report.cells import find_content
-from isobench.report.methods import list_score_cells
+from isobench.report.methods import list_score_cells, name_method
 from isobench.report.output.templating import escape_markdown
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import DASH, format_interval, format_p_value, format_points
 
 GAINS_HEAD = "| gain over plain, in points | print | ours | p |"
+WIDEST = 45  # points from zero that a figure shows
 GAINS_NOTE = (
-    "Ours with the 95% interval and p of a t-test over seeds, without a correction. "
-    "What predicts one class is left out of means."
+    "With 95% intervals over seeds: ours of the t-test whose p stands beside, without a correction; print's Welch's, "
+    "from its SDs. Print's failed seeds count in its means; ours that predict one class are left out. Where print "
+    "has medians, its gains are of these."
 )
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
@@ -37,45 +39,72 @@ def write_gains(report: Report) -> str:
     lines = []
     scores = list_score_cells(report.cells)
     for row in report.methods[report.methods["method"] != BASE_METHOD].itertuples():
+        name = escape_markdown(name_method(report.methods, row))
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
-            if not math.isnan(cell.published_difference):
-                constant = cell.troubles.count(CONSTANT_PREDICTOR)
-                ours = f"{constant} of {cell.n} runs predict one class" if constant else "not run"
-                if cell.compared:
-                    ours = escape_markdown(format_interval(cell.difference, cell.low, cell.high))
-                printed = f"{format_points(cell.published_difference)} ({cell.published_of})"
+            if cell.published is not None:
+                numbers = (cell.published_difference, *find_printed_interval(report, cell))
+                printed = "NaN" if math.isnan(numbers[0]) else escape_markdown(format_interval(*numbers))
                 lines.append(
-                    f"| {label_method(row.method)}, {cell.column} | {printed} | {ours} | {format_p_value(cell.p)} |"
+                    f"| {name}, {cell.column} | {printed} ({cell.published_of}) | {_describe_gain(cell)} | "
+                    f"{format_p_value(cell.p)} |"
                 )
         if len(row.compared) > 1:
             ours = escape_markdown(format_interval(row.difference, row.low, row.high))
-            name = f"**{label_method(row.method)}, mean of {', '.join(row.compared)}**"
-            printed = DASH if math.isnan(row.printed) else format_points(row.printed)
+            printed = DASH if math.isnan(row.printed) else f"{format_points(row.printed)} ({row.printed_of})"
+            name = f"**{name}, mean of {', '.join(row.compared)}**"
             lines.append(f"| {name} | {printed} | {ours} | {format_p_value(row.p)} |")
     return "\n".join([GAINS_HEAD, "|---|---|---|---|", *lines, "", GAINS_NOTE]) if lines else ""
+
+
+def _describe_gain(cell: pd.Series) -> str:
+    if cell.compared:
+        return escape_markdown(format_interval(cell.difference, cell.low, cell.high))
+    if constant := cell.troubles.count(CONSTANT_PREDICTOR):
+        return f"{constant} of {len(cell.seeds) or constant} runs predict one class"
+    return "nothing to compare with" if cell.values else "not run"
+
+
+def find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:
+    """Return Welch's 95% interval of print's gain over the seeds of both rows; NaN where it prints no mean and SD."""
+    content = find_content(report.experiment, cell.table)
+    rows = content.cells[cell.published_of]
+    numbers = [rows.get(content.methods.get(name, ""), {}).get(cell.column) for name in (cell.method, BASE_METHOD)]
+    if content.form[:2] != ["mean", "sd"] or any(row is None or None in row[:2] for row in numbers):
+        return math.nan, math.nan
+    (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
+    shares = [float(row[1]) ** 2 / seeds for row in numbers]
+    if not (error := math.sqrt(sum(shares))):
+        return math.nan, math.nan
+    half = t.ppf(0.975, error**4 / sum(share**2 / (seeds - 1) for share in shares)) * error
+    return cell.published_difference - half, cell.published_difference + half
 
 
 def draw_gains(report: Report) -> Figure | None:
     """Draw what each method gains over plain fine-tuning, in print and here, a panel a method; None without print."""
     scores = list_score_cells(report.cells)
     scores = scores[scores["published_difference"].notna()]
-    methods = list(scores["method"][scores["compared"].astype(bool)].unique())
-    if not methods:
+    methods = scores[scores["compared"].astype(bool)].drop_duplicates(["method", "group"])
+    if methods.empty:
         return None
     tasks = list(scores["column"].unique())[::-1]
-    figure, axes = make_panels(1, max(len(methods), 2), 0.8 + 0.3 * len(tasks), sharex=True, sharey=True)
-    for axis, method in zip(axes[0], methods, strict=False):
-        for cell in scores[scores["method"] == method].itertuples():
+    names = [name_method(report.methods, row) for row in methods.itertuples()]
+    figure, axes = make_panels(1, max(len(names), 2), 0.8 + 0.3 * len(tasks), sharex=True, sharey=True)
+    for axis, row, name in zip(axes[0], methods.itertuples(), names, strict=False):
+        for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
             place = tasks.index(cell.column)
+            axis.plot(find_printed_interval(report, cell), [place + 0.15] * 2, color=PALETTE[1])
             axis.plot(cell.published_difference, place + 0.15, "s", color=PALETTE[1], markersize=4)
             if cell.compared:
                 axis.plot([cell.low, cell.high], [place - 0.15] * 2, color=PALETTE[0])
                 axis.plot(cell.difference, place - 0.15, "o", color=PALETTE[0], markersize=4)
         axis.axvline(0, color="0.5", linewidth=0.8)
-        axis.set(title=label_method(method), xlabel="points over plain (blue: ours, 95% interval; orange: print)")
-    for axis in axes[0, len(methods) :]:
+        axis.set_title(name)
+    for axis in axes[0, len(names) :]:
         axis.remove()
+    left, right = axes[0, 0].get_xlim()
+    axes[0, 0].set_xlim(max(left, -WIDEST), min(right, WIDEST))  # an interval of failed seeds may leave the figure
     axes[0, 0].set_yticks(range(len(tasks)), tasks)
+    figure.supxlabel("points over plain with 95% interval (blue: ours; orange: print)", fontsize=8)
     return figure
 
 

@@ -376,9 +376,11 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
             tables = [write_gains(report), *tables, write_beside_print(report)]
+            picture = FIGURES / f"{bundle.name}-gains.svg"
+            picture.unlink(missing_ok=True)
             with use_figure_style():
                 if figure := draw_gains(report):
-                    figure.savefig(FIGURES / f"{bundle.name}-gains.svg", metadata={"Date": None})
+                    figure.savefig(picture, metadata={"Date": None})
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [

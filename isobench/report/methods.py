@@ -50,7 +50,7 @@ METHODS = (
     "compared", "difference", "low", "high", "p", "test_seeds", "trials",
     "is_single",  # whether it or plain fine-tuning has a single seed in each of the columns ``compared``
     "p_holm", "is_shown",  # after Holm's correction over the methods of all groups; whether that is below .05
-    "printed",  # the paper's difference, mean over the columns ``compared``
+    "printed", "printed_of",  # the paper's difference, mean over the columns ``compared``, and its encoder
     "detectable",  # smallest true difference that this test usually finds, at the first step of Holm's correction
     "constant_tasks",  # those on which a run of it or of plain fine-tuning is a constant predictor
     "ev1", "isoscore", "isotropy_tasks",  # of the calibrated embeddings; over these tasks, the same in a group
@@ -131,7 +131,7 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
                 "method": name_method(methods, row),
                 "tasks": ", ".join(row.compared) if len(row.compared) <= 3 else f"{len(row.compared)} tasks",
                 "difference": format_interval(row.difference, row.low, row.high),
-                "in print": DASH if math.isnan(row.printed) else format_points(row.printed),
+                "in print": DASH if math.isnan(row.printed) else f"{format_points(row.printed)} ({row.printed_of})",
                 "p": format_p_value(row.p),
                 "p after Holm": format_p_value(row.p_holm),
                 "seeds": f"{row.test_seeds} paired" if row.test_seeds else DASH if math.isnan(row.p) else "unpaired",
@@ -186,10 +186,12 @@ def _compare_over_tasks(cells: Sequence[Any]) -> dict[str, Any]:
     arms = list_arms(cells)
     tested = {column: pair for column, pair in arms.items() if count_seeds(pair) > 1}
     compared = list(tested or arms)
-    printed = [cell.published_difference for cell in cells if cell.column in compared]
+    shown = [cell for cell in cells if cell.column in compared]
+    of_one_encoder = len({cell.published_of for cell in shown}) == 1
     found: dict[str, Any] = {
         "compared": compared, "is_single": bool(arms) and not tested,
-        "printed": statistics.fmean(printed) if compared else math.nan,
+        "printed": statistics.fmean(cell.published_difference for cell in shown) if of_one_encoder else math.nan,
+        "printed_of": shown[0].published_of if of_one_encoder else None,
     }  # fmt: skip
     if not tested:
         differences = [compare_runs([pair]).value for pair in arms.values()]
@@ -314,11 +316,13 @@ def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
     scores = list_score_cells(cells)
-    collapsed = scores[[CONSTANT_PREDICTOR in troubles for troubles in scores["troubles"]]]
+    found: dict[str, list[tuple[str, int, int]]] = {}  # method -> its columns with such runs, their number, all runs
+    for cell in scores.itertuples():
+        if count := cell.troubles.count(CONSTANT_PREDICTOR):
+            runs = cell.column, count, len(cell.seeds) or count
+            found.setdefault(name_method(methods, cell), []).append(runs)
     names = []
-    for _, own in collapsed.groupby(["group", "method"], sort=False):
-        count = sum(troubles.count(CONSTANT_PREDICTOR) for troubles in own["troubles"])
-        total = sum(len(seeds) for seeds in own["seeds"]) or count
-        columns = name_some(list(own["column"]), limit=MAX_NAMED)
-        names.append(f"{name_method(methods, next(own.itertuples()))} ({count} of {total} runs on {columns})")
+    for method, own in found.items():
+        columns, counts, totals = zip(*own, strict=True)
+        names.append(f"{method} ({sum(counts)} of {sum(totals)} runs on {', '.join(columns)})")
     return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""

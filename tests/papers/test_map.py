@@ -1,4 +1,4 @@
-"""The map of all tables and figures and the pages of errata: complete, commands plan, the tests they name exist."""
+"""The map of all tables and figures and the pages of errata: complete, commands plan, tests that are named exist."""
 
 import re
 import shlex

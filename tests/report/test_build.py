@@ -239,6 +239,14 @@ def test_a_number_that_gives_the_printed_digits_agrees():
         assert matches_printed(ours, target) == agrees
 
 
+def test_a_report_of_isotropies_alone_has_a_verdict(tmp_path):
+    common = ("task=wnli", "encoder=bert-base-cased", "calibration=cosine")
+    rows = [row(tmp_path, 0.5, *common, f"seed={seed}") for seed in (1, 2)]
+    report = build_report(Experiment("glue_calibration", "isotropy_calibration", ["table4"]), rows)
+    assert report.verdict
+    assert report.methods.empty
+
+
 def test_methods_whose_grids_differ_in_size_are_compared(tmp_path):
     laptop = ("+experiment=glue_isobn", "scale=laptop", "task=rte", "encoder=minilm")
     rows = [
@@ -265,7 +273,7 @@ def test_the_papers_average_and_the_numbers_that_it_repeats(tmp_path):
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] | - |" in format_markdown(report)
     assert r"roberta-large & Reported (isobn\_arxiv\_v1) & 88.46 & 86.6 \\" in format_latex(report)
     assert list(report.comparisons["tasks"]) == ["RTE"]
-    assert list(report.comparisons["in print"]) == ["+2.53"]
+    assert list(report.comparisons["in print"]) == ["+2.53 (roberta-large)"]
 
 
 def test_a_setting_that_some_runs_leave_unset_tells_configurations_apart():
