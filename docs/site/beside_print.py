@@ -3,6 +3,8 @@
 import math
 import re
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -42,7 +44,7 @@ def write_gains(report: Report) -> str:
         name = escape_markdown(name_method(report.methods, row))
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
             if cell.published is not None:
-                numbers = (cell.published_difference, *find_printed_interval(report, cell))
+                numbers = (cell.published_difference, *_find_printed_interval(report, cell))
                 printed = "NaN" if math.isnan(numbers[0]) else escape_markdown(format_interval(*numbers))
                 lines.append(
                     f"| {name}, {cell.column} | {printed} ({cell.published_of}) | {_describe_gain(cell)} | "
@@ -64,19 +66,41 @@ def _describe_gain(cell: pd.Series) -> str:
     return "nothing to compare with" if cell.values else "not run"
 
 
-def find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:
+def _find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:
     """Return Welch's 95% interval of print's gain over the seeds of both rows; NaN where it prints no mean and SD."""
     content = find_content(report.experiment, cell.table)
-    rows = content.cells[cell.published_of]
-    numbers = [rows.get(content.methods.get(name, ""), {}).get(cell.column) for name in (cell.method, BASE_METHOD)]
-    if content.form[:2] != ["mean", "sd"] or any(row is None or None in row[:2] for row in numbers):
-        return math.nan, math.nan
-    (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
-    shares = [float(row[1]) ** 2 / seeds for row in numbers]
-    if not (error := math.sqrt(sum(shares))):
-        return math.nan, math.nan
-    half = t.ppf(0.975, error**4 / sum(share**2 / (seeds - 1) for share in shares)) * error
+    rows = [_find_printed(content, cell, method) for method in (cell.method, BASE_METHOD)]
+    spreads = [
+        (row["sd"], _count_printed_seeds(content)) for row in rows if None not in (row.get("mean"), row.get("sd"))
+    ]
+    half = _compute_welch_margin(spreads) if len(spreads) == 2 else math.nan
     return cell.published_difference - half, cell.published_difference + half
+
+
+def _find_printed(content: PublishedTable, cell: pd.Series, method: str) -> dict[str, Any]:
+    """Find a method's numbers in the row and column of a cell by the statistic's name; none where print has none."""
+    printed = content.cells[cell.published_of].get(content.methods.get(method, ""), {})
+    columns = [name for name in printed if cell.column in (name, f"{name} ({cell.task})")]
+    return dict(zip(content.form, printed[columns[0]], strict=True)) if columns else {}
+
+
+def _count_printed_seeds(content: PublishedTable) -> int:
+    (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
+    return seeds
+
+
+def _compute_welch_margin(spreads: Sequence[tuple[float, int]]) -> float:
+    """Compute half of Welch's 95% interval of a difference of means; NaN if nothing varies.
+
+    ``spreads``: the SD and the number of seeds of both.
+    """
+    shares = [float(sd) ** 2 / seeds for sd, seeds in spreads]
+    if not (error := math.sqrt(sum(shares))):
+        return math.nan
+    freedom = error**4 / sum(
+        share**2 / (seeds - 1) for share, (_, seeds) in zip(shares, spreads, strict=True) if share
+    )
+    return t.ppf(0.975, freedom) * error
 
 
 def draw_gains(report: Report) -> Figure | None:
@@ -92,7 +116,7 @@ def draw_gains(report: Report) -> Figure | None:
     for axis, row, name in zip(axes[0], methods.itertuples(), names, strict=False):
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
             place = tasks.index(cell.column)
-            axis.plot(find_printed_interval(report, cell), [place + 0.15] * 2, color=PALETTE[1])
+            axis.plot(_find_printed_interval(report, cell), [place + 0.15] * 2, color=PALETTE[1])
             axis.plot(cell.published_difference, place + 0.15, "s", color=PALETTE[1], markersize=4)
             if cell.compared:
                 axis.plot([cell.low, cell.high], [place - 0.15] * 2, color=PALETTE[0])
@@ -139,9 +163,7 @@ def write_beside_print(report: Report) -> str:
 
 def _format_difference(content: PublishedTable, cell: pd.Series) -> str:
     """Write the difference of means, or of medians where print has no mean, and its interval if spreads are known."""
-    printed = content.cells[cell.published_of][content.methods[cell.method]]
-    column = next(name for name in printed if cell.column in (name, f"{name} ({cell.task})"))
-    numbers = dict(zip(content.form, printed[column], strict=True))
+    numbers = _find_printed(content, cell, cell.method)
     center = numbers.get("mean", numbers.get("median"))
     ours = cell.mean if "mean" in numbers else statistics.median(cell.values)
     if center is None or math.isnan(center) or math.isnan(ours):
@@ -149,15 +171,13 @@ def _format_difference(content: PublishedTable, cell: pd.Series) -> str:
     difference = ours - float(center)
     form = "+z.2f" if cell.kind == "score" else "+z.3f" if max(abs(center), abs(ours)) >= 0.01 else "+.1e"
     text = f"{difference:{form}}"
-    (seeds,) = map(int, re.findall(r"of (\d+) seeds", content.what))
     spread = numbers.get("sd")
     if spread is None or cell.n < 2 or "mean" not in numbers:  # Welch's interval is of means
         return text
+    margin = _compute_welch_margin([(cell.sd, cell.n), (spread, _count_printed_seeds(content))])
+    if math.isnan(margin):
+        return text
     # A printed number may be off by half a unit of its last digit, which is most of the spread where it prints 0.
     unit = 10.0 ** -len(str(center).partition(".")[2])
-    shares = cell.sd**2 / cell.n, float(spread) ** 2 / seeds
-    if not (error := math.sqrt(sum(shares))):
-        return text
-    freedom = error**4 / sum(share**2 / (n - 1) for share, n in zip(shares, (cell.n, seeds), strict=True) if share)
-    half = t.ppf(0.975, freedom) * error + unit / 2
+    half = margin + unit / 2
     return f"{text} \\[{difference - half:{form}}, {difference + half:{form}}\\]"

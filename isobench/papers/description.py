@@ -123,8 +123,9 @@ def write_map() -> str:
 
 def _write_rows(name: str, paper: Paper, program: str) -> Iterator[str]:
     for title, shown in paper.shows.items():
-        commands = "<br>".join(f"{scale}: `{program} {text}`" for scale, text in shown.list_commands().items())
-        if shown.time:
-            commands = commands.replace("embedded:", f"embedded ({shown.time}):", 1)
-        cells = [f"[{name}]({name}/README.md)", title, commands, shown.status]
+        times = {"embedded": f" ({shown.time})"} if shown.time else {}
+        commands = [
+            f"{scale}{times.get(scale, '')}: `{program} {text}`" for scale, text in shown.list_commands().items()
+        ]
+        cells = [f"[{name}]({name}/README.md)", title, "<br>".join(commands), shown.status]
         yield f"| {' | '.join(cells)} |"

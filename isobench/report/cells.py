@@ -254,13 +254,12 @@ def _fill_cell(
     cell: dict[str, Any] = {"values": values, "seeds": seeds, "n": len(values), "troubles": troubles}
     cell["mean"], cell["sd"] = compute_cell_statistics(values, ["mean", "sd"])
     cell["ours"] = _format_ours(content, column, values, troubles, len(runs))
-    if printed := published.find_cell_in_column(content, encoder, method, column.printed or column.title):
+    name = column.printed or column.title
+    if printed := published.find_cell_in_column(content, encoder, method, name):
         cell["published"], cell["published_of"] = printed
         if method != BASE_METHOD and column.kind == "score":
-            pair_of_methods = method, BASE_METHOD
-            cell["published_difference"] = published.find_difference(
-                content, printed[1], pair_of_methods, column.printed or column.title
-            )
+            difference = published.find_difference(content, printed[1], (method, BASE_METHOD), name)
+            cell["published_difference"] = difference
     cell["verdict"], cell["why"] = _judge(content, column, cell, encoder, method, runs)
     base = Arm(*column.read_values(base_runs))
     is_constant = CONSTANT_PREDICTOR in (*troubles, *find_troubles(base_runs))

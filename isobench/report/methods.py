@@ -138,9 +138,8 @@ def tabulate_comparisons(methods: pd.DataFrame) -> pd.DataFrame:
                 f"found at {POWER:.0%}": DASH if math.isnan(row.detectable) else format_size(row.detectable),
             })  # fmt: skip
     table = pd.DataFrame(lines)
-    return (
-        table if any(line["in print"] != DASH for line in lines) else table.drop(columns="in print", errors="ignore")
-    )
+    has_print = methods["printed"].notna().any()
+    return table if has_print else table.drop(columns="in print", errors="ignore")
 
 
 def _is_usable(cell: Any) -> bool:
@@ -315,9 +314,8 @@ def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
 
 def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     """Name the methods of which runs predict one class, with the number of these runs; empty if there is none."""
-    scores = list_score_cells(cells)
     found: dict[str, list[tuple[str, int, int]]] = {}  # method -> its columns with such runs, their number, all runs
-    for cell in scores.itertuples():
+    for cell in list_score_cells(cells).itertuples():
         if count := cell.troubles.count(CONSTANT_PREDICTOR):
             runs = cell.column, count, len(cell.seeds) or count
             found.setdefault(name_method(methods, cell), []).append(runs)
