@@ -19,13 +19,13 @@ from isobench.report.output.templating import escape_markdown
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import DASH, format_interval, format_p_value, format_points
 
-GAINS_HEAD = "| gain over plain, in points | print | ours | p |"
 WIDEST = 45  # points from zero that a figure shows
 GAINS_NOTE = (
     "With 95% intervals over seeds: ours of the t-test whose p stands beside, without a correction; print's Welch's, "
     "from its SDs. Print's failed seeds count in its means; ours that predict one class are left out. Where print "
     "has medians, its gains are of these."
 )
+COMPARABLE_MARK = "**comparable**"
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
     (
@@ -55,7 +55,8 @@ def write_gains(report: Report) -> str:
             printed = DASH if math.isnan(row.printed) else f"{format_points(row.printed)} ({row.printed_of})"
             name = f"**{name}, mean of {', '.join(row.compared)}**"
             lines.append(f"| {name} | {printed} | {ours} | {format_p_value(row.p)} |")
-    return "\n".join([GAINS_HEAD, "|---|---|---|---|", *lines, "", GAINS_NOTE]) if lines else ""
+    head = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
+    return "\n".join([*head, *lines, "", GAINS_NOTE]) if lines else ""
 
 
 def _describe_gain(cell: pd.Series) -> str:
@@ -132,33 +133,40 @@ def draw_gains(report: Report) -> Figure | None:
     return figure
 
 
-def write_beside_print(report: Report) -> str:
+def write_beside_print(report: Report, comparable_only: bool = False) -> str:
     """Return a table with a row for each cell that the paper and these runs have; empty if there is none."""
     cells = report.cells[
         (report.cells["n"] > 0) & report.cells["published"].notna() & (report.cells["kind"] != "time")
     ]
-    if cells.empty:
-        return ""
-    lines, notes = ["| cell | print | ours | difference | |", "|---|---|---|---|---|"], set()
+    lines, notes = [], set()
     for cell in cells.itertuples():
         shared = [
             why
             for paper, table, methods, why in COMPARABLE
             if (paper, table) == (report.experiment.paper, cell.table) and cell.method in methods
         ]
-        notes.update(shared)
         name = f"{cell.column}, {label_method(cell.method)}"
         if cell.method.endswith("_found") and cell.kind != "score":  # isotropy_calibration/laptop.md
             why = "not fitted" if cell.task == "stsb" else "fitted to print"
         elif shared or cell.verdict != "not comparable":
-            name, why = f"**{name}**", "**comparable**"
+            why = COMPARABLE_MARK
         else:
             why = cell.why if cell.published_of == cell.encoder else "another encoder"
+        if comparable_only and why != COMPARABLE_MARK:
+            continue
+        notes.update(shared)
+        if why == COMPARABLE_MARK and not comparable_only:
+            name = f"**{name}**"
         difference = _format_difference(find_content(report.experiment, cell.table), cell)
-        lines.append(f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} | {why} |")
+        line = f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} |"
+        lines.append(line if comparable_only else f"{line} {why} |")
+    if not lines:
+        return ""
+    head = "| cell | print | ours | difference |" + " |" * (not comparable_only)
     note = "Differences, ours less print, with Welch's 95% interval over the seeds of both, "
     note += "widened on each side by half a unit of print's last digit."
-    return "\n".join([*lines, "", " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])])
+    note = " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])
+    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *lines, "", note])
 
 
 def _format_difference(content: PublishedTable, cell: pd.Series) -> str:

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from beside_print import GAINS_HEAD, GAINS_NOTE, draw_gains, write_beside_print, write_gains
+from beside_print import draw_gains, write_beside_print, write_gains
 from rich.table import Table
 from rich.text import Text
 from wanted import WANTED, write_wanted
@@ -172,6 +173,16 @@ class Bundle:
         return build_report(rows[0].cfg.experiment, rows)
 
 
+@dataclass
+class Section:
+    """What a page says of one bundle, as paragraphs of Markdown."""
+
+    outcome: str
+    visible: list[str]
+    folded: list[str]
+    front: list[str] = field(default_factory=list)  # what the paper's own page shows too
+
+
 def main() -> None:
     """Write the pages, and draw those of the analyses' figures again that docs/figures has."""
     PAGES.mkdir(exist_ok=True)
@@ -217,18 +228,18 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     """Return the text of the index, of each experiment's page and of the papers' own pages, by file."""
     claims = judge_claims(bundles)
     pages, rows = {}, {heading: [] for heading in GROUPS}
-    parts: dict[Path, list[tuple[str, str]]] = {}  # a paper's own page -> its experiments' rows in it, and pages
+    parts: dict[Path, list[tuple[str, list[str]]]] = {}  # a paper's own page -> its experiments' rows and fronts
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
         own.sort(key=lambda bundle: (bundle.is_extra, SCALES.index(bundle.scale)))
-        text, found = write_page(name, own, claims)
+        text, found, front = write_page(name, own, claims)
         pages[PAGES / f"{name}.md"] = text
         folder = own[0].path.parents[1]
         paper = f"Papers, {own[0].scale} scale"
         heading = next((title for title, folders in GROUPS.items() if folder.name in folders), paper)
         row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
         rows[heading].append(f"| [{name}](results/{row}")
-        parts.setdefault(folder / "README.md", []).append((f"| [{name}](../../docs/results/{row}", text))
+        parts.setdefault(folder / "README.md", []).append((f"| [{name}](../../docs/results/{row}", front))
     for file, own_parts in parts.items():
         text = file.read_text(encoding="utf-8")
         if place := re.search(FOUND_PLACE, text):
@@ -237,41 +248,34 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
 
 
-def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return the text of an experiment's page, and what was found; its bundles begin with the largest scale."""
-    sections, found = [], ""
+def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -> tuple[str, str, list[str]]:
+    """Return the text of an experiment's page, what was found, and what its paper's own page shows.
+
+    The bundles begin with the largest scale.
+    """
+    paragraphs, front, found = [], [], ""
     for bundle in bundles:
-        outcome, visible, rest = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
+        section = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
         titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(bundles) > 1 or bundle.scale != "embedded")
-        sections += [*titles, outcome, *visible, *rest]
-        is_verdict = outcome.startswith("- **") or (bundle.has_runs and not outcome.startswith("Claims"))
-        found = found or outcome * is_verdict
+        paragraphs += [*titles, section.outcome, *section.visible, FOLD, *section.folded, "</details>"]
+        front += section.front
+        is_verdict = section.outcome.startswith("- **")
+        is_verdict |= bundle.has_runs and not section.outcome.startswith("Claims")
+        found = found or section.outcome * is_verdict
     found = FOUND.get(name) or found or quote_decided([one for one in claims if one["experiment"] == name])
     about = find_config("experiment", name)
-    return join_parts([f"# {name}", WARNING, escape(describe_choice(about)) if about else "", *sections]), found
+    about = escape(describe_choice(about)) if about else ""
+    return join_parts([f"# {name}", WARNING, about, *paragraphs]), found, front
 
 
-def write_found(parts: list[tuple[str, str]]) -> str:
-    """Write what a paper's own page begins with: what was found, and the cells that can be compared with print.
+def write_found(parts: list[tuple[str, list[str]]]) -> str:
+    """Write what a paper's own page begins with: what was found, and what can be compared with print.
 
-    ``parts``: the row of what was found, and the page, of each experiment.
+    ``parts``: of each experiment the row of what was found, and its sections' fronts.
     """
-    rows, pages = zip(*parts, strict=True)
-    text = f"## What we found\n\n{SCALES_TEXT}\n\n{FOUND_HEADER}" + "\n".join(rows)
-    cells, notes = (
-        re.findall(form, "\n".join(pages)) for form in (r"(?m)^\| .*\*\*comparable\*\* \|$", "(?m)^Differences, .*$")
-    )
-    gains = re.findall(rf"(?m)^{re.escape(GAINS_HEAD)}\n(?:\|.*\n)+", "\n".join(pages))
-    if gains:
-        pictures = re.findall(r"(?m)^!\[gains\]\(.*-gains\.svg\)$", "\n".join(pages))
-        pictures = [picture.replace("(../", "(../../docs/") for picture in pictures]
-        text += "\n\n" + "\n\n".join([*pictures, *map(str.strip, gains), GAINS_NOTE])
-    if cells:
-        cells = [cell.replace(" **comparable** |", "").replace("**", "") for cell in cells]
-        text += "\n\nCells that can be compared with print; the linked pages have all.\n\n"
-        text += "| cell | print | ours | difference |\n|---|---|---|---|\n"
-        text += "\n".join([*cells, "", *dict.fromkeys(notes)])
-    return text + "\n"
+    rows, fronts = zip(*parts, strict=True)
+    table = FOUND_HEADER + "\n".join(rows)
+    return join_parts(["## What we found", SCALES_TEXT, table, *itertools.chain.from_iterable(fronts)])
 
 
 def join_parts(parts: list[str]) -> str:
@@ -347,9 +351,9 @@ def list_claims(claims: list[dict[str, Any]]) -> str:
     )
 
 
-def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, list[str], list[str]]:
-    """Return what came out of a bundle, its claims, and the rest: tables and figures, then commands in a fold."""
-    commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
+def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
+    """Write what came out of a bundle, its claims, tables and figures, and commands in a fold."""
+    front, commands = [], "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     outside = [claim for claim in claims if is_outside(claim)]
     inside = [claim for claim in claims if claim not in outside]
@@ -376,11 +380,7 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
             tables = [write_gains(report), *tables, write_beside_print(report)]
-            picture = FIGURES / f"{bundle.name}-gains.svg"
-            picture.unlink(missing_ok=True)
-            with use_figure_style():
-                if figure := draw_gains(report):
-                    figure.savefig(picture, metadata={"Date": None})
+            front = write_front(bundle, report)
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [
@@ -396,7 +396,20 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> tuple[str, li
     if outside:
         lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
         folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
-    return outcome, visible, [FOLD, *folded, "</details>"]
+    return Section(outcome, visible, folded, front)
+
+
+def write_front(bundle: Bundle, report: Report) -> list[str]:
+    """Draw and write what a paper's own page shows: gains, and the cells that can be compared with print."""
+    picture = FIGURES / f"{bundle.name}-gains.svg"
+    picture.unlink(missing_ok=True)
+    with use_figure_style():
+        if figure := draw_gains(report):
+            figure.savefig(picture, metadata={"Date": None})
+    front = [f"![gains](../../docs/figures/{picture.name})" * bool(figure), write_gains(report)]
+    if cells := write_beside_print(report, comparable_only=True):
+        front += ["Cells that can be compared with print; the linked pages have all.", cells]
+    return front
 
 
 def format_table(table: Table) -> str:
