@@ -93,12 +93,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("encoder", type=Path)
     parser.add_argument("glue", type=Path)
+    parser.add_argument("--methods", nargs="+", default=["plain", "isobn_released"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     options = parser.parse_args()
     torch.set_num_threads(1)
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(COLUMNS)
-    for method in ("plain", "isobn_released"):
-        for seed in (1, 2, 3, 4, 5):
+    for method in options.methods:
+        for seed in options.seeds:
             values = train(options.encoder, options.glue, "rte", method, seed)
             table.writerow(("rte", method, seed, *(round(value, 4) for value in values)))
             sys.stdout.flush()
