@@ -92,9 +92,8 @@ def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, for its next tensors, in place of giving it back each time.
 
     The GNU C library returns a large tensor's memory to the system when the tensor is freed. The system then has to
-    clear the same pages again for the next training step, up to a tenth of a step. The process's peak of memory
-    stays about the same. It does nothing with another C library, or where the user has set one of its variables
-    (MALLOC_...).
+    clear the same pages again for the next training step, up to a tenth of a step. It does nothing with another C
+    library, or where the user has set one of its variables (MALLOC_...).
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_option is None or any(name.startswith("MALLOC_") for name in os.environ):
