@@ -25,7 +25,6 @@ GAINS_NOTE = (
     "from its SDs. Print's failed seeds count in its means; ours that predict one class are left out. Where print "
     "has medians, its gains are of these."
 )
-COMPARABLE_MARK = "**comparable**"
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
     (
@@ -133,40 +132,41 @@ def draw_gains(report: Report) -> Figure | None:
     return figure
 
 
-def write_beside_print(report: Report, comparable_only: bool = False) -> str:
-    """Return a table with a row for each cell that the paper and these runs have; empty if there is none."""
+def write_beside_print(report: Report) -> tuple[str, str]:
+    """Return a table with a row for each cell that the paper and these runs have, and one of the comparable cells.
+
+    Each is empty if there is no such cell.
+    """
     cells = report.cells[
         (report.cells["n"] > 0) & report.cells["published"].notna() & (report.cells["kind"] != "time")
     ]
-    lines, notes = [], set()
+    lines, comparable, notes = [], [], set()
     for cell in cells.itertuples():
         shared = [
             why
             for paper, table, methods, why in COMPARABLE
             if (paper, table) == (report.experiment.paper, cell.table) and cell.method in methods
         ]
+        notes.update(shared)
         name = f"{cell.column}, {label_method(cell.method)}"
+        difference = _format_difference(find_content(report.experiment, cell.table), cell)
+        numbers = f"{cell.published} ({cell.published_of}) | {cell.ours} | {difference} |"
         if cell.method.endswith("_found") and cell.kind != "score":  # isotropy_calibration/laptop.md
             why = "not fitted" if cell.task == "stsb" else "fitted to print"
         elif shared or cell.verdict != "not comparable":
-            why = COMPARABLE_MARK
+            comparable.append(f"| {name} | {numbers}")
+            name, why = f"**{name}**", "**comparable**"
         else:
             why = cell.why if cell.published_of == cell.encoder else "another encoder"
-        if comparable_only and why != COMPARABLE_MARK:
-            continue
-        notes.update(shared)
-        if why == COMPARABLE_MARK and not comparable_only:
-            name = f"**{name}**"
-        difference = _format_difference(find_content(report.experiment, cell.table), cell)
-        line = f"| {name} | {cell.published} ({cell.published_of}) | {cell.ours} | {difference} |"
-        lines.append(line if comparable_only else f"{line} {why} |")
-    if not lines:
-        return ""
-    head = "| cell | print | ours | difference |" + " |" * (not comparable_only)
+        lines.append(f"| {name} | {numbers} {why} |")
     note = "Differences, ours less print, with Welch's 95% interval over the seeds of both, "
     note += "widened on each side by half a unit of print's last digit."
     note = " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])
-    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *lines, "", note])
+    head = ["| cell | print | ours | difference |", "|---|---|---|---|"]
+    return (
+        "\n".join([f"{head[0]} |", f"{head[1]}---|", *lines, "", note]) if lines else "",
+        "\n".join([*head, *comparable, "", note]) if comparable else "",
+    )
 
 
 def _format_difference(content: PublishedTable, cell: pd.Series) -> str:

@@ -175,7 +175,7 @@ class Bundle:
 
 @dataclass
 class Section:
-    """What a page says of one bundle, as paragraphs of Markdown."""
+    """Hold what a page says of one bundle, as paragraphs of Markdown."""
 
     outcome: str
     visible: list[str]
@@ -353,10 +353,11 @@ def list_claims(claims: list[dict[str, Any]]) -> str:
 
 def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     """Write what came out of a bundle, its claims, tables and figures, and commands in a fold."""
-    front, commands = [], "\n".join(f"    {command}" for command in bundle.plan.commands)
+    commands = "\n".join(f"    {command}" for command in bundle.plan.commands)
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     outside = [claim for claim in claims if is_outside(claim)]
     inside = [claim for claim in claims if claim not in outside]
+    front = []
     shown = show_analysis(bundle) if bundle.has_analysis else Shown()
     tables = [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
@@ -379,8 +380,10 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
         table = read_first_table(text)
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
-            tables = [write_gains(report), *tables, write_beside_print(report)]
-            front = write_front(bundle, report)
+            gains, (beside_print, comparable) = write_gains(report), write_beside_print(report)
+            tables = [gains, *tables, beside_print]
+            about = "Cells that can be compared with print; the linked pages have all." * bool(comparable)
+            front = [draw_picture(bundle, report), gains, about, comparable]
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [
@@ -399,17 +402,14 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     return Section(outcome, visible, folded, front)
 
 
-def write_front(bundle: Bundle, report: Report) -> list[str]:
-    """Draw and write what a paper's own page shows: gains, and the cells that can be compared with print."""
+def draw_picture(bundle: Bundle, report: Report) -> str:
+    """Draw a bundle's gains beside print's, and return how the paper's own page shows them; empty without print."""
     picture = FIGURES / f"{bundle.name}-gains.svg"
     picture.unlink(missing_ok=True)
     with use_figure_style():
         if figure := draw_gains(report):
             figure.savefig(picture, metadata={"Date": None})
-    front = [f"![gains](../../docs/figures/{picture.name})" * bool(figure), write_gains(report)]
-    if cells := write_beside_print(report, comparable_only=True):
-        front += ["Cells that can be compared with print; the linked pages have all.", cells]
-    return front
+    return f"![gains](../../docs/figures/{picture.name})" * bool(figure)
 
 
 def format_table(table: Table) -> str:
