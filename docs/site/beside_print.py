@@ -4,6 +4,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -18,52 +19,91 @@ from isobench.report.methods import list_score_cells, name_method
 from isobench.report.output.templating import escape_markdown
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import DASH, format_interval, format_p_value, format_points
+from isobench.statistics.seeds import Arm, Comparison, compare_runs
 
-WIDEST = 45  # points from zero that a figure shows
-GAINS_NOTE = (
-    "With 95% intervals over seeds: ours of the t-test whose p stands beside, without a correction; print's Welch's, "
-    "from its SDs. Print's failed seeds count in its means; ours that predict one class are left out. Where print "
-    "has medians, its gains are of these."
-)
+WIDEST = 50  # points from zero that a figure shows
+OURS_NOTE = "Ours: with the 95% interval over seeds of the t-test whose p stands beside, without a correction."
+PRINT_NOTE = "Print: with Welch's, from its SDs; its failed seeds count in its means."
+MEDIANS_NOTE = "Print has medians, and its gains are of these."
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
     (
         "isotropy_calibration", "table4", ("none", "cosine", "flow"),
-        "a head starts alike whatever the encoder, and training moves it as the method does (laptop.md). I1 and I2 "
-        "have the form that we infer (errata.md, 19), cosine's strength is ours, and print's flow is BERT's",
+        "a head starts alike whatever the encoder. Training hardly moves plain's and the flow's, so that they agree "
+        "shows the start and the size of the head. Cosine's rows compare our strength with one that print doesn't "
+        "state. I1 and I2 have the form that we infer (errata.md, 19), and print's flow is BERT's",
     )
 ]  # fmt: skip
 
 
-def write_gains(report: Report) -> str:
-    """Return a table of what each method gains over plain fine-tuning, printed and ours; empty without print."""
-    lines = []
-    scores = list_score_cells(report.cells)
+@dataclass(frozen=True)
+class Gain:
+    """Hold what a method gains over plain fine-tuning on a task, or on the mean of several, printed and ours."""
+
+    method: str
+    columns: Sequence[str]
+    printed: tuple[float, float, float]  # with Welch's interval; NaN where print has none
+    printed_of: str
+    ours: Comparison | None  # None if a score is not defined
+    constant: int  # runs that predict one class, of all
+    runs: int
+
+
+def list_gains(report: Report) -> list[Gain]:
+    """List the gains that both print and the runs have: each method's tasks, then their mean over all its runs."""
+    scores, gains = list_score_cells(report.cells), []
+    base = {(cell.group, cell.column): cell for cell in scores[scores["method"] == BASE_METHOD].itertuples()}
     for row in report.methods[report.methods["method"] != BASE_METHOD].itertuples():
-        name = escape_markdown(name_method(report.methods, row))
+        name, own, arms = name_method(report.methods, row), [], []
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
-            if cell.published is not None:
-                numbers = (cell.published_difference, *_find_printed_interval(report, cell))
-                printed = "NaN" if math.isnan(numbers[0]) else escape_markdown(format_interval(*numbers))
-                lines.append(
-                    f"| {name}, {cell.column} | {printed} ({cell.published_of}) | {_describe_gain(cell)} | "
-                    f"{format_p_value(cell.p)} |"
-                )
-        if len(row.compared) > 1:
-            ours = escape_markdown(format_interval(row.difference, row.low, row.high))
-            printed = DASH if math.isnan(row.printed) else f"{format_points(row.printed)} ({row.printed_of})"
-            name = f"**{name}, mean of {', '.join(row.compared)}**"
-            lines.append(f"| {name} | {printed} | {ours} | {format_p_value(row.p)} |")
-    head = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
-    return "\n".join([*head, *lines, "", GAINS_NOTE]) if lines else ""
+            plain = base.get((cell.group, cell.column))
+            if cell.published is None or plain is None or not (cell.values and plain.values):
+                continue
+            pair = Arm(cell.values, cell.seeds), Arm(plain.values, plain.seeds)
+            ours = None if any(map(math.isnan, [*cell.values, *plain.values])) else compare_runs([pair])
+            arms += [pair] if ours else []
+            printed = (cell.published_difference, *_find_printed_interval(report, cell))
+            constant = cell.troubles.count(CONSTANT_PREDICTOR)
+            own.append(Gain(name, [cell.column], printed, cell.published_of, ours, constant, len(cell.seeds)))
+        defined = [gain for gain in own if gain.ours]
+        gains += own
+        if len({gain.printed_of for gain in defined}) == 1 < len(defined):
+            printed = statistics.fmean(gain.printed[0] for gain in defined), math.nan, math.nan
+            constant, runs = (sum(getattr(gain, count) for gain in defined) for count in ("constant", "runs"))
+            columns = [gain.columns[0] for gain in defined]
+            gains.append(Gain(name, columns, printed, defined[0].printed_of, compare_runs(arms), constant, runs))
+    return gains
 
 
-def _describe_gain(cell: pd.Series) -> str:
-    if cell.compared:
-        return escape_markdown(format_interval(cell.difference, cell.low, cell.high))
-    if constant := cell.troubles.count(CONSTANT_PREDICTOR):
-        return f"{constant} of {len(cell.seeds) or constant} runs predict one class"
-    return "nothing to compare with" if cell.values else "not run"
+def describe_gains(gains: Sequence[Gain]) -> str:
+    """Say what each method gains: over its tasks if it has several."""
+    phrases = []
+    for gain in {gain.method: gain for gain in gains if gain.ours}.values():  # a method's mean is its last one
+        where = f"over {len(gain.columns)} tasks" if len(gain.columns) > 1 else f"on {gain.columns[0]}"
+        text = f"{gain.method} {format_interval(gain.ours.value, gain.ours.low, gain.ours.high)} {where}"
+        text += f", where {gain.constant} of {gain.runs} runs predict one class" * bool(gain.constant)
+        phrases.append(f"{text} (print: {format_points(gain.printed[0])})")
+    return escape_markdown(f"gains over plain, in points, are {'; '.join(phrases)}.")
+
+
+def write_gains(gains: Sequence[Gain]) -> str:
+    """Return a table of the gains; empty without any."""
+    lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
+    for gain in gains:
+        printed = "NaN" if math.isnan(gain.printed[0]) else format_interval(*gain.printed)
+        name, ours, p = f"{gain.method}, {gain.columns[0]}", "NaN", DASH
+        if gain.ours:
+            ours = format_interval(gain.ours.value, gain.ours.low, gain.ours.high)
+            p = format_p_value(gain.ours.p)
+        name, printed, ours = map(escape_markdown, (name, printed, ours))
+        if gain.constant:
+            ours += f", {gain.constant} of {gain.runs} runs predict one class"
+        if len(gain.columns) > 1:
+            name = f"**{escape_markdown(gain.method)}, mean of {', '.join(gain.columns)}**"
+        lines.append(f"| {name} | {printed} ({gain.printed_of}) | {ours} | {p} |")
+    has_spread = any(not math.isnan(gain.printed[1]) for gain in gains)
+    note = f"{OURS_NOTE} {PRINT_NOTE if has_spread else MEDIANS_NOTE}"
+    return "\n".join([*lines, "", note]) if gains else ""
 
 
 def _find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:
@@ -103,24 +143,22 @@ def _compute_welch_margin(spreads: Sequence[tuple[float, int]]) -> float:
     return t.ppf(0.975, freedom) * error
 
 
-def draw_gains(report: Report) -> Figure | None:
-    """Draw what each method gains over plain fine-tuning, in print and here, a panel a method; None without print."""
-    scores = list_score_cells(report.cells)
-    scores = scores[scores["published_difference"].notna()]
-    methods = scores[scores["compared"].astype(bool)].drop_duplicates(["method", "group"])
-    if methods.empty:
-        return None
-    tasks = list(scores["column"].unique())[::-1]
-    names = [name_method(report.methods, row) for row in methods.itertuples()]
+def draw_gains(gains: Sequence[Gain]) -> Figure:
+    """Draw what each method gains over plain fine-tuning on each task, in print and here: a panel a method."""
+    gains = [gain for gain in gains if len(gain.columns) == 1]
+    tasks = list(dict.fromkeys(gain.columns[0] for gain in gains))[::-1]
+    names = list(dict.fromkeys(gain.method for gain in gains))
     figure, axes = make_panels(1, max(len(names), 2), 0.8 + 0.3 * len(tasks), sharex=True, sharey=True)
-    for axis, row, name in zip(axes[0], methods.itertuples(), names, strict=False):
-        for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
-            place = tasks.index(cell.column)
-            axis.plot(_find_printed_interval(report, cell), [place + 0.15] * 2, color=PALETTE[1])
-            axis.plot(cell.published_difference, place + 0.15, "s", color=PALETTE[1], markersize=4)
-            if cell.compared:
-                axis.plot([cell.low, cell.high], [place - 0.15] * 2, color=PALETTE[0])
-                axis.plot(cell.difference, place - 0.15, "o", color=PALETTE[0], markersize=4)
+    panels = dict(zip(names, axes[0], strict=False))
+    for gain in gains:
+        axis, place = panels[gain.method], tasks.index(gain.columns[0])
+        axis.plot(gain.printed[1:], [place + 0.15] * 2, color=PALETTE[1])
+        axis.plot(gain.printed[0], place + 0.15, "s", color=PALETTE[1], markersize=4)
+        if gain.ours:
+            axis.plot([gain.ours.low, gain.ours.high], [place - 0.15] * 2, color=PALETTE[0])
+            inside = "white" if gain.constant else PALETTE[0]
+            axis.plot(gain.ours.value, place - 0.15, "o", color=PALETTE[0], mfc=inside, markersize=4)
+    for name, axis in panels.items():
         axis.axvline(0, color="0.5", linewidth=0.8)
         axis.set_title(name)
     for axis in axes[0, len(names) :]:
@@ -128,7 +166,8 @@ def draw_gains(report: Report) -> Figure | None:
     left, right = axes[0, 0].get_xlim()
     axes[0, 0].set_xlim(max(left, -WIDEST), min(right, WIDEST))  # an interval of failed seeds may leave the figure
     axes[0, 0].set_yticks(range(len(tasks)), tasks)
-    figure.supxlabel("points over plain with 95% interval (blue: ours; orange: print)", fontsize=8)
+    about = "points over plain with 95% interval (blue: ours, hollow if runs predict one class; orange: print)"
+    figure.supxlabel(about, fontsize=8)
     return figure
 
 

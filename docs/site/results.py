@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from beside_print import draw_gains, write_beside_print, write_gains
+import yaml
+from beside_print import Gain, describe_gains, draw_gains, list_gains, write_beside_print, write_gains
 from rich.table import Table
 from rich.text import Text
 from wanted import WANTED, write_wanted
@@ -33,7 +35,7 @@ from isobench.common.terminal import format_count, name_some
 from isobench.data.weights import format_encoder_name
 from isobench.papers.folders import find_config
 from isobench.report.build import Report, build_report
-from isobench.report.claims import ELSEWHERE, FAILS, HOLDS, NOT_RUN, UNKNOWN, load_claims
+from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.text import format_markdown
 from isobench.runs.bundled import RECORDS_FILE, read_records
 from isobench.runs.folder import ABOUT_FILE
@@ -55,19 +57,23 @@ FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 LONGEST_TABLE = 45  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
 WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
-SCALES_TEXT = """**No row of this table is a paper's own setting.** *Embedded* is short training on few examples, with
-encoders that install as Python packages. *Laptop* is close to a paper's protocol, on its small tasks and with such
-encoders. *minilm* is all-MiniLM-L6-v2, *mpnet* all-mpnet-base-v2 (their poolers came untrained), *distilbert-quire* a
-DistilBERT tuned for grammar correction, *bart-scratch* an untrained model with generated texts. *Plain* is
-fine-tuning without a method."""
+SCALE_NOTES = {
+    "embedded": "*Embedded* is short training on few examples, with encoders that install as packages.",
+    "laptop": "*Laptop* is close to a paper's protocol, on its small tasks and with such encoders.",
+}
+ENCODER_NOTES = {
+    "minilm": "*minilm* is all-MiniLM-L6-v2, whose pooler came untrained.",
+    "mpnet": "*mpnet* is all-mpnet-base-v2, whose pooler came untrained.",
+    "distilbert-quire": "*distilbert-quire* is a DistilBERT tuned for grammar correction, without a pooler.",
+    "bart-scratch": "*bart-scratch* is a small untrained model, with generated texts.",
+}
 FOUND_HEADER = "| experiment | what was run | what it found |\n|---|---|---|\n"
 INTRODUCTION = f"""# Results
 
 {WARNING}
 
-What each experiment found, in a sentence. Its page has tables, figures, claims and commands.
-
-{SCALES_TEXT}
+What each experiment found, in a sentence or two. Its page has tables, figures, claims and commands.
+**No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method.
 """
 READING = """## Check them
 
@@ -96,34 +102,7 @@ experiment:
 Bundles of several experiments may share a folder. Two of the same experiment would be judged together.
 """
 OUTSIDE = "outside the papers' settings"
-DECIDED = (HOLDS, FAILS, ELSEWHERE[HOLDS], ELSEWHERE[FAILS])
-FOUND = {  # experiment -> what its page says with its numbers, where no verdict or claim says it
-    "causes": "Coupled Adam and SGD lower the vocabulary's average cosine by 0.138 each, Muon by 0.045.",
-    "causes_finetuned": "Whether models with a more isotropic vocabulary are more accurate can't be told.",
-    "isobn_ev": "IsoBN's two versions lower EV3 from .440 to .185 and .217 (DistilBERT), and from .081 to .067 and "
-    ".075 (MPNet, with an untrained pooler). Print's fall is .123 with BERT and .425 with RoBERTa.",
-    "adaptation_embeddings": "On four tasks 78 to 82% of the means of h^l are within .5, and 11 are beyond 2.5, as "
-    "in print. On MRPC no dimension of h^l stands out; in print's h, which a pooler has changed, one does.",
-    "common_frequency": "The mean cosine with unused tokens rises from frequent to rare tokens: from .18 to .75 "
-    "(DistilBERT; in print from .27 to .63) and from -.04 to .10 (MiniLM). The 13 most frequent tokens are 27.0 and "
-    "29.0% of film reviews; print's 30% is of CNN News.",
-    "common_gradient": "At 512 predictions the gradients of two words that are no targets have a mean cosine "
-    "of 0.60, and those of two targets 0.20.",
-    "common_wordsim": "Centring changes Pearson's r x 100 by cosine from 54.0 to 54.9 (DistilBERT), from 64.4 to "
-    "62.0 (MPNet), and leaves 67.7 (MiniLM). Without two components it is 67.0, 66.7 and 68.1.",
-    "decoder_tokens": "Without first tokens EV1 changes by a tenth or more in 25 of 31 layers.",
-    "isotropy_norm": "Whitening costs for its directions, with both encoders, and not for the norm alone.",
-    "causes_models": "The runs of five pretrained models that causes_finetuned compares.",
-    "mteb": "148 of 164 published scores are hit to within 0.0001.",
-    "retrieval": "On questions soft ZCA raises nDCG@10 of DistilBERT by 25.3 points and of GloVe by 17.9, and "
-    "changes that of MiniLM and MPNet by 0.3 at most.",
-    "sts_similarity": "Each correlation by cosine is within 0.011 points of the published one.",
-    "whitening_finetuned": "With each doubling of the examples whitening loses 1.35 points less on Rotten Tomatoes, "
-    "and 5.21 more on STS-B.",
-    "whitening_map": "Full whitening costs a linear classifier 7.21 points with 4 labels a class, and 1.41 with all.",
-    "probe": "With 64 labels a class, full whitening changes a logistic regression's accuracy by -10.3 (MiniLM) "
-    "and -6.4 points (DistilBERT); with all labels by -1.1 and -1.4, within chance.",
-}
+FOUND = yaml.safe_load(Path(__file__).with_name("found.yaml").read_text(encoding="utf-8"))
 NOTES = {  # bundle -> what its numbers can't say
     "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "glue_isobn_laptop": "The runs shared their cores with other work: training times say nothing here.",
@@ -245,7 +224,8 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         if place := re.search(FOUND_PLACE, text):
             pages[file] = text[: place.start()] + write_found(own_parts) + text[place.end() :]
     tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
-    return {INDEX: join_parts([INTRODUCTION, *tables, READING, write_claims(bundles, claims)]), **pages}
+    index = [INTRODUCTION, *tables, explain_names("".join(tables)), READING, write_claims(bundles, claims)]
+    return {INDEX: join_parts(index), **pages}
 
 
 def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -> tuple[str, str, list[str]]:
@@ -253,16 +233,14 @@ def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -
 
     The bundles begin with the largest scale.
     """
-    paragraphs, front, found = [], [], ""
+    paragraphs, front, outcomes = [], [], []
     for bundle in bundles:
         section = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
         titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(bundles) > 1 or bundle.scale != "embedded")
         paragraphs += [*titles, section.outcome, *section.visible, FOLD, *section.folded, "</details>"]
         front += section.front
-        is_verdict = section.outcome.startswith("- **")
-        is_verdict |= bundle.has_runs and not section.outcome.startswith("Claims")
-        found = found or section.outcome * is_verdict
-    found = FOUND.get(name) or found or quote_decided([one for one in claims if one["experiment"] == name])
+        outcomes.append(section.outcome)
+    found = FOUND.get(name) or outcomes[0]
     about = find_config("experiment", name)
     about = escape(describe_choice(about)) if about else ""
     return join_parts([f"# {name}", WARNING, about, *paragraphs]), found, front
@@ -275,7 +253,13 @@ def write_found(parts: list[tuple[str, list[str]]]) -> str:
     """
     rows, fronts = zip(*parts, strict=True)
     table = FOUND_HEADER + "\n".join(rows)
-    return join_parts(["## What we found", SCALES_TEXT, table, *itertools.chain.from_iterable(fronts)])
+    setting = f"**No row of this table is the paper's own setting.** {explain_names(table)}"
+    return join_parts(["## What we found", table, setting, *itertools.chain.from_iterable(fronts)])
+
+
+def explain_names(table: str) -> str:
+    """Explain the scales and encoders that a table names."""
+    return " ".join(note for name, note in (SCALE_NOTES | ENCODER_NOTES).items() if name in table)
 
 
 def join_parts(parts: list[str]) -> str:
@@ -293,23 +277,8 @@ def describe_scales(bundles: list[Bundle]) -> str:
     return escape("; ".join(phrases))
 
 
-def quote_decided(claims: list[dict[str, Any]]) -> str:
-    """Quote the claims that were decided, two of each outcome at most; without one, count the outcomes."""
-    quotes: dict[str, list[str]] = {}
-    for claim in claims:
-        if claim["outcome"] in DECIDED:
-            quotes.setdefault(claim["outcome"], []).append(claim["claim"].rpartition(" (")[0])
-    phrases = [f"{word.capitalize()}: {'; '.join(dict.fromkeys(own[:2]))}" for word, own in quotes.items()]
-    counts = f"Its claims: {count_outcomes(claims)}." if claims else "Its page has the tables."
-    return f"{escape('. '.join(phrases))}." if phrases else counts
-
-
 def shorten(found: str) -> str:
-    """Write what was found in one line of a table: its first three sentences; of a list of verdicts their numbers."""
-    if verdicts := re.findall(r"(?m)^- \*\*(.+?)\*\*: (.*)$", found):
-        counts = {verdict: sum(map(int, re.findall(r"\((\d+) of \d+\)", own))) for verdict, own in verdicts}
-        phrases = ", ".join(f"{count} {verdict.lower()}" for verdict, count in counts.items())
-        return f"Tests of registered statements: {phrases}."
+    """Write what was found in one line of a table: its first three sentences."""
     return " ".join(re.split(r"(?<=[.]) (?=[A-Z])", " ".join(found.split()))[:3])
 
 
@@ -373,43 +342,44 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     else:
         report = bundle.build_report()
         text = format_markdown(report)
-        verdict, *scale = read_bold_lines(text)
+        verdict, *_ = read_bold_lines(text)
         outcome, *collapses = verdict.strip("*").partition("Left out")  # where, is in its parentheses
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", outcome) + "".join(collapses)
-        folded += [*scale, verdict.strip("*")]
+        folded += [verdict.strip("*")]
         table = read_first_table(text)
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
-            gains, (beside_print, comparable) = write_gains(report), write_beside_print(report)
-            tables = [gains, *tables, beside_print]
+            gains, (beside_print, comparable) = list_gains(report), write_beside_print(report)
+            tables = [write_gains(gains), *tables, beside_print]
             about = "Cells that can be compared with print; the linked pages have all." * bool(comparable)
-            front = [draw_picture(bundle, report), gains, about, comparable]
+            front = [draw_picture(bundle, gains), tables[0], about, comparable]
+            outcome = f"With {bundle.count_runs()}: {describe_gains(gains)}" if gains else outcome
     phrases = itertools.chain.from_iterable(claim["scale"].split("; ") for claim in inside if claim["scale"])
     differences = escape("; ".join(dict.fromkeys(phrases)))
     visible = [
         NOTES.get(bundle.name, ""),
         f"Not the paper's setting: {differences}." * bool(differences),
-        list_claims(inside),
         *tables,
     ]
     for figure in sorted(FIGURES.glob(f"{bundle.name}-*.svg")):
         name = figure.stem.removeprefix(f"{bundle.name}-")
         caption = re.sub(r"^figure(\d+)$", r"Like Figure \1 of the paper", name)
         visible.append(f"![{caption}](../figures/{figure.name})\n\n*{caption}*")
+    visible.append(list_claims(inside))
     if outside:
         lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
         folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
     return Section(outcome, visible, folded, front)
 
 
-def draw_picture(bundle: Bundle, report: Report) -> str:
-    """Draw a bundle's gains beside print's, and return how the paper's own page shows them; empty without print."""
+def draw_picture(bundle: Bundle, gains: Sequence[Gain]) -> str:
+    """Draw a bundle's gains beside print's, and return how the paper's own page shows them; empty without any."""
     picture = FIGURES / f"{bundle.name}-gains.svg"
     picture.unlink(missing_ok=True)
-    with use_figure_style():
-        if figure := draw_gains(report):
-            figure.savefig(picture, metadata={"Date": None})
-    return f"![gains](../../docs/figures/{picture.name})" * bool(figure)
+    if gains:
+        with use_figure_style():
+            draw_gains(gains).savefig(picture, metadata={"Date": None})
+    return f"![gains](../../docs/figures/{picture.name})" * bool(gains)
 
 
 def format_table(table: Table) -> str:

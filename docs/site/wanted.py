@@ -33,9 +33,10 @@ The review is `isobench verify BUNDLE --level 2`, then `--retrain 2` on a machin
 `isobench import BUNDLE` into an empty folder. A bundle has the names of your machine and folders, unless `isobench
 export` gets `--anonymous`; the kinds of its GPUs and processor stay.
 
-GPU-hours are rough: those of the whole grid on one card with `trainer.precision=bf16-mixed`. GiB are those of the
-largest run. [Memory and cost](how-to/memory.md) says how they are counted. In a command, `FOLDER` has the data that
-the paper's page names.
+GPU-hours are rough, of the whole grid on one card. Those of isotropy calibration's Tables 2, 3 and 5 are the paper's
+own minutes. The others are of `trainer.precision=bf16-mixed`; in 32 bits, the commands' default, they are more than
+twice as many. GiB are those of the largest run in 32 bits. [Memory and cost](how-to/memory.md) says how they are
+counted. In a command, `FOLDER` has the data that the paper's page names.
 
 | paper, tables and figures | cells in these tables | runs | GPU-hours | GiB |
 |---|---|---|---|---|

@@ -227,8 +227,8 @@ CLAIMS = [
         "spectrum control in some cases ... even prevents learning, e.g., CoLA and STS-B",
         "Section 4.1, Table 1",
         "in each encoder and with both variants, every run on CoLA and at least one on STS-B (print's NaN shows no "
-        "more) predicts one class, and not every plain one. Of our runs only STS-B's tell, because our strength was "
-        "chosen by a run that predicts one class on CoLA",
+        "more; at first every run was asked, see laptop.md) predicts one class, and not every plain one. Of our runs "
+        "only STS-B's tell, because our strength was chosen by a run that predicts one class on CoLA",
         "glue_calibration", prevents_learning, GLUE_SCORES_PRINTED,
         broken=break_print(GLUE_SCORES, {
             "half of the loss": scale_effects(0.5),

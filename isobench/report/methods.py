@@ -38,6 +38,7 @@ from isobench.statistics.seeds import (
 )
 
 MAX_NAMED = 3  # how many methods or tasks a sentence names; the tables have all of them
+MAX_LISTED = 5  # how many it names by a number alone
 TRAIN_LONGER = (
     "Train longer (optimization.epochs=N optimization.patience=null), on more examples (task.train_samples=N), or at "
     "another learning rate (optimization.lr=N)."
@@ -286,18 +287,18 @@ def _name_effects(methods: pd.DataFrame, tested: Sequence[Any]) -> str:
 
 
 def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any], none: str) -> str:
-    """Say that no method differs by more than chance, and how large a difference the tests would find."""
-    closest = min(tested, key=lambda row: row.p_holm)
+    """Say that no method differs by more than chance, and by how much each does."""
     if len(tested) == 1:
-        points = f"{format_points(closest.difference)} points ({_describe_numbers(closest, 1)})"
-        text = f"{name_method(methods, closest)} does not differ from {BASE_LABEL} by more than chance: {points}."
-    else:
-        smallest = _describe_p(closest, len(tested))
-        text = f"{none} differs from {BASE_LABEL} by more than chance (smallest {smallest})."
-    if found := [row.detectable for row in tested if not math.isnan(row.detectable)]:
-        sizes = " to ".join(dict.fromkeys(format_size(size) for size in (min(found), max(found))))
-        text += f" A true difference of {sizes} points would be found {POWER:.0%} of the time."
-    return text
+        (row,) = tested
+        points = f"{format_points(row.difference)} points ({_describe_numbers(row, 1)})"
+        return f"{name_method(methods, row)} does not differ from {BASE_LABEL} by more than chance: {points}."
+    smallest = _describe_p(min(tested, key=lambda row: row.p_holm), len(tested))
+    names = [f"{name_method(methods, row)} {format_interval(row.difference, row.low, row.high)}" for row in tested]
+    points = f"{name_some(names, limit=MAX_LISTED)} points"
+    columns, *others = {tuple(row.compared) for row in tested}
+    where = f", mean of {len(columns)} tasks" if len(columns) > 1 else f" on {columns[0]}"
+    points += "" if others else where
+    return f"{none} differs from {BASE_LABEL} by more than chance (smallest {smallest}): {points}."
 
 
 def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:
@@ -323,4 +324,5 @@ def _name_collapses(cells: pd.DataFrame, methods: pd.DataFrame) -> str:
     for method, own in found.items():
         columns, counts, totals = zip(*own, strict=True)
         names.append(f"{method} ({sum(counts)} of {sum(totals)} runs on {', '.join(columns)})")
-    return f"Left out, because runs predict one class: {name_some(names, limit=MAX_NAMED)}." if names else ""
+    why = "Left out, because runs give all examples one answer"
+    return f"{why}: {name_some(names, limit=MAX_NAMED)}." if names else ""

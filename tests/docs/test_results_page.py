@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -41,8 +42,11 @@ def page(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_pages_of_results_are_written_from_the_bundles(page):
+def test_the_pages_of_results_are_written_from_the_bundles(page, monkeypatch, tmp_path):
+    figures = page.FIGURES
+    monkeypatch.setattr(page, "FIGURES", shutil.copytree(figures, tmp_path / "figures"))
     written = page.write_pages(page.find_bundles())
+    assert sorted(file.name for file in page.FIGURES.iterdir()) == sorted(file.name for file in figures.iterdir())
     assert written.keys() - set(ROOT.glob("experiments/*/README.md")) == {page.INDEX, *page.PAGES.glob("*.md")}
     assert [file for file, text in written.items() if file.read_text() != text] == []
 
