@@ -3,9 +3,7 @@
 Hydra composes the config. Importing this file is quick: what plans and carries out runs is imported when needed.
 """
 
-import contextlib
 import importlib
-import io
 import itertools
 import os
 import re
@@ -40,8 +38,7 @@ FLAGS_WITH_VALUE = (
     *CONFIG_DIR_FLAGS, "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c",
 )  # fmt: skip
 INFO_FLAGS = ("--info", "-i")  # the word after them may be their value or a setting
-COMPLETION_FLAGS = ("--shell-completion", "-sc")
-SHOWING_FLAGS = (*INFO_FLAGS, *COMPLETION_FLAGS, "--cfg", "-c")  # nothing is run with them
+SHOWING_FLAGS = (*INFO_FLAGS, "--shell-completion", "-sc", "--cfg", "-c")  # nothing is run with them
 
 
 def main() -> None:
@@ -109,9 +106,6 @@ def run_hydra() -> None:
 
     call_hydra = hydra.main(version_base="1.3", config_path=conf_dir(), config_name="config")(_refuse_mode)
     arguments = sys.argv[1:]
-    if set(COMPLETION_FLAGS) & set(arguments) and any(text.startswith("query=") for text in arguments):
-        _complete(call_hydra)
-        return
     word = arguments[0] if arguments else ""
     hint = suggest_nearest(word, (*COMMANDS, *LISTS)) if word else "isobench --help shows both"
     is_no_setting = re.fullmatch(r"(\w[\w-]*)?", word)  # nor a flag
@@ -123,24 +117,6 @@ def run_hydra() -> None:
     sys.argv[1:] = _move_flags_first(list(map(str, overrides)))
     CommandParser("isobench", "", parents=[get_args_parser()], add_help=False).parse_args(sys.argv[1:])
     call_hydra()
-
-
-def _complete(call_hydra: Callable[[], object]) -> None:
-    """Print what can complete the line in COMP_LINE, and no error: the user is still typing.
-
-    The first word may be a command, which is completed here. The settings behind it are completed by Hydra, which
-    reads the same variable, and to which the command must not be shown.
-    """
-    commands = (*COMMANDS, *LISTS)
-    line = os.environ.get("COMP_LINE", "")
-    program, *words = line.split() or ["isobench"]
-    typed = "" if line.endswith(" ") or not words else words[-1]
-    if words in ([], [typed]):
-        print(*(command for command in commands if command.startswith(typed)))
-    elif words[0] in commands:
-        os.environ["COMP_LINE"] = " ".join([program, *words[1:]]) + " " * (not typed)
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(Exception, SystemExit):
-        call_hydra()
 
 
 def _move_flags_first(arguments: list[str]) -> list[str]:

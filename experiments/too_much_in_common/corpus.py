@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from isobench.common.errors import UserError, refuse, suggest_nearest
+from isobench.common.errors import UserError, doing, refuse, suggest_nearest
 from isobench.common.files import require_regular_file
 from isobench.common.progress import track_progress
 from isobench.config.schema import Data
 from isobench.data import hub
 from isobench.data.packaged import movie_reviews
 from isobench.data.sources import check_texts
-from isobench.data.tables import name_file_in_errors, require_columns
+from isobench.data.tables import require_columns
 
 TEXTS_PER_BATCH = 256
 LINE_BREAK = "<br />"  # markup in the film reviews
@@ -92,7 +92,7 @@ def _open_parquet(name: str, root: Path) -> tuple[int, Read]:
     count = 0
     for file in files:
         require_regular_file(file)
-        with name_file_in_errors(file):
+        with doing(f"{file} can't be read as Parquet"):
             opened = pyarrow.parquet.ParquetFile(file)
         require_columns(opened.schema_arrow, [column], str(file))
         count += opened.metadata.num_rows

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import orjson
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from isobench.common.errors import UserError, extract_first_line
 from isobench.common.files import BUNDLE_FILE, BUNDLE_PLAN, add_json_checksum, drop_json_checksum, read_bounded
 from isobench.runs.bundled import MANIFEST_LIMIT, RECORDS_FILE, TABLE_LIMIT
 from isobench.runs.folder import ABOUT_FILE
-from isobench.runs.record import Part, Time
+from isobench.runs.record import Part, Time, make_damage_error
 
 BUNDLE_FORMAT: Final = 3  # raise it when the shape of bundle.json or the layout changes
 MANIFEST_FILE, PLAN_FILE, ANALYSIS_FOLDER = BUNDLE_FILE, BUNDLE_PLAN, "analysis"
@@ -98,9 +98,5 @@ def read_manifest(bundle: Path) -> Manifest:
         if lacking := {PLAN_FILE, needed} - manifest.files.keys():
             raise ValueError(f"it does not list {min(lacking)}")
         return manifest
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}"
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        reason = extract_first_line(error)
-    raise UserError(f"{bundle / MANIFEST_FILE} is damaged or was changed: {reason[:200]}")
+        raise make_damage_error(bundle / MANIFEST_FILE, error) from error

@@ -102,19 +102,35 @@ def refuse_bundle(path: Path) -> None:
         refuse((is_bundle, f"{path} is or lies in the bundle {folder}: name another folder"))
 
 
-def sha256_file(path: Path) -> str:
-    """Compute the hex sha256 of a file; a file that has not changed since this process read it is not read again.
+def cache_until_changed(function: Callable[..., T], limit: int | None = None) -> Callable[..., T]:
+    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes.
 
-    A change is noticed by ``ctime``: every write changes it, and no program can set it back.
+    A change is noticed by ``ctime``: every write changes it, and no program can set it back. ``limit``: how many
+    answers are kept, all if None.
     """
+
+    @functools.lru_cache(limit)
+    def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
+        return function(file, *arguments)
+
+    @functools.wraps(function)
+    def call(file: Path, *arguments: Any) -> T:
+        info = file.stat() if file.exists() else None
+        version = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else ()
+        return remember(file, version, *arguments)
+
+    return call
+
+
+def sha256_file(path: Path) -> str:
+    """Compute the hex sha256 of a file; one that has not changed since this process read it is not read again."""
     require_regular_file(path)
-    info = path.stat()
-    return _sha256(str(path), info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    return _sha256(path.absolute())
 
 
-@functools.lru_cache(maxsize=4096)
-def _sha256(path: str, *version: int) -> str:
-    with open_regular(Path(path)) as file:
+@functools.partial(cache_until_changed, limit=4096)
+def _sha256(path: Path) -> str:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -208,25 +224,6 @@ def explain_disk_errors(file: Path) -> Iterator[None]:
                 stream.flush()
                 os.fsync(stream.fileno())
         raise
-
-
-def cache_until_changed(function: Callable[..., T], limit: int | None = None) -> Callable[..., T]:
-    """Make a function of a file, and of hashable arguments, remember what it returned until the file changes.
-
-    ``limit``: how many answers are kept, all if None.
-    """
-
-    @functools.lru_cache(limit)
-    def remember(file: Path, version: tuple[int, ...], *arguments: Any) -> T:
-        return function(file, *arguments)
-
-    @functools.wraps(function)
-    def call(file: Path, *arguments: Any) -> T:
-        info = file.stat() if file.exists() else None
-        version = (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns) if info else ()
-        return remember(file, version, *arguments)
-
-    return call
 
 
 def read_file_time(file: Path) -> float:

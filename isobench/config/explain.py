@@ -43,9 +43,6 @@ def explain_error(error: BaseException) -> str:
             return str(one)
         if isinstance(one, yaml.YAMLError):
             return extract_first_line(one)  # names file and line
-        if isinstance(one, UnicodeDecodeError):
-            files = (file for folder in _list_folders() for file in sorted(folder.rglob("*.yaml")))
-            return f"{', '.join(str(file) for file in files if one.object in file.read_bytes())} {one}".lstrip()
     return _explain_hydra(error, causes)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from isobench.common.files import (
     cache_dir,
+    explain_disk_errors,
     make_temporary_folder,
     print_remaking,
     read_bounded,
@@ -35,7 +36,8 @@ def make_checked_folder(target: Path, write: Callable[[Path], Any]) -> Path:
         print_remaking(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with make_temporary_folder(target) as work:
-        write(work)
+        with explain_disk_errors(work):
+            write(work)
         (work / SUMS_FILE).write_text(json.dumps(_compute_sums(work), indent=1))
         try:
             if not _is_intact_folder(target):  # missing or damaged

@@ -13,12 +13,12 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import UserError, extract_first_line
+from isobench.common.errors import UserError, doing
 from isobench.common.files import cache_until_changed, require_regular_file
 from isobench.common.terminal import format_count, print_note_once
 from isobench.data.labels import NUMBER
@@ -58,7 +58,7 @@ def read_own_file(path: Path, encoding: str | None = None) -> Any:
     """
     kind = find_format(path)
     require_regular_file(path)
-    with name_file_in_errors(path, kind):
+    with doing(f"{path} can't be read as {kind}"):
         table = _decode_bytes(READERS[kind](path, encoding))
         table.validate(full=True)  # that texts are UTF-8
     twice = [name for name, count in Counter(table.column_names).items() if count > 1]
@@ -240,17 +240,6 @@ READERS: dict[str, Callable[[Path, str | None], Any]] = {
 }
 
 
-@contextlib.contextmanager
-def name_file_in_errors(path: Path, kind: str = "Parquet") -> Iterator[None]:
-    """Raise UserError, which names the file, instead of what pyarrow raises for one that is damaged or no Parquet."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, UnicodeError, OverflowError, OSError) as error:
-        raise UserError(f"{path} can't be read as {kind}: {extract_first_line(error)}") from error
-
-
 def require_columns(schema: Any, columns: Sequence[str], where: str) -> None:
     """Raise UserError, which names ``where``, unless an Arrow schema has the columns.
 
@@ -275,7 +264,7 @@ def has_column(path: Path, name: str) -> bool:
     """Return whether a Parquet file has a column."""
     import pyarrow.parquet
 
-    with name_file_in_errors(path):
+    with doing(f"{path} can't be read as Parquet"):
         return name in pyarrow.parquet.read_schema(path).names
 
 
@@ -284,7 +273,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     import pyarrow.parquet
 
     require_regular_file(path)
-    with name_file_in_errors(path):
+    with doing(f"{path} can't be read as Parquet"):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)
         return _decode_bytes(pyarrow.parquet.read_table(path, columns=list(top_columns)))

@@ -25,9 +25,6 @@ from isobench.papers.folders import find_config, read_config_file
 
 # The files of a folder that decide what its encoder computes.
 FINGERPRINTED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.spm", "*.bpe", "*.codes", "*.py")
-
-# Names of files that a tokenizer is made from. One of them is enough: some tokenizers have settings only.
-TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.spm", "*.bpe", "*.codes", "merges.txt", "*.py")
 WIDTHS = ("hidden_size", "d_model", "dim", "n_embd")  # a width's names in configs of transformers
 EXPORT_FILE = "isobench.json"  # in an exported model's folder: what it is, and what transformers can't load of it
 ADD_TOKENIZER = "put its tokenizer's files there, with tokenizer.save_pretrained(FOLDER)"
@@ -166,16 +163,6 @@ def _require_encoder_folder(encoder: Encoder) -> Path:
             "trains on with it"
         )
     return folder
-
-
-def check_tokenizer_files(encoder: Encoder) -> None:
-    """Raise UserError if the folder ``encoder.path`` has no file of a tokenizer; other sources are not looked at."""
-    if find_encoder_source(encoder) != "path":
-        return
-    folder = find_encoder_folder(encoder)
-    has_model = (folder / "config.json").is_file()  # else its absence is the first thing to mend
-    if has_model and not any(file for pattern in TOKENIZER_FILES for file in folder.glob(pattern)):
-        raise UserError(f"encoder.path: {folder} has no tokenizer: {ADD_TOKENIZER}")
 
 
 def require_missing_from_file(encoder: Encoder) -> Path:

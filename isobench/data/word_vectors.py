@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from isobench.common.errors import UserError, doing, extract_first_line, refuse
+from isobench.common.errors import UserError, doing, refuse
 from isobench.common.files import MEBIBYTE, cache_dir, explain_cache_errors, shorten_digest
 from isobench.config.schema import Encoder
 from isobench.data import tables, weights
@@ -108,15 +108,12 @@ def _read_text(file: Path, promised: int | None, dim: int) -> Iterator[Piece]:
         csv.ParseOptions(delimiter=" ", quote_char=False),
         csv.ConvertOptions(column_types=columns, null_values=[]),
     )
-    try:
-        with file.open("rb") as stream, csv.open_csv(stream, *options) as batches:
-            for batch in batches:
-                if batch.num_rows:
-                    numbers = [batch.column(str(i)).to_numpy() for i in range(dim)]
-                    yield batch.column("word").to_pylist(), np.stack(numbers, 1)
-    except pyarrow.ArrowException as error:
-        reason = extract_first_line(error)[:200]
-        raise UserError(f"{file} has a line that is not a word and {dim} numbers in UTF-8: {reason}") from error
+    has_other_line = doing(f"{file} has a line that is not a word and {dim} numbers in UTF-8")
+    with has_other_line, file.open("rb") as stream, csv.open_csv(stream, *options) as batches:
+        for batch in batches:
+            if batch.num_rows:
+                numbers = [batch.column(str(i)).to_numpy() for i in range(dim)]
+                yield batch.column("word").to_pylist(), np.stack(numbers, 1)
 
 
 def _read_binary(file: Path, promised: int, dim: int) -> Iterator[Piece]:

@@ -54,6 +54,16 @@ class PublishedColumn(StrictEntries):
     isotropy: str | None = Field(default=None, description="the measure's name in a record")
     time: Literal["minutes"] | None = Field(default=None, description="minutes of training an epoch")
 
+    @property
+    def kind(self) -> Literal["time", "isotropy", "score"]:
+        """Tell which of the three it is of."""
+        return "time" if self.time else "isotropy" if self.isotropy else "score"
+
+    @property
+    def metrics(self) -> list[str]:
+        """List the metrics that its scores may be."""
+        return self.metric if isinstance(self.metric, list) else [self.metric] if self.metric else []
+
 
 class PublishedTable(StrictEntries):
     """One table of a paper. Columns and rows go by their printed names; a row may lack columns."""
@@ -142,8 +152,7 @@ def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, Print
 def find_column(table: PublishedTable, task: str, metric: str) -> str | None:
     """Find the printed name of the column for a task and a metric (isotropy, ``minutes``) on the first dev split."""
     for name, column in table.columns.items():
-        measures = column.metric or column.isotropy or column.time
-        known = measures if isinstance(measures, list) else [measures]
+        known = (*column.metrics, column.isotropy, column.time)
         # A column of a further dev split names it.
         if task in (column.task, *column.variants) and metric in known and column.split is None:
             return name

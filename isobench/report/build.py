@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from isobench.papers import published
 from isobench.papers.folders import find_papers
 from isobench.report.cells import build_cells, find_content, list_mistakes
 from isobench.report.methods import compare_methods, list_comparisons, tabulate_comparisons, write_verdict
-from isobench.report.paired_tests import ExamplePairs, find_unlearned
+from isobench.report.paired_tests import compare_pairs, find_unlearned, read_predictions
 from isobench.report.selection import select_runs
 from isobench.report.tables import BASELINE, build_epochs, build_runs, list_scale_differences
 from isobench.report.wording import (
@@ -169,7 +169,9 @@ def build_report(
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
     selected = set(run_table["key"][run_table["selected"]])
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
-    pairs = ExamplePairs({run.folder.path.name: run.folder for run in runs}) if with_pairs else None
+    folders = {run.folder.path.name: run.folder for run in runs}
+    read = cache(lambda key, split, seed: read_predictions(folders[key], split, seed))  # each file once
+    pairs = partial(compare_pairs, read) if with_pairs else None
     cells = build_cells(run_table, experiment, tasks, varying, pairs)
     return Report(
         experiment=experiment,

@@ -128,11 +128,10 @@ def find_content(experiment: Experiment, table: str) -> PublishedTable:
 def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Iterator[Column]:
     """Make the columns of a paper's table whose tasks ran; each variant of a task has a column of its own."""
     for printed, column in content.columns.items():
-        metrics = column.metric if isinstance(column.metric, list) else [column.metric] if column.metric else []
         for name, difference in {column.task: "", **column.variants}.items():
             task = tasks.get(name)
-            known = [metric for metric in metrics if task and metric in task.metrics]
-            if task and (known or not metrics):
+            known = [metric for metric in column.metrics if task and metric in task.metrics]
+            if task and (known or not column.metrics):
                 # The paper may not say which of several metrics it prints: the task's primary one if it is possible.
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"

@@ -5,9 +5,8 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from isobench.report.tables import is_scored
 from isobench.runs.folder import PREDICTIONS_FILE, RunFolder
 from isobench.runs.run import Run
 from isobench.statistics.paired_bootstrap import RESAMPLED_METRICS, PairedComparison, compare_predictions
+from isobench.tasks.predictions import PredictedSplit
 
 ROUNDING = 1e-9  # of a share in percent
 SCORE_TOLERANCE = 1e-3  # in points; a record's score and that of its predictions differ by less, or are not the same
@@ -31,49 +31,35 @@ class NotPairedError(Exception):
 require_pairs = partial(refuse, error=NotPairedError)
 
 
-@dataclass(frozen=True)
-class SplitPredictions:
-    """Hold the predictions of one run for one dev split, in the order of the file, each an array of [examples]."""
-
-    index: np.ndarray
-    labels: np.ndarray
-    predictions: np.ndarray
+Read = Callable[[str, str, int], PredictedSplit]  # of a run's key, a split and the run's seed
 
 
-class ExamplePairs:
-    """Compare methods with plain fine-tuning over shared seeds and dev examples; ``folders``: of runs, by key."""
+def compare_pairs(read: Read, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
+    """Compare a method with plain fine-tuning over shared seeds and dev examples: a score's values of ``paired_*``.
 
-    def __init__(self, folders: Mapping[str, RunFolder]) -> None:
-        self._read = cache(lambda key, split, seed: read_predictions(folders[key], split, seed))  # each file once
+    ``isobench.runs.run.check_predictions`` has compared the files with their checksums: a run whose file was changed
+    has no record any more.
+    """
+    try:
+        return _compare_examples(read, runs, base_runs, column)._asdict()
+    except NotPairedError as reason:
+        return PairedComparison(reason=str(reason))._asdict()
 
-    def __call__(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> dict[str, Any]:
-        """Compare a method's runs with plain fine-tuning's in a column of scores: the values of ``paired_*``.
 
-        ``isobench.runs.run.check_predictions`` has compared the files with their checksums: a run whose file was
-        changed has no record any more.
-        """
-        try:
-            return self._compare(runs, base_runs, column)._asdict()
-        except NotPairedError as reason:
-            return PairedComparison(reason=str(reason))._asdict()
-
-    def _compare(self, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
-        split, _, metric = column.source.rpartition("/")
-        require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
-        ours, theirs = _pair_by_seed(runs, base_runs)
-        by_run = [self._read(run.key, split, run.seed) for run in (*ours.itertuples(), *theirs.itertuples())]
-        first = by_run[0]
-        labels = [np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run]
-        require_pairs(
-            (not all(np.array_equal(run.index, first.index) for run in by_run), "the runs have other dev examples"),
-            (not all(labels), "the labels of the dev examples differ"),
-        )
-        predictions = np.stack([of_run.predictions for of_run in by_run])
-        result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
-        recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
-        is_near = abs(result.difference - recorded) < SCORE_TOLERANCE
-        require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
-        return result
+def _compare_examples(read: Read, runs: pd.DataFrame, base_runs: pd.DataFrame, column: Column) -> PairedComparison:
+    split, _, metric = column.source.rpartition("/")
+    require_pairs((metric not in RESAMPLED_METRICS, f"{metric} is not computed on samples of the examples"))
+    ours, theirs = _pair_by_seed(runs, base_runs)
+    by_run = [read(run.key, split, run.seed) for run in (*ours.itertuples(), *theirs.itertuples())]
+    first = by_run[0]
+    has_same_labels = all(np.array_equal(of_run.labels, first.labels, equal_nan=True) for of_run in by_run)
+    require_pairs((not has_same_labels, "the labels of the dev examples differ"))
+    predictions = np.stack([of_run.predictions for of_run in by_run])
+    result = compare_predictions(metric, first.labels, predictions[: len(ours)], predictions[len(ours) :])
+    recorded = np.mean(column.read_values(ours)[0]) - np.mean(column.read_values(theirs)[0])
+    is_near = abs(result.difference - recorded) < SCORE_TOLERANCE
+    require_pairs((not result.reason and not is_near, "the predictions do not give the recorded scores"))
+    return result
 
 
 def _pair_by_seed(ours: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -115,19 +101,19 @@ def find_majorities(runs: Iterable[Run]) -> dict[str, float]:
     return {task: max(scores.values()) for task, scores in found.items() if len(scores) == 1}
 
 
-def read_predictions(folder: RunFolder, split: str, seed: int) -> SplitPredictions:
+def read_predictions(folder: RunFolder, split: str, seed: int) -> PredictedSplit:
     """Read the predictions of a dev split, without the logits; raise NotPairedError if that is impossible."""
     import pyarrow  # only reports of trained runs need it
 
     try:
-        table = folder.read_predictions(["split", "index", "label", "prediction"])
+        table = folder.read_predictions(["split", "label", "prediction"])
         if table is None:
             raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} was removed")
         columns = [table[name].to_numpy() for name in table.column_names]
         chosen = columns[0] == split
-        index, labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
+        labels, predictions = (values[chosen].astype(np.float64) for values in columns[1:])
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException, UserError) as error:
         reason = extract_first_line(error)
         raise NotPairedError(f"{PREDICTIONS_FILE} of seed {seed} can't be read ({reason})") from error
-    require_pairs((not len(index), f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
-    return SplitPredictions(index, labels, predictions)
+    require_pairs((not len(labels), f"{PREDICTIONS_FILE} of seed {seed} lacks the split {split}"))
+    return PredictedSplit(labels, predictions)

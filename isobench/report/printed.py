@@ -183,8 +183,7 @@ def _list_printed(
         column, numbers = content.columns[title], dict(zip(content.form, printed, strict=True))
         if change and method != BASE_METHOD:
             plain = dict(zip(content.form, base[title], strict=True)) if title in base else {}
-            kind = "time" if column.time else "isotropy" if column.isotropy else "score"
-            numbers = change(PrintedCell(encoder, column.task, method, kind, numbers, plain))
+            numbers = change(PrintedCell(encoder, column.task, method, column.kind, numbers, plain))
         yield column, numbers
 
 
@@ -208,7 +207,7 @@ def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarr
 
 
 def _name_metric(column: PublishedColumn) -> str:
-    return column.metric[0] if isinstance(column.metric, list) else column.metric or ""
+    return next(iter(column.metrics), "")
 
 
 def _name_source(column: PublishedColumn) -> str:

@@ -12,25 +12,22 @@ Rows are in the order of their keys, and those of a run in the order of its own 
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
-from isobench.common.errors import UserError, extract_first_line
-from isobench.common.files import BUNDLE_FILE, MEBIBYTE, read_bounded
+from isobench.common.files import BUNDLE_FILE, MEBIBYTE, cache_until_changed, read_bounded
+from isobench.runs.record import make_damage_error
 
 RECORDS_FILE = "records.parquet"
 PREDICTIONS_FILES = re.compile(r"predictions(_\d{1,3})?\.parquet")
 TABLE_LIMIT = 1024 * MEBIBYTE  # bytes of a Parquet file
-UNCOMPRESSED_LIMIT, ROW_LIMIT = 8192 * MEBIBYTE, 100_000_000  # of a few bytes that stand for very many
-VALUE_LIMIT = 400_000_000  # cells of a table, those of lists one by one
 KEY = re.compile("[0-9a-f]{64}")
 MANIFEST_LIMIT = 64 * MEBIBYTE  # a hundred thousand runs
 Records = Mapping[str, bytes]  # key -> text of a record
-T = TypeVar("T")
 
 
 def is_bundle(folder: str | Path) -> bool:
@@ -43,46 +40,37 @@ def read_member(bundle: Path, name: str) -> bytes:
         listed = orjson.loads(read_bounded(bundle / BUNDLE_FILE, MANIFEST_LIMIT))["files"].get(name)
         content = read_bounded(bundle / name, TABLE_LIMIT)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _make_damage_error(bundle / name, error) from error
+        raise make_damage_error(bundle / name, error) from error
     if hashlib.sha256(content).hexdigest() != listed:
-        raise _make_damage_error(bundle / name, f"it is not the file that {BUNDLE_FILE} lists")
+        raise make_damage_error(bundle / name, ValueError(f"it is not the file that {BUNDLE_FILE} lists"))
     return content
 
 
-def _make_damage_error(file: Path, reason: object) -> UserError:
-    told = extract_first_line(reason) if isinstance(reason, Exception) else reason
-    return UserError(f"{file} is damaged; get the bundle again from where it came from ({told})")
-
-
-def _remember_last(read: Callable[[Path], T]) -> Callable[[Path], T]:
-    """Make a function of a bundle remember what it returned last, until the manifest changes."""
-    remember = lru_cache(maxsize=1)(lambda bundle, *_: read(bundle))
-
-    @wraps(read)
-    def call(bundle: Path) -> T:
-        info = (bundle / BUNDLE_FILE).stat()
-        result: T = remember(bundle.absolute(), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-        return result
-
-    return call
-
-
-@_remember_last
 def read_records(bundle: Path) -> Records:
     """Read the texts of a bundle's records by key; UserError if they are damaged."""
+    return _read_records(bundle.absolute() / BUNDLE_FILE)
+
+
+@partial(cache_until_changed, limit=1)
+def _read_records(manifest: Path) -> Records:
+    bundle = manifest.parent
     if not (bundle / RECORDS_FILE).exists():
         return {}
     content = read_member(bundle, RECORDS_FILE)
     try:
         return parse_records(content)
     except Exception as error:  # a damaged Parquet file may raise anything
-        raise _make_damage_error(bundle / RECORDS_FILE, error) from error
+        raise make_damage_error(bundle / RECORDS_FILE, error) from error
 
 
-@_remember_last
 def read_predictions(bundle: Path) -> Mapping[str, Any]:
     """Read the rows of a bundle's predictions by key, each a ``pyarrow.Table``; UserError if they are damaged."""
-    found: dict[str, Any] = {}
+    return _read_predictions(bundle.absolute() / BUNDLE_FILE)
+
+
+@partial(cache_until_changed, limit=1)
+def _read_predictions(manifest: Path) -> Mapping[str, Any]:
+    bundle, found = manifest.parent, {}
     for file in list_predictions(path.name for path in bundle.iterdir()):
         content = read_member(bundle, file)
         try:
@@ -91,7 +79,7 @@ def read_predictions(bundle: Path) -> Mapping[str, Any]:
                     raise ValueError(f"the predictions of {key[:16]} stand there twice")
                 found[key] = rows
         except Exception as error:  # as above
-            raise _make_damage_error(bundle / file, error) from error
+            raise make_damage_error(bundle / file, error) from error
     return found
 
 
@@ -103,12 +91,11 @@ def parse_records(content: bytes) -> Records:
     table = parse_table(content).combine_chunks()
     if table.column_names != ["key", "record"]:
         raise ValueError(f"its columns are {table.column_names}")
-    for column in table.columns if table.num_rows else ():  # a text that repeats is few bytes that stand for many
-        if len(set(column.chunk(0).indices.to_pylist())) < table.num_rows:
-            raise ValueError("it has a key or a record twice")
     keys, texts = (table[name].to_pylist() for name in table.column_names)
     if not all(isinstance(key, str) and KEY.fullmatch(key) for key in keys):
         raise ValueError("a key is not 64 hex digits")
+    if len(set(keys)) < len(keys):
+        raise ValueError("it has a key twice")
     return {key: text.encode() for key, text in zip(keys, texts, strict=True)}
 
 
@@ -126,18 +113,13 @@ def split_by_key(table: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parse_table(content: bytes, columns: Sequence[str] | None = None) -> Any:
-    """Read a Parquet file as a ``pyarrow.Table``, its texts as dictionaries; ValueError if it stands for too much."""
+    """Read a Parquet file as a ``pyarrow.Table``, its texts as dictionaries."""
     import pyarrow
     import pyarrow.parquet
 
     schema = pyarrow.parquet.read_schema(pyarrow.BufferReader(content))
     texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
     file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=texts)
-    groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    size, values = sum(chunk.total_uncompressed_size for chunk in chunks), sum(chunk.num_values for chunk in chunks)
-    if values > VALUE_LIMIT or file.metadata.num_rows > ROW_LIMIT or size > UNCOMPRESSED_LIMIT:
-        raise ValueError(f"it has {file.metadata.num_rows:,} rows and {size:,} bytes: too many")
     return file.read(columns=columns, use_threads=False)
 
 

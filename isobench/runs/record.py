@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from isobench.common.errors import UserError, extract_first_line, refuse
 from isobench.common.files import BUNDLE_FILE, RECORD_LIMIT, UnfitFileError, name_system_error, read_bounded
@@ -273,7 +273,7 @@ def read_record_text(file: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UnfitFileError as error:
-        raise _make_damage_error(file, error) from error
+        raise make_damage_error(file, error) from error
     except OSError as error:
         raise UserError(f"{file} may be intact, but can't be read: {name_system_error(error)}") from error
 
@@ -293,15 +293,12 @@ def parse_record(text: bytes, file: Path) -> RunRecord:
         _check_epochs(record)
         return record
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise _make_damage_error(file, error) from error
+        raise make_damage_error(file, error) from error
 
 
-def _make_damage_error(file: Path, error: Exception) -> UserError:
-    reason = f"it lacks {error}" if isinstance(error, KeyError) else extract_first_line(error)
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return UserError(f"{file} is damaged; {name_remedy(file)} ({reason})")
+def make_damage_error(file: Path, error: Exception) -> UserError:
+    """Make an error that says that a file of a run or a bundle is damaged, and what to do."""
+    return UserError(f"{file} is damaged; {name_remedy(file)} ({extract_first_line(error)})")
 
 
 def name_remedy(file: Path, remove: str = "it") -> str:

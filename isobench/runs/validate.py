@@ -112,8 +112,6 @@ def _validate_encoder(cfg: Config) -> None:
         (not is_own and encoder.hub and not encoder.revision, PINNED.format("encoder")),
         (not is_own and not encoder.hub, "encoder.path must be set to a transformers folder (or choose an encoder)"),
     )
-    if not cfg.analysis:  # one of the embedding matrix needs no tokenizer
-        weights.check_tokenizer_files(encoder)
 
 
 def _validate_head(cfg: Config) -> None:

