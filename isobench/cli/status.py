@@ -14,7 +14,7 @@ from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import print_analysis_plan
 from isobench.cli.command import CommandParser, run_guarded
 from isobench.common.terminal import is_output_read, make_console
-from isobench.runs.state import find_run_states
+from isobench.runs.state import add_states
 from isobench.sweep.find_runs import find_runs
 from isobench.sweep.overview import print_details, print_overview
 
@@ -41,12 +41,12 @@ def print_status(arguments: Sequence[str], watch: float | None = None) -> None:
         if runs[0].cfg.analysis and not needs_training(runs[0].cfg.analysis):
             print_analysis_plan(title, runs)
             return
-        states = find_run_states(runs)
+        runs = add_states(runs)
         if watch is not None:
             make_console().clear()
-        print_overview(title, runs, states)
-        print_details(runs, states)
-        if watch is None or not is_output_read() or all(state.name in ("done", "failed") for state in states):
+        print_overview(title, runs)
+        print_details(runs)
+        if watch is None or not is_output_read() or all(run.state in ("done", "failed") for run in runs):
             return
         print(time.strftime("%H:%M:%S"), f"renewed every {watch:g} s, Ctrl-C ends", flush=True)
         time.sleep(watch)

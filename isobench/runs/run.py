@@ -11,7 +11,7 @@ from isobench.config.schema import Config, format_method_name
 from isobench.data.weights import format_encoder_name
 from isobench.runs.folder import RunFolder, is_intact
 from isobench.runs.identity import Identity
-from isobench.runs.record import RunRecord, name_remedy
+from isobench.runs.record import Beat, RunRecord, name_remedy
 
 MAX_NAMED_TROUBLES = 20
 NOT_IDENTIFIED = Identity("", {}, {})  # of a run that is compared with no other
@@ -27,7 +27,8 @@ class Run:
     cfg: Config
     folder: RunFolder
     record: RunRecord | None
-    state: str = "missing"  # isobench.runs.state.add_states returns rows that have it
+    state: str = "missing"  # this and its last heartbeat: isobench.runs.state.add_states
+    beat: Beat | None = None
     trouble: str | None = None  # why its record can't be trusted
     identity: Identity = NOT_IDENTIFIED  # tells apart runs on other data, and with other weights
     overrides: Sequence[Override] = ()  # of a planned sweep: what gives its config
@@ -38,6 +39,11 @@ class Run:
         run = cls(cfg, RunFolder(cfg.output_dir, key), None, identity=identity)
         run.read_record()
         return run
+
+    @property
+    def was_killed(self) -> bool:
+        """True if the run's process died without saving: by SIGKILL, for lack of memory, in a power cut."""
+        return self.state == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
 
     def read_record(self) -> None:
         """Read the record, or note in ``trouble`` why it can't be read."""

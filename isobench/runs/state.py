@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self
 
@@ -193,54 +193,36 @@ RUN_STATES = ("done", "failed", "running", "queued", "interrupted", "missing", "
 OPEN_STATES = ("interrupted", "missing")  # a sweep starts runs in these states, and with retry_failed failed ones
 
 
-@dataclass(frozen=True)
-class RunState:
-    """A run's state, one of RUN_STATES, and its last heartbeat, if there is one."""
+def add_state(run: Run, queue: Mapping[str, Submission]) -> Run:
+    """Return a copy of a run with its state, one of RUN_STATES, and its last heartbeat.
 
-    name: str
-    beat: Beat | None = None
-
-    @property
-    def was_killed(self) -> bool:
-        """True if the run's process died without saving: by SIGKILL, for lack of memory, in a power cut."""
-        return self.name == "interrupted" and self.beat is not None and self.beat.state != "interrupted"
-
-
-def find_run_state(run: Run, queue: Mapping[str, Submission]) -> RunState:
-    """Tell a run's state; ``queue`` is what `find_queued_jobs` finds.
-
-    A failed run that a process is trying again is running; one for which a job was submitted after the failure is
-    queued.
+    ``queue`` is what `find_queued_jobs` finds. A failed run that a process is trying again is running; one for which
+    a job was submitted after the failure is queued.
     """
     if run.trouble:
-        return RunState("damaged")
+        return replace(run, state="damaged", beat=None)
     if run.record is not None and run.record.status != "failed":
-        return RunState("done")
+        return replace(run, state="done", beat=None)
     beat = read_heartbeat(run.folder.path)
     if beat is not None and is_alive(beat, run.folder.path):
-        return RunState("running", beat)
+        return replace(run, state="running", beat=beat)
     submission = queue.get(run.folder.path.name)
     if submission and submission.submitted > run.folder.read_end_time():
-        return RunState("queued", beat)
+        return replace(run, state="queued", beat=beat)
     if run.record is not None:
-        return RunState("failed")
-    return RunState("missing" if beat is None else "interrupted", beat)
-
-
-def find_run_states(runs: list[Run]) -> list[RunState]:
-    """Find the state of every run; the queue is asked once."""
-    queue = find_queued_jobs(runs[0].cfg.output_dir) if runs else {}
-    return [find_run_state(run, queue) for run in runs]
+        return replace(run, state="failed", beat=None)
+    return replace(run, state="missing" if beat is None else "interrupted", beat=beat)
 
 
 def add_states(runs: list[Run]) -> list[Run]:
-    """Return copies of the runs that name their state in ``state``; the queue is asked once."""
-    return [replace(run, state=state.name) for run, state in zip(runs, find_run_states(runs), strict=True)]
+    """Return copies of the runs with their states; the queue is asked once."""
+    queue = find_queued_jobs(runs[0].cfg.output_dir) if runs else {}
+    return [add_state(run, queue) for run in runs]
 
 
-def format_state_counts(states: Iterable[RunState]) -> str:
+def format_state_counts(runs: Iterable[Run]) -> str:
     """Format how many runs are in each state: ``12 runs: 3 done, 1 failed, 8 missing``."""
-    counts = Counter(state.name for state in states)
+    counts = Counter(run.state for run in runs)
     total = sum(counts.values())
     phrases = [f"{counts[name]} {name}" for name in RUN_STATES if counts[name]]
     return f"{total} run{'s' if total != 1 else ''}: {', '.join(phrases) or 'none'}"

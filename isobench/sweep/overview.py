@@ -14,31 +14,30 @@ from isobench.runs.grouping import (
     shorten_setting_names,
 )
 from isobench.runs.run import Run, format_run_name
-from isobench.runs.state import OPEN_STATES, RUN_STATES, RunState, format_state_counts
+from isobench.runs.state import OPEN_STATES, RUN_STATES, format_state_counts
 from isobench.sweep.forecast import Forecast, compute_device_seconds, describe_memory, format_duration
 
 MOST_GROUPS = 60  # lines of the table with one value of each setting
 MAX_LISTED_RUNS = 20  # runs listed one by one in each state
 
 
-def print_overview(title: str, runs: list[Run], states: list[RunState], starts: Sequence[str] = OPEN_STATES) -> None:
+def print_overview(title: str, runs: list[Run], starts: Sequence[str] = OPEN_STATES) -> None:
     """Print a line for each group of runs that differ in their seeds only, then the totals.
 
     ``starts`` are the states of runs that a sweep would start; the forecast is of these, the queued and the running.
     """
-    names = {id(run): state.name for run, state in zip(runs, states, strict=True)}
     forecast, coming = Forecast(runs), (*starts, "queued", "running")
     varying = find_varying_settings(runs)
     labels = ("task", "encoder", "method", *shorten_setting_names(varying).values(), "seeds")
-    shown = [name for name in RUN_STATES if name in {state.name for state in states}]
+    shown = [name for name in RUN_STATES if name in {run.state for run in runs}]
     table = make_table(title, labels, (*shown, "forecast"))
     groups = group_over_seeds(runs, varying)
     if len(groups) > MOST_GROUPS:  # a line for all values of the settings that vary
         groups = group_over_seeds(runs, [])
     for group in groups:
         settings = read_settings(group, varying)
-        counts = Counter(names[id(run)] for run in group)
-        todo = [run for run in group if names[id(run)] in coming]
+        counts = Counter(run.state for run in group)
+        todo = [run for run in group if run.state in coming]
         table.add_row(
             *read_run_names(group[0].cfg),
             *(", ".join(dict.fromkeys(str(values[name]) for values in settings)) for name in varying),
@@ -48,8 +47,8 @@ def print_overview(title: str, runs: list[Run], states: list[RunState], starts: 
         )
     out = make_console()
     out.print(table)
-    out.print(format_state_counts(states), highlight=False)
-    todo = [run for run in runs if names[id(run)] in coming]
+    out.print(format_state_counts(runs), highlight=False)
+    todo = [run for run in runs if run.state in coming]
     out.print(_format_device_time(runs, todo, forecast), highlight=False)
 
 
@@ -75,30 +74,30 @@ def _format_device_time(runs: list[Run], todo: list[Run], forecast: Forecast) ->
     return line
 
 
-def print_details(runs: list[Run], states: list[RunState]) -> None:
+def print_details(runs: list[Run]) -> None:
     """Print where the running runs are, why runs failed, and where the interrupted ones stopped."""
     out = make_console()
     for name in ("running", "failed", "interrupted", "damaged"):
-        in_state = [(run, state) for run, state in zip(runs, states, strict=True) if state.name == name]
-        for run, state in in_state[:MAX_LISTED_RUNS]:
-            out.print(f"{name}: {format_run_name(run.cfg)}: {_describe_run(run, state)}", highlight=False)
+        in_state = [run for run in runs if run.state == name]
+        for run in in_state[:MAX_LISTED_RUNS]:
+            out.print(f"{name}: {format_run_name(run.cfg)}: {_describe_run(run)}", highlight=False)
         if len(in_state) > MAX_LISTED_RUNS:
             out.print(f"... and {len(in_state) - MAX_LISTED_RUNS} more {name}", highlight=False)
 
 
-def _describe_run(run: Run, state: RunState) -> str:
+def _describe_run(run: Run) -> str:
     if run.trouble:
         return run.trouble
     if run.record is not None and (failure := run.record.failure):
         step = f" at step {failure.step}" if failure.step else ""
         return f"{failure.name}{step}: {failure.message} ({run.record.where.log or run.folder.result_file})"
-    beat = state.beat
+    beat = run.beat
     if beat is None:
-        return state.name
+        return run.state
     step = f"step {beat.step} of {beat.steps}" if beat.steps else beat.state
     if beat.loss is not None:
         step += f", loss {beat.loss:.3g}"
-    if state.name == "running" and beat.step is not None and beat.steps and beat.speed:
+    if run.state == "running" and beat.step is not None and beat.steps and beat.speed:
         step += f", {format_duration((beat.steps - beat.step) / beat.speed)} left"
     job = f", job {beat.job}" if beat.job else ""
     log = f" ({beat.log})" if beat.log else ""

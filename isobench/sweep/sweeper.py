@@ -30,7 +30,7 @@ from isobench.papers.folders import find_papers
 from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
-from isobench.runs.state import OPEN_STATES, RunState, add_states, find_run_states, read_live_heartbeat
+from isobench.runs.state import OPEN_STATES, add_states, read_live_heartbeat
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import make_launcher
 from isobench.sweep.overview import format_forecast, print_expectations, print_overview
@@ -75,26 +75,26 @@ class GridSweeper(Sweeper):
                 print_own_data([run.cfg for run in runs])
                 self._run_untrained_analysis(runs)
                 return
-        states = find_run_states(runs)
+        runs = add_states(runs)
         starts = (*OPEN_STATES, "failed") if self.base.retry_failed else OPEN_STATES
-        todo = [run for run, state in zip(runs, states, strict=True) if state.name in starts]
+        todo = [run for run in runs if run.state in starts]
         if self.run_launcher.is_local and not self.base.dry_run:  # jobs elsewhere may reach the hub
             require_hub_files_of_some(run.cfg for run in todo)
         _check_before_start([run.cfg for run in todo], self.base.dry_run)
         print_own_data([run.cfg for run in runs])
         if self.base.dry_run:
-            self._print_plan(runs, states, todo, starts)
+            self._print_plan(runs, todo, starts)
             return
         todo.sort(key=lambda run: places[run.folder.key])
         for run in todo:
             kind_of(run.cfg.task).require_packages(run.cfg.task)
         if len(runs) > 1 or not todo:
-            print(_format_announcement(runs, states, todo, starts), file=sys.stderr)
+            print(_format_announcement(runs, todo, starts), file=sys.stderr)
         _print_left_out(runs)
         _add_tracking_groups(runs)
         print_destination(run.cfg for run in todo)
         if self.run_launcher.is_local:  # those that another process is carrying out may soon be free
-            todo += [run for run, state in zip(runs, states, strict=True) if state.name == "running"]
+            todo += [run for run in runs if run.state == "running"]
         codes = self._launch(todo, runs)
         if self.run_launcher.submitted_message:
             print(self.run_launcher.submitted_message)
@@ -102,9 +102,9 @@ class GridSweeper(Sweeper):
             return
         self._report_and_exit(runs, codes)
 
-    def _print_plan(self, runs: list[Run], states: list[RunState], todo: list[Run], starts: Sequence[str]) -> None:
+    def _print_plan(self, runs: list[Run], todo: list[Run], starts: Sequence[str]) -> None:
         check_files((run.cfg for run in todo), ("embedded", "parquet"))
-        print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, states, starts)
+        print_overview(f"{runs[0].cfg.experiment.name or 'runs'}: nothing is started", runs, starts)
         print_expectations(todo, runs, self.run_launcher.describe(todo, runs) if todo else "")
         _print_left_out(runs)
 
@@ -225,8 +225,8 @@ def _print_misspellings(runs: Sequence[Run]) -> None:
             print_note(remark)
 
 
-def _format_announcement(runs: list[Run], states: list[RunState], todo: list[Run], starts: Sequence[str]) -> str:
-    counts = Counter(state.name for state in states if state.name not in starts)
+def _format_announcement(runs: list[Run], todo: list[Run], starts: Sequence[str]) -> str:
+    counts = Counter(run.state for run in runs if run.state not in starts)
     elsewhere = counts["running"] + counts["queued"]
     phrases = [f"{counts['done']} finished"]
     phrases += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []

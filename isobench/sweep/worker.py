@@ -20,7 +20,7 @@ from isobench.config.command_line import split_config_dirs
 from isobench.runs.folder import CLOCK_TOLERANCE, RunFolder, jobs_folder, plans_folder
 from isobench.runs.plan import Plan, parse_plan
 from isobench.runs.run import Run
-from isobench.runs.state import find_run_state, read_live_heartbeat
+from isobench.runs.state import add_state, read_live_heartbeat
 from isobench.runs.trust import UntrustedError, require_own_classes, stay_in_folder
 from isobench.tasks.kind import load_kind
 from isobench.training.execute import (
@@ -49,7 +49,7 @@ def work(runs: Sequence[Run], since: float, killed_since: float | None = None, i
     """
     killed_since = time.time() if killed_since is None else killed_since
     labels = {run.folder.key: f"[{number}/{len(runs)}] " * is_numbered for number, run in enumerate(runs, 1)}
-    waiting = sorted(runs, key=lambda run: find_run_state(run, {}).was_killed)
+    waiting = sorted(runs, key=lambda run: add_state(run, {}).was_killed)
     codes, progress = {EXIT_DONE}, time.monotonic()
     while True:
         outcomes = [(run, _carry_out(run, labels[run.folder.key], since, killed_since)) for run in waiting]
@@ -70,11 +70,11 @@ def _carry_out(run: Run, label: str, since: float, killed_since: float) -> int:
     raise_if_noted()
     if _has_ended(run, since):
         return EXIT_DONE
-    state = find_run_state(run, {})
+    seen = add_state(run, {})
     # Another machine may have died itself, but hardly twice.
-    if state.was_killed and state.beat and (state.beat.machine == socket.gethostname() or state.beat.attempt > 1):
+    if seen.was_killed and seen.beat and (seen.beat.machine == socket.gethostname() or seen.beat.attempt > 1):
         latest = time.time() + CLOCK_TOLERANCE  # a beat from later says that a clock was set back
-        is_recent = killed_since < state.beat.updated <= latest
+        is_recent = killed_since < seen.beat.updated <= latest
         if is_recent and not run.folder.is_locked():  # in a container of this name a live process looks dead
             return EXIT_FAILED
     return execute_run(run, label, since)

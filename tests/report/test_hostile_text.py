@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
@@ -19,7 +20,6 @@ from isobench.report.output.text import format_latex, format_markdown
 from isobench.report.tables import set_types
 from isobench.runs.folder import RunFolder
 from isobench.runs.run import Run
-from isobench.runs.state import RunState
 from isobench.sweep.overview import print_details, print_overview
 
 EVIL = "[/bold]x </style><script>alert(1)</script> =cmd|calc :smile: \\input{x} $y$ \x1b[2Jz\u202e"
@@ -47,9 +47,9 @@ def test_tables_on_the_terminal_show_markup_and_control_characters(tmp_path, cap
     monkeypatch.setenv("COLUMNS", "400")
     rows = make_rows(tmp_path)
     print_table(build_report(Experiment(), rows), rows)
-    states = [RunState("done"), RunState("failed")]
-    print_overview(EVIL, rows, states)
-    print_details(rows, states)
+    rows = [replace(row, state=state) for row, state in zip(rows, ("done", "failed"), strict=True)]
+    print_overview(EVIL, rows)
+    print_details(rows)
     print_note(EVIL)
     output = capfd.readouterr()
     assert "\x1b" not in output.out + output.err

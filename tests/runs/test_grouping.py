@@ -12,7 +12,7 @@ from isobench.report.output.terminal import print_table
 from isobench.runs.grouping import find_varying_settings, group_over_seeds, read_settings
 from isobench.runs.identity import identify
 from isobench.runs.run import Run
-from isobench.runs.state import find_run_states
+from isobench.runs.state import add_states
 from isobench.sweep.overview import print_overview
 
 
@@ -41,7 +41,7 @@ def test_two_data_sets_are_two_lines_in_every_table(two_sources, tmp_path, capfd
     assert [len(group) for group in group_over_seeds(rows, varying)] == [2, 2]
     shown = [next(iter(values.values())) for values in read_settings(rows[::2], varying)]
     print_table(build_report(Experiment(), rows), rows)
-    print_overview("runs", rows, find_run_states(rows))
+    print_overview("runs", add_states(rows))
     out = capfd.readouterr().out
     assert [out.count(text[-10:]) for text in shown] == [2, 2]  # the start of the fingerprint, in brackets
     shutil.copytree(tmp_path / "a", tmp_path / "copy")  # the same bytes elsewhere are the same data

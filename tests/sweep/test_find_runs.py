@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 from isobench.runs.identity import identify
 from isobench.runs.plan import Plan, read_plans, write_plan
 from isobench.runs.run import Run
-from isobench.runs.state import find_run_states
+from isobench.runs.state import add_states
 from isobench.sweep.find_runs import find_runs, take_own_experiment
 
 
@@ -38,7 +38,7 @@ def test_runs_are_found_in_a_copy_without_their_configs_and_their_data(cli, smal
     for gone in ("conf", "data"):
         shutil.rmtree(tmp_path / gone)
     rows = find("+experiment=mine", f"output_dir={tmp_path}/copy")
-    assert [state.name for state in find_run_states(rows)] == ["done"] * 4
+    assert [row.state for row in add_states(rows)] == ["done"] * 4
     assert {row.folder.path.parent for row in rows} == {tmp_path / "copy" / "runs"}
     assert len(find(f"output_dir={tmp_path}/copy")) == len(list(tmp_path.glob("copy/runs/*")))
     check_done(cli("report", "+experiment=mine", f"output_dir={tmp_path}/copy"))

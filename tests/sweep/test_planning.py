@@ -13,7 +13,7 @@ from isobench.config.command_line import Override
 from isobench.config.schema import to_config
 from isobench.runs.folder import PROGRESS_FILE, RunFolder
 from isobench.runs.run import Run
-from isobench.runs.state import Submission, describe_process, find_run_state
+from isobench.runs.state import Submission, add_state, describe_process
 from isobench.sweep.compose import Composer
 from isobench.sweep.planning import compose_sweep
 
@@ -91,7 +91,7 @@ def test_a_runs_state_is_told_from_record_heartbeat_and_queue(tmp_path):
     def states() -> list[str]:
         """Without a job, with one submitted now, with one submitted later."""
         queues = [{}, *({"ab" * 8: Submission("12", [], at)} for at in (now, now + 9))]
-        return [find_run_state(row, queue).name for queue in queues]
+        return [add_state(row, queue).state for queue in queues]
 
     assert states() == ["missing", "queued", "queued"]
     beat(folder)
@@ -122,7 +122,7 @@ def test_the_wrong_clock_of_another_machine_neither_hides_nor_keeps_a_run(tmp_pa
         beat(folder, **more)
         if file_time is not None:
             os.utime(folder.path / PROGRESS_FILE, (file_time, file_time))
-        return find_run_state(row, {}).name
+        return add_state(row, {}).state
 
     for updated in (now - 3600, now + 86400):
         assert state(machine="elsewhere", updated=updated) == "running"  # written just now
