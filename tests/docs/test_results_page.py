@@ -101,6 +101,9 @@ def test_the_demo_and_the_few_examples_are_printed(cli, outputs, monkeypatch):
     assert re.search(r"smallest p = ([\d.]+)", printed["glue_few_sample"])[1] in FOUND
 
 
+ISOBN = ("isobn_paper", "isobn_released")
+
+
 def test_what_it_says_was_found_is_in_the_bundles():
     costs = read_table("isotropy_dial/results/isotropy_dial/analysis/contrasts")
     own = costs[(costs.encoder == "minilm") & (costs.task == "rotten_tomatoes") & (costs.dial == "whitening")]
@@ -115,7 +118,12 @@ def test_what_it_says_was_found_is_in_the_bundles():
     ps = stats.ttest_1samp(gains.to_numpy(float), 0, axis=1).pvalue
     after_holm = (ps * (ps[:, None] <= ps).sum(axis=1))[gains.mean(axis=1) > 0]
     sgd, adamw = (models.mean()[place] for place in (("SGD", 0.3), ("base", 0.001)))
+    isobn = ROOT / "experiments/isobn/results/glue_isobn_laptop"
+    runs = isobench.load_runs(isobn).pivot_table("score", ["task", "method"], "seed").loc[["rte", "cola"]]
+    versions = [(runs.xs(name, level="method") - runs.xs("none", level="method")).stack().mean() for name in ISOBN]
     numbers = [
+        "gain {:+.2f} and {:+.2f} on RTE and CoLA".format(*versions),
+        f"{len(isobench.load_runs(isobn))} of {len(parse_plan((isobn / PLAN_FILE).read_bytes(), '').runs)} runs",
         f"{-own.difference[0]:.1f} points", f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW",
         f"smallest p {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
     ]  # fmt: skip
