@@ -48,6 +48,14 @@ class Gain:
     constant: int  # runs that predict one class, of all
     runs: int
 
+    def format_ours(self) -> str:
+        """Write ours with its interval."""
+        return format_interval(self.ours.value, self.ours.low, self.ours.high) if self.ours else "NaN"
+
+    def count_constant(self, before: str) -> str:
+        """Say how many runs predict one class, after the words ``before``; empty if none does."""
+        return f"{before}{self.constant} of {self.runs} runs predict one class" if self.constant else ""
+
 
 def list_gains(report: Report) -> list[Gain]:
     """List the gains that both print and the runs have: each method's tasks, then their mean over all its runs."""
@@ -80,8 +88,7 @@ def describe_gains(gains: Sequence[Gain]) -> str:
     phrases = []
     for gain in {gain.method: gain for gain in gains if gain.ours}.values():  # a method's mean is its last one
         where = f"over {len(gain.columns)} tasks" if len(gain.columns) > 1 else f"on {gain.columns[0]}"
-        text = f"{gain.method} {format_interval(gain.ours.value, gain.ours.low, gain.ours.high)} {where}"
-        text += f", where {gain.constant} of {gain.runs} runs predict one class" * bool(gain.constant)
+        text = f"{gain.method} {gain.format_ours()} {where}{gain.count_constant(', where ')}"
         phrases.append(f"{text} (print: {format_points(gain.printed[0])})")
     return escape_markdown(f"gains over plain, in points, are {'; '.join(phrases)}.")
 
@@ -91,15 +98,12 @@ def write_gains(gains: Sequence[Gain]) -> str:
     lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
     for gain in gains:
         printed = "NaN" if math.isnan(gain.printed[0]) else format_interval(*gain.printed)
-        name, ours, p = f"{gain.method}, {gain.columns[0]}", "NaN", DASH
-        if gain.ours:
-            ours = format_interval(gain.ours.value, gain.ours.low, gain.ours.high)
-            p = format_p_value(gain.ours.p)
+        p = format_p_value(gain.ours.p) if gain.ours else DASH
+        is_mean = len(gain.columns) > 1
+        name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
+        ours = gain.format_ours() + gain.count_constant(", ")
         name, printed, ours = map(escape_markdown, (name, printed, ours))
-        if gain.constant:
-            ours += f", {gain.constant} of {gain.runs} runs predict one class"
-        if len(gain.columns) > 1:
-            name = f"**{escape_markdown(gain.method)}, mean of {', '.join(gain.columns)}**"
+        name = f"**{name}**" if is_mean else name
         lines.append(f"| {name} | {printed} ({gain.printed_of}) | {ours} | {p} |")
     has_spread = any(not math.isnan(gain.printed[1]) for gain in gains)
     note = f"{OURS_NOTE} {PRINT_NOTE if has_spread else MEDIANS_NOTE}"

@@ -36,6 +36,7 @@ from isobench.data.weights import format_encoder_name
 from isobench.papers.folders import find_config
 from isobench.report.build import Report, build_report
 from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
+from isobench.report.output.templating import escape_markdown
 from isobench.report.output.text import format_markdown
 from isobench.runs.bundled import RECORDS_FILE, read_records
 from isobench.runs.folder import ABOUT_FILE
@@ -57,11 +58,9 @@ FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 LONGEST_TABLE = 45  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
 WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
-SCALE_NOTES = {
+NAMES = {  # of scales and encoders -> what they are
     "embedded": "*Embedded* is short training on few examples, with encoders that install as packages.",
     "laptop": "*Laptop* is close to a paper's protocol, on its small tasks and with such encoders.",
-}
-ENCODER_NOTES = {
     "minilm": "*minilm* is all-MiniLM-L6-v2, whose pooler came untrained.",
     "mpnet": "*mpnet* is all-mpnet-base-v2, whose pooler came untrained.",
     "distilbert-quire": "*distilbert-quire* is a DistilBERT tuned for grammar correction, without a pooler.",
@@ -216,7 +215,7 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         folder = own[0].path.parents[1]
         paper = f"Papers, {own[0].scale} scale"
         heading = next((title for title, folders in GROUPS.items() if folder.name in folders), paper)
-        row = f"{name}.md) | {describe_scales(own)} | {shorten(found)} |"
+        row = f"{name}.md) | {describe_scales(own)} | {found} |"
         rows[heading].append(f"| [{name}](results/{row}")
         parts.setdefault(folder / "README.md", []).append((f"| [{name}](../../docs/results/{row}", front))
     for file, own_parts in parts.items():
@@ -233,14 +232,13 @@ def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -
 
     The bundles begin with the largest scale.
     """
-    paragraphs, front, outcomes = [], [], []
-    for bundle in bundles:
-        section = write_section(bundle, [one for one in claims if one["bundle"] == bundle.name])
+    sections = [write_section(bundle, [one for one in claims if one["bundle"] == bundle.name]) for bundle in bundles]
+    paragraphs = []
+    for bundle, section in zip(bundles, sections, strict=True):
         titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(bundles) > 1 or bundle.scale != "embedded")
         paragraphs += [*titles, section.outcome, *section.visible, FOLD, *section.folded, "</details>"]
-        front += section.front
-        outcomes.append(section.outcome)
-    found = FOUND.get(name) or outcomes[0]
+    found = FOUND.get(name) or shorten(sections[0].outcome)
+    front = [part for section in sections for part in section.front]
     about = find_config("experiment", name)
     about = escape(describe_choice(about)) if about else ""
     return join_parts([f"# {name}", WARNING, about, *paragraphs]), found, front
@@ -259,7 +257,7 @@ def write_found(parts: list[tuple[str, list[str]]]) -> str:
 
 def explain_names(table: str) -> str:
     """Explain the scales and encoders that a table names."""
-    return " ".join(note for name, note in (SCALE_NOTES | ENCODER_NOTES).items() if name in table)
+    return " ".join(note for name, note in NAMES.items() if name in table)
 
 
 def join_parts(parts: list[str]) -> str:
@@ -342,10 +340,10 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     else:
         report = bundle.build_report()
         text = format_markdown(report)
-        verdict, *_ = read_bold_lines(text)
-        outcome, *collapses = verdict.strip("*").partition("Left out")  # where, is in its parentheses
+        verdict = escape_markdown(report.verdict)
+        outcome, *collapses = verdict.partition("Left out")  # where, is in its parentheses
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", outcome) + "".join(collapses)
-        folded += [verdict.strip("*")]
+        folded += [verdict]
         table = read_first_table(text)
         tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
@@ -390,11 +388,6 @@ def format_table(table: Table) -> str:
         for row in zip(*columns, strict=True)
     )
     return "\n".join([f"*{escape(str(table.title))}*\n", first, "|" + " --- |" * len(columns), *rest])
-
-
-def read_bold_lines(text: str) -> list[str]:
-    """Read the lines in bold of a report in Markdown: its verdict, and how its setting differs from the paper's."""
-    return [line for line in text.splitlines() if re.fullmatch(r"\*\*.*\*\*", line)]
 
 
 def read_first_table(text: str) -> str:

@@ -78,11 +78,6 @@ def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str
     return extract_first_line(error)
 
 
-def _list_folders() -> list[Path]:
-    """List the folders of configs, those after ``--config-dir`` included."""
-    return [*find_config_folders(), *map(Path, split_config_dirs(read_arguments())[0])]
-
-
 def _suggest_setting(key: str) -> str:
     """Say which settings of its section may be meant by ``key``, a dotted name that there is not.
 
@@ -96,6 +91,7 @@ def _suggest_setting(key: str) -> str:
     if not parents:
         choices |= set(list_config_groups())
     elif not section:
-        files = (file for folder in _list_folders() for file in (folder / parents[0]).glob("*.yaml"))
+        folders = [*find_config_folders(), *map(Path, split_config_dirs(read_arguments())[0])]
+        files = (file for folder in folders for file in (folder / parents[0]).glob("*.yaml"))
         choices = {setting for file in files for setting in read_config_file(file) if setting[0] != "_"}
     return suggest_nearest(name, choices) if choices else "isobench --cfg job lists all settings"

@@ -119,11 +119,12 @@ def test_what_it_says_was_found_is_in_the_bundles():
     after_holm = (ps * (ps[:, None] <= ps).sum(axis=1))[gains.mean(axis=1) > 0]
     sgd, adamw = (models.mean()[place] for place in (("SGD", 0.3), ("base", 0.001)))
     isobn = ROOT / "experiments/isobn/results/glue_isobn_laptop"
-    runs = isobench.load_runs(isobn).pivot_table("score", ["task", "method"], "seed").loc[["rte", "cola"]]
+    ended_of_isobn = isobench.load_runs(isobn)
+    runs = ended_of_isobn.pivot_table("score", ["task", "method"], "seed").loc[["rte", "cola"]]
     versions = [(runs.xs(name, level="method") - runs.xs("none", level="method")).stack().mean() for name in ISOBN]
     numbers = [
         "gain {:+.2f} and {:+.2f} on RTE and CoLA".format(*versions),
-        f"{len(isobench.load_runs(isobn))} of {len(parse_plan((isobn / PLAN_FILE).read_bytes(), '').runs)} runs",
+        f"{len(ended_of_isobn)} of {len(parse_plan((isobn / PLAN_FILE).read_bytes(), '').runs)} runs",
         f"{-own.difference[0]:.1f} points", f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW",
         f"smallest p {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
     ]  # fmt: skip
