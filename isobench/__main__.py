@@ -47,31 +47,13 @@ def main() -> None:
     Exit codes: 0 done, 1 a run failed, 2 the user has to change something, 3 a run is at work or queued elsewhere.
     """
     open_closed_streams()
-    try:
-        with doing("the current folder"):  # which may be gone
-            Path.cwd()
-        with doing("the command line"):  # which may have bytes that are no text
-            " ".join(sys.argv).encode()
-        sys.argv[1:] = take_paper_flags(sys.argv[1:])
-        environment.note_command([Path(sys.argv[0]).name, *sys.argv[1:]])
-        for folder in environment.read_papers():
-            read_paper(Path(folder))  # so that a mistake in it is said before anything is done
-    except Exception as error:
-        if os.environ.get("HYDRA_FULL_ERROR"):
-            raise
-        print_error(error)
-        raise SystemExit(2) from None
+    _note_command_line()
     if split_config_dirs(sys.argv[1:])[0]:
         _find_own_modules()
-    place = 1  # of the command's word, which --config-dir FOLDER may stand before
-    while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:
-        place += 1 if "=" in sys.argv[place] else 2
-    word = sys.argv[place] if place < len(sys.argv) else ""
+    word = _take_word()
     if word in COMMANDS:
-        del sys.argv[place]
         find_command(word)()
     elif word in LISTS:
-        del sys.argv[place]
         choices.main(word)
     elif word == "--version":
         run_guarded(lambda: print(f"isobench {__version__}"))
@@ -80,6 +62,35 @@ def main() -> None:
     else:
         register_schema()
         run_guarded(run_hydra)
+
+
+def _note_command_line() -> None:
+    """Note the command as it was typed, and read the papers that it names, before anything else is done."""
+    try:
+        with doing("the current folder"):  # which may be gone
+            Path.cwd()
+        with doing("the command line"):  # which may have bytes that are no text
+            " ".join(sys.argv).encode()
+        sys.argv[1:] = take_paper_flags(sys.argv[1:])
+        environment.note_command([Path(sys.argv[0]).name, *sys.argv[1:]])
+        for folder in environment.read_papers():
+            read_paper(Path(folder))
+    except Exception as error:
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            raise
+        print_error(error)
+        raise SystemExit(2) from None
+
+
+def _take_word() -> str:
+    """Return the first word of the command line, which ``--config-dir FOLDER`` may stand before; take a command's."""
+    place = 1
+    while place < len(sys.argv) and sys.argv[place].partition("=")[0] in CONFIG_DIR_FLAGS:
+        place += 1 if "=" in sys.argv[place] else 2
+    word = sys.argv[place] if place < len(sys.argv) else ""
+    if word in (*COMMANDS, *LISTS):
+        del sys.argv[place]
+    return word
 
 
 def _find_own_modules() -> None:

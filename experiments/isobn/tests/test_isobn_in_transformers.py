@@ -1,0 +1,91 @@
+"""Compare training by in_transformers.py, and by transformers' own modules, with isobench's on made-up data."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from helpers import build_parts, review_columns, save_tiny, train_run, write_parquet
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from isobench.data.batches.tokens import list_epoch_order
+
+STUDY = Path(__file__).parents[1]
+LR = 8e-3  # the tiny encoder learns with it
+METHODS = {"plain": "none", "isobn_released": "isobn_released"}
+
+
+def start(layer, head):
+    if layer.out_features == 2 and not layer.weight.is_meta:  # all other layers have the encoder's weights
+        layer.load_state_dict(head)
+
+
+def write_study(folder, dropout):
+    """Write a tiny encoder and made-up data for CoLA; returns their places and the overrides of a run."""
+    save_tiny(folder / "encoder")
+    file = folder / "encoder" / "config.json"
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    file.write_text(json.dumps(json.loads(file.read_text()) | rates))
+    for seed, (split, n) in enumerate({"train": 150, "validation": 60}.items()):
+        write_parquet(folder / "glue" / "cola" / f"{split}.parquet", review_columns(n, seed))
+    overrides = [
+        "+experiment=glue_isobn", "scale=laptop", "task=cola", "encoder=local", f"encoder.path={folder / 'encoder'}",
+        "encoder.pooling=pooler", f"optimization.lr={LR}", f"data.root={folder}", f"data.cache={folder / 'cache'}",
+        f"output_dir={folder / 'outputs'}", "tracking=none", "report=false",
+    ]  # fmt: skip
+    return folder / "encoder", folder / "glue", overrides
+
+
+@pytest.mark.parametrize(("method", "name"), METHODS.items())
+def test_without_dropout_the_script_gives_the_scores_of_a_run(method, name, tmp_path, monkeypatch):
+    """In one order, from one head: data, batches, schedule, optimiser, layer and the choice of the epoch are one."""
+    encoder, glue, overrides = write_study(tmp_path, dropout=0.0)
+    overrides += [f"calibration={name}"]
+    parts = build_parts(*overrides)
+    head = {name: value.clone() for name, value in parts.module.head.state_dict().items()}
+    orders = iter([list_epoch_order(150, parts.loaders.sampler.seed, epoch) for epoch in range(10)])
+    best = train_run(*overrides)[0]["best"]
+
+    monkeypatch.syspath_prepend(STUDY)
+    script = import_module("in_transformers")
+    monkeypatch.setattr(script, "LR", LR)
+    monkeypatch.setattr(torch, "randperm", lambda n: torch.from_numpy(next(orders)))
+    monkeypatch.setattr(torch.nn.Linear, "reset_parameters", lambda layer: start(layer, head))
+    matthews, epoch, ev1 = script.train(encoder, glue, method, 1)
+    assert best["epoch"] == epoch
+    np.testing.assert_allclose([matthews / 100, ev1], [best["score"], best["isotropy"]["embedding/ev1"]], rtol=1e-4)
+
+
+def measure_gradients(bert, compute_logits, labels, passes):
+    """Return the mean over dropout's masks of the gradient of BERT's layers, in float64, and its variance, summed."""
+    parameters = [*bert.embeddings.parameters(), *bert.encoder.parameters()]
+    rows = []
+    for _ in range(passes):
+        loss = torch.nn.functional.cross_entropy(compute_logits(), labels)
+        rows.append(torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, parameters)]).double())
+    gradients = torch.stack(rows)
+    return gradients.mean(0), gradients.var(0).sum()
+
+
+def test_dropout_gives_gradients_of_the_same_mean_and_spread_as_transformers(tmp_path):
+    encoder, glue, overrides = write_study(tmp_path, dropout=0.1)
+    parts = build_parts(*overrides)
+    ours, theirs = parts.module, AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2)
+    theirs.classifier.load_state_dict(ours.head.state_dict())
+    batch = next(iter(parts.loaders.train))
+    texts = pd.read_parquet(glue / "cola" / "train.parquet")["sentence"].iloc[batch["index"].tolist()].tolist()
+    inputs = AutoTokenizer.from_pretrained(encoder)(texts, padding=True, return_tensors="pt")
+    computed_by = {
+        ours.encoder.model: lambda: ours.head(ours.dropout(ours.embed(batch))),
+        theirs.train().bert: lambda: theirs(**inputs).logits,
+    }
+    torch.manual_seed(0)
+    (mean, variance), (own_mean, own_variance) = (
+        measure_gradients(bert, compute, batch["labels"], passes=200) for bert, compute in computed_by.items()
+    )
+    chance = (variance + own_variance) / 200
+    assert (mean - own_mean).square().sum() / chance == pytest.approx(1, abs=0.3)
+    assert variance / own_variance == pytest.approx(1, abs=0.15)
