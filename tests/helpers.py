@@ -120,7 +120,7 @@ def read_records(outputs: Path) -> dict[str, dict]:
     return {file.parent.name: json.loads(file.read_text()) for file in outputs.glob("runs/*/result.json")}
 
 
-def save_tiny(folder: Path, architecture: str = "bert") -> None:
+def save_tiny(folder: Path, architecture: str = "bert", dropout: float = 0.02) -> None:
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, PreTrainedTokenizerFast
@@ -138,7 +138,7 @@ def save_tiny(folder: Path, architecture: str = "bert") -> None:
             BertConfig(
                 vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                 intermediate_size=48, max_position_embeddings=40, initializer_range=0.3,
-                hidden_dropout_prob=0.02, attention_probs_dropout_prob=0.02,
+                hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
             )
         )  # fmt: skip
     else:
