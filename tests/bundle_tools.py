@@ -10,7 +10,6 @@ from pathlib import Path
 import orjson
 import pyarrow
 import pyarrow.parquet
-from helpers import check_refused
 
 from isobench.bundles.manifest import MANIFEST_FILE, PLAN_FILE
 from isobench.common.files import add_json_checksum
@@ -126,10 +125,3 @@ def list_best_epochs(content: dict) -> list[dict]:
 def pick_run(folder: Path) -> Path:
     """Return the folder of the first run of an output folder."""
     return sorted((folder / "runs").iterdir())[0]
-
-
-def refuse(run_import, bundle, tmp_path, *words: str) -> None:
-    """Import a bundle, and check that one line refuses it and that nothing is written."""
-    outputs = tmp_path / "outputs"
-    check_refused(run_import(bundle, outputs), *words)
-    assert not outputs.exists()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -182,13 +181,6 @@ def tiny_overrides(tiny: str, reviews: str, cache: str, outputs: Path) -> list[s
     ]  # fmt: skip
 
 
-def files_with(folder: Path, *texts: str) -> list[Path]:
-    """The files in a folder that hold one of the texts."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    assert files
-    return [file for file in files if any(text.encode() in file.read_bytes() for text in texts)]
-
-
 def translation_columns(n: int, seed: int) -> dict:
     """English-like sentences of 2 to 9 words, and the same words backwards, spelt backwards."""
     import numpy as np
@@ -198,18 +190,14 @@ def translation_columns(n: int, seed: int) -> dict:
     return {"translation": [{"en": sentence, "de": sentence[::-1]} for sentence in english]}
 
 
-SCRATCH = [
-    "encoder=bart-scratch", "encoder.scratch.d_model=32", "encoder.scratch.encoder_ffn_dim=48",
-    "encoder.scratch.decoder_ffn_dim=48", "encoder.scratch.encoder_attention_heads=2",
-    "encoder.scratch.decoder_attention_heads=2", "encoder.vocabulary_size=300",
-]  # fmt: skip
-
-
 def translation_overrides(translations: str, cache: str, outputs: Path) -> list[str]:
     return [
-        "task=multi30k", f"data.root={translations}", f"data.cache={cache}", *SCRATCH, "optimization=seq2seq",
+        "task=multi30k", f"data.root={translations}", f"data.cache={cache}", "optimization=seq2seq",
         f"output_dir={outputs}", "tracking=none", "report=false", "optimization.epochs=2",
         "optimization.batch_size=16", "task.generation.max_length=24", "task.generation.beams=2",
+        "encoder=bart-scratch", "encoder.scratch.d_model=32", "encoder.scratch.encoder_ffn_dim=48",
+        "encoder.scratch.decoder_ffn_dim=48", "encoder.scratch.encoder_attention_heads=2",
+        "encoder.scratch.decoder_attention_heads=2", "encoder.vocabulary_size=300",
     ]  # fmt: skip
 
 
@@ -299,6 +287,16 @@ def fails() -> Iterator[None]:
     raise AssertionError("nothing was refused")
 
 
+class RunsCode:
+    """An object whose unpickling would leave a file behind."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
 def drop_replaced(arguments: Sequence[str]) -> list[str]:
     """Drop the settings that a later argument sets again: the command line refuses a setting that is typed twice."""
     last = {argument.partition("=")[0].lstrip("+"): place for place, argument in enumerate(arguments)}
@@ -315,15 +313,6 @@ def value_and_gradient(function, x):
     value = function(leaf)
     value.backward()
     return value.detach(), leaf.grad
-
-
-def install_programs(monkeypatch, folder: Path, scripts: dict[str, str]) -> None:
-    """Put shell scripts into a folder that the PATH begins with: name -> lines."""
-    folder.mkdir(exist_ok=True)
-    for name, lines in scripts.items():
-        (folder / name).write_text(f"#!/bin/sh\n{lines}\n")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
 def switch_off_packing(monkeypatch, chunk_overhead: int | None = None) -> None:

@@ -30,9 +30,6 @@ class Page(HTMLParser):
         elif tag in ("td", "th"):
             self.rows[-1].append("")
 
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
     def handle_endtag(self, tag):
         if tag not in VOID:
             assert self.open.pop() == tag
@@ -46,6 +43,3 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", " ".join(self.texts))
-
-    def all(self, tag: str) -> list[dict]:
-        return [attributes for name, attributes in self.elements if name == tag]

@@ -18,20 +18,14 @@ from isobench.runs.record import RunRecord
 TRAINED, EXAMPLES = 160, 60
 
 
-def write_data_and_encoder(root: Path) -> tuple[Path, Path]:
-    """A data.root with a small sst2, and a folder that is fingerprinted as an encoder's; nothing loads it."""
-    for seed, (split, n) in enumerate({"train": TRAINED, "validation": EXAMPLES}.items()):
-        write_parquet(root / "data" / "glue" / "sst2" / f"{split}.parquet", review_columns(n, seed))
-    encoder = root / "encoder"
+def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds=(1, 2)) -> None:
+    """Runs of sst2 in an output folder, with its data, and files that are fingerprinted as an encoder's."""
+    data, encoder = root / "data", root / "encoder"
+    for number, (split, n) in enumerate({"train": TRAINED, "validation": EXAMPLES}.items()):
+        write_parquet(data / "glue" / "sst2" / f"{split}.parquet", review_columns(n, number))
     encoder.mkdir()
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (encoder / name).write_bytes(f"{{{name!r}: 1}}".encode())
-    return root / "data", encoder
-
-
-def write_runs(root: Path, outputs: Path, methods=("none", "isobn_paper"), seeds=(1, 2)) -> None:
-    """Runs of sst2 in an output folder."""
-    data, encoder = write_data_and_encoder(root)
     overrides = [
         "task=sst2", f"task.train_samples={TRAINED}", f"data.root={data}", "encoder=local",
         f"encoder.path={encoder}", f"output_dir={outputs}",

@@ -1,7 +1,6 @@
 """An analysis of one's own: planned like a sweep, carried out once, its rows whole or not there at all."""
 
 import json
-import sys
 
 import pytest
 from helpers import check_done, read_analysis_rows
@@ -11,53 +10,34 @@ from isobench.common.files import write_json
 
 pytestmark = pytest.mark.slow
 
-MODULE = '''
-"""The mean length of embeddings."""
-
-from typing import Annotated
-
+MODULE = """
 from matplotlib.figure import Figure
-
 from isobench.analyses.shown import Shown, make_table
-from isobench.config.bounds import at_least
 
-
-def compute(subjects, k: Annotated[int, at_least(1)]):
-    rows = []
-    for subject in subjects:
-        norm = subject.embeddings().norm(dim=1).mean().item()
-        rows.append({"encoder": subject.encoder, "method": subject.method, "norm": k * norm})
-    return {"norms": rows}
-
+def compute(subjects, k):
+    norms = [k * subject.embeddings().norm(dim=1).mean().item() for subject in subjects]
+    pairs = zip(subjects, norms, strict=True)
+    return {"norms": [{"encoder": own.encoder, "method": own.method, "norm": norm} for own, norm in pairs]}
 
 def show(rows, k):
-    table = make_table(f"Norms x {k}", ("encoder",), ("norm",))
-    figure = Figure()
+    table, figure = make_table(f"Norms x {k}", ("encoder",), ("norm",)), Figure()
     axis = figure.subplots()
     for row in rows["norms"]:
         table.add_row(row["encoder"], f"{row['norm']:.3f}")
         axis.bar(row["method"], row["norm"])
     return Shown([table], {"lengths": figure}, ["A note."])
-'''
+"""
 
 
-@pytest.fixture
-def module(tmp_path, monkeypatch):
+def test_rows_are_computed_written_and_shown(cli, small, outputs, tmp_path, monkeypatch):
     (tmp_path / "conf" / "experiment").mkdir(parents=True)
-    file = tmp_path / "my_own_analysis.py"
-    file.write_text(MODULE)
+    (tmp_path / "my_own_analysis.py").write_text(MODULE)
     (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
         "# @package _global_\nexperiment: {name: mine, grid: {embedded: [{calibration: [none, batch_norm]}]}}\n"
         "analysis: {_target_: my_own_analysis, k: 10}\nhydra: {mode: MULTIRUN}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a test changes the file
-    yield file
-    sys.modules.pop("my_own_analysis", None)
-
-
-def test_rows_are_computed_written_and_shown(cli, module, small, outputs):
-    mine = [f"--config-dir={module.parent}/conf", "+experiment=mine", *small, "encoder.pooling=cls"]
+    mine = [f"--config-dir={tmp_path}/conf", "+experiment=mine", *small, "encoder.pooling=cls"]
     mine += ["task.train_samples=60"]
     out, _ = check_done(cli(*mine))
     folder = outputs / "reports" / "mine"

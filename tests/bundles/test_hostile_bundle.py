@@ -6,8 +6,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from bundle_tools import editable, refuse, repair, sign, write_signed_json
-from helpers import ROOT, check_done
+from bundle_tools import editable, repair, sign, write_signed_json
+from helpers import ROOT, check_done, check_refused
 from tampering import edit_record
 
 from isobench.runs.plan import format_plan, parse_plan, read_plans
@@ -29,7 +29,8 @@ def test_an_imported_plan_writes_nowhere_but_into_the_output_folder(bundle, run_
 def test_nothing_is_imported_of_a_bundle_that_fails(bundle, run_import, tmp_path, change):
     """tests/verification/test_verify.py has all that fails."""
     sign(bundle, change) if change else (bundle / "evil.html").write_text("evil")
-    refuse(run_import, bundle, tmp_path)
+    check_refused(run_import(bundle, tmp_path / "outputs"))
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report, tmp_path, monkeypatch):
@@ -70,4 +71,5 @@ def test_an_analysis_without_runs_is_of_an_experiment_that_trains_nothing(run_im
     if name == "isobn_ev":
         assert run_import(bundle, tmp_path / "outputs")[0] == 0
     else:
-        refuse(run_import, bundle, tmp_path, "analysis")
+        check_refused(run_import(bundle, tmp_path / "outputs"), "analysis")
+        assert not (tmp_path / "outputs").exists()

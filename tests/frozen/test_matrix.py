@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import fails
+from helpers import RunsCode, fails
 from safetensors.numpy import save_file
 
 from isobench.common.errors import UserError
@@ -110,23 +110,13 @@ def test_bfloat16_integers_and_another_byte_order_are_read(tmp_path):
         assert read_rows(matrix.read_vectors(tmp_path / "x.npy")[0], slice(1, 2)).tolist() == [[2, 3]]
 
 
-class Evil:
-    """An object whose unpickling would leave a file behind."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 @pytest.mark.parametrize("ending", [".npy", ".pt", ".pkl", ".npz"])
 def test_nothing_in_a_pickle_is_executed(tmp_path, ending):
     path, trace = tmp_path / f"x{ending}", tmp_path / "trace"
     if ending == ".npz":
-        np.savez(path, a=np.array([Evil(trace)], object), allow_pickle=True)
+        np.savez(path, a=np.array([RunsCode(trace)], object), allow_pickle=True)
     else:
-        path.write_bytes(pickle.dumps(Evil(trace)))
+        path.write_bytes(pickle.dumps(RunsCode(trace)))
     with fails():
         matrix.read_vectors(path, "a" if ending == ".npz" else None)
     assert not trace.exists()

@@ -1,13 +1,12 @@
 """encoder.missing_from: a pooler that the safetensors file lacks comes from pytorch_model.bin, and nothing else."""
 
-import os
 import pickle
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import fails, make_config
+from helpers import RunsCode, fails, make_config
 
 from isobench.common.errors import UserError
 from isobench.config.schema import Encoder
@@ -56,19 +55,12 @@ def test_the_pooler_is_the_files_and_the_rest_the_safetensors(roberta, tmp_path)
     assert loaded.init_seed is None
 
 
-class RunsCode:
-    """Stand for what a malicious checkpoint would hold."""
-
-    def __reduce__(self):
-        return os.mkdir, ("ran",)
-
-
 @pytest.mark.parametrize(
     "write",
     [
         lambda file, _: file.write_bytes(file.read_bytes()[:-5000]),
-        lambda file, _: file.write_bytes(pickle.dumps(RunsCode(), 2)),
-        lambda file, stored: torch.save(stored | {"x": RunsCode()}, file), lambda file, _: torch.save({}, file),
+        lambda file, _: file.write_bytes(pickle.dumps(RunsCode("ran"), 2)),
+        lambda file, stored: torch.save(stored | {"x": RunsCode("ran")}, file), lambda file, _: torch.save({}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.zeros(3)}, file),
         lambda file, stored: torch.save(stored | {BIAS: torch.full((16,), float("nan"))}, file),
     ],

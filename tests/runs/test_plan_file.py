@@ -1,4 +1,4 @@
-"""Plans of an output folder: what is written is read again, and nothing in it is composed, filled in or imported."""
+"""Plans of an output folder: what is written is read again; nothing is filled in (or imported: test_find_runs.py)."""
 
 from dataclasses import replace
 from functools import cache
@@ -80,14 +80,3 @@ def test_a_damaged_plan_hides_no_other_plan_and_none_of_its_runs(tmp_path, capfd
     assert [plan.experiment for plan in read_plans(tmp_path)] == [kept.experiment]
     err = capfd.readouterr().err
     assert (err.count("\n"), err.count(str(file))) == (1, 1)
-
-
-def test_nothing_that_a_plan_names_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
-    monkeypatch.syspath_prepend(tmp_path)
-    file = write_plan(tmp_path, make_plan())
-    content = orjson.loads(file.read_bytes())
-    content["settings"]["analysis"] = [{"_target_": "stranger.analyse"}]
-    write_signed_json(file, content)
-    (plan,) = read_plans(tmp_path)
-    assert plan.runs[0][0].analysis == {"_target_": "stranger.analyse"}

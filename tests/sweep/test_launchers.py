@@ -11,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from helpers import check_done, drop_replaced, install_programs, read_records
+from helpers import check_done, drop_replaced, read_records
 from waiting import wait_until, watch_folder
 
 from isobench.runs.state import Submission, find_queued_jobs, is_process_alive
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parents[1]  # tests/
 
@@ -36,7 +38,6 @@ def quick(small, monkeypatch):
     return drop_replaced([*small, "optimization.epochs=1", "trainer.threads=1"])
 
 
-@pytest.mark.slow
 def test_every_launcher_gives_the_same_results(cli, quick, outputs, tmp_path):
     grid = ["-m", "seed=1,2,3"]
     check_done(cli(*quick, f"output_dir={tmp_path}/reference", "hydra/launcher=sequential", *grid))
@@ -95,7 +96,6 @@ def kill_alone(process: subprocess.Popen) -> list[psutil.Process]:
     return descendants
 
 
-@pytest.mark.slow
 def test_workers_save_and_end_when_their_parent_is_killed(slow_sweep, outputs):
     sweep = slow_sweep()
     sweep.wait_until_training()
@@ -110,7 +110,6 @@ def test_workers_save_and_end_when_their_parent_is_killed(slow_sweep, outputs):
     assert not results(outputs)
 
 
-@pytest.mark.slow
 def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(slow_sweep, outputs):
     """Its orphaned workers are in a step that goes on until the second command has planned its runs."""
     sweep = slow_sweep(seeds="1,2")
@@ -125,18 +124,18 @@ def test_a_sweep_that_was_killed_is_finished_by_the_same_command_at_once(slow_sw
     assert [attempts for *_, attempts in results(outputs).values()] == [2, 2]
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_has_lost_no_job(cli, quick, outputs, tmp_path, monkeypatch):
     outputs.mkdir()
     Submission("12", ["ab" * 8], time.time()).save(outputs)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "squeue").touch(0o755)
     for script, holds in (("echo 12", True), ("echo 13", False)):
-        install_programs(monkeypatch, tmp_path / "bin", {"squeue": script})
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
         assert ("ab" * 8 in find_queued_jobs(outputs)) == holds
-    install_programs(monkeypatch, tmp_path / "bin", {"squeue": "exit 1"})
+    (tmp_path / "squeue").write_text("#!/bin/sh\nexit 1\n")
     assert cli(*quick, "-m")[0] == 2
 
 
-@pytest.mark.slow
 def test_a_crash_starts_anew_when_it_is_tried_again(cli, quick, outputs, monkeypatch):
     """Its code may have been mended: neither its checkpoints nor its state may stand in the way."""
     monkeypatch.syspath_prepend(str(HERE))

@@ -13,8 +13,9 @@ from tampering import change_byte
 
 from isobench.cli import report
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, small, outputs):
     sweep = [*small, "+experiment=glue_isobn", "-m", "calibration=none,isobn_paper", "optimization.epochs=4"]
     sweep += ["task.train_samples=null"]
@@ -33,7 +34,6 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
     assert "6 runs: 4 finished, 2 to do" in check_done(cli(*sweep, "seed=1,2,3"))[1]
 
 
-@pytest.mark.slow
 def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):
     sweep = [*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1"]
     for more, counts in (
@@ -48,7 +48,6 @@ def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outp
         assert (results[0]["failure"]["name"], results[0]["failure"]["step"] >= 1) == ("non_finite_loss", True)
 
 
-@pytest.mark.slow
 def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small, outputs):
     failing = [*small, "optimization.lr=1e38", "optimization.epochs=1"]
     cli(*failing)
@@ -63,7 +62,6 @@ def test_retry_failed_forgets_nothing_until_there_is_something_better(cli, small
     assert ["retry_failed=true" in record["provenance"]["command"] for record in (old, new)] == [False, True]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", ["isobench.training.execute.format_outcome", "isobench.kinds.classification.loaders.read_examples"]
 )
@@ -92,7 +90,6 @@ def test_data_that_change_meanwhile_start_no_other_run_and_it_is_said(
     assert len(read_records(outputs)) == 3 + ended
 
 
-@pytest.mark.slow
 def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, command, small, outputs):
     sweep = [*small, "optimization.epochs=1", "-m", "seed=1,2,3"]
     check_done(cli(*sweep))
@@ -114,7 +111,6 @@ def test_changed_scores_and_predictions_are_named_and_the_rest_is_shown(cli, com
     assert command(report.main, *sweep)[0] == 2  # no run has an intact record
 
 
-@pytest.mark.slow
 def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli, small, tmp_path, monkeypatch):
     file = tmp_path / "own_of_mine.py"
     text = "from isobench.calibration import Calibration\n\n\nclass Mine(Calibration):\n    def forward(self, h):\n"
@@ -127,7 +123,6 @@ def test_a_changed_class_of_the_users_own_is_named_where_its_runs_have_ended(cli
         assert ("own_of_mine.Mine has changed" in check_done(cli(*sweep))[1]) == is_named
 
 
-@pytest.mark.slow
 def test_a_page_that_can_t_be_written_costs_no_result(cli, small, outputs):
     outputs.mkdir()
     (outputs / "reports").write_text("in its place")

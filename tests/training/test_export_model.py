@@ -13,6 +13,8 @@ from safetensors.torch import load_file
 import isobench
 from isobench.training.export_model import load_calibration
 
+pytestmark = pytest.mark.slow
+
 
 def train_and_export(small, tmp_path, *overrides):
     export = tmp_path / "export"
@@ -31,7 +33,6 @@ def encode(folder):
     return AutoTokenizer.from_pretrained(folder)(review_columns(60, 1)["sentence"], padding=True, return_tensors="pt")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -53,7 +54,6 @@ def test_transformers_computes_the_runs_own_logits(small, tmp_path, chosen):
     assert ("token_type_ids" in encode(folder)) == ("encoder.token_type_ids=false" not in chosen)
 
 
-@pytest.mark.slow
 def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path):
     from transformers import AutoModelForSequenceClassification
 
@@ -74,7 +74,6 @@ def test_a_calibration_lies_beside_and_can_be_loaded(small, tmp_path):
         assert not torch.allclose(model(**encode(folder)).logits, logits, rtol=1e-2)  # without it they are others
 
 
-@pytest.mark.slow
 def test_a_head_that_transformers_does_not_have_lies_beside(small, tmp_path):
     from transformers import AutoModel
 
@@ -91,7 +90,6 @@ def test_a_head_that_transformers_does_not_have_lies_beside(small, tmp_path):
     torch.testing.assert_close(found, logits, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_an_encoder_decoder_is_exported_whole(tiny_translation, tmp_path):
     """Started from its weights, an untrained run has the dev loss that the run reported."""
     overrides = [text for text in tiny_translation if not text.startswith("output_dir")]
@@ -123,7 +121,6 @@ def undisturbed(processes, tiny, reviews, cache, tmp_path_factory):
     return expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moments", "exports_at_first"),
     [
@@ -145,7 +142,6 @@ def test_an_interrupted_run_exports_what_an_undisturbed_one_does(
     assert read_exports(tmp_path / "resumed") == undisturbed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "labels"), [("root", "hidden"), ("csv", "hidden"), ("parquet", "known"), ("parquet", "none")]
 )

@@ -187,27 +187,16 @@ def test_coupled_adam_couples_input_and_output_embedding(language):
         assert len({id(matrix) for matrix in module.list_vocabularies()}) == count
 
 
-def test_logits_that_are_changed_behind_the_projection_are_refused():
+def test_models_that_change_their_logits_or_read_the_token_they_predict_are_refused():
     shape = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     shape |= {"num_key_value_heads": 2, "intermediate_size": 8}
-    configs = [AutoConfig.for_model("llama", **shape), AutoConfig.for_model("granite", **shape, logits_scaling=8.0)]
-    plain, scaled = map(AutoModelForCausalLM.from_config, configs)
-    require_plain_logits(plain, "x")
-    with fails():
-        require_plain_logits(scaled, "x")
-
-
-def test_a_model_that_reads_the_token_it_predicts_is_no_causal_one():
-    configs = [
-        AutoConfig.for_model(
-            "opt", vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, ffn_dim=8
-        ),
-        AutoConfig.for_model("xlm", vocab_size=50, emb_dim=8, n_layers=1, n_heads=2, n_langs=1),
-    ]
-    causal, whole = map(AutoModelForCausalLM.from_config, configs)
-    require_causal(causal, "x")
-    with fails():
-        require_causal(whole, "x")
+    scaled = AutoConfig.for_model("granite", **shape, logits_scaling=8.0)
+    whole = AutoConfig.for_model("xlm", vocab_size=50, emb_dim=8, n_layers=1, n_heads=2, n_langs=1)
+    plain, *wrong = map(AutoModelForCausalLM.from_config, (AutoConfig.for_model("llama", **shape), scaled, whole))
+    for require, model in zip((require_plain_logits, require_causal), wrong, strict=True):
+        require(plain, "x")
+        with fails():
+            require(model, "x")
 
 
 @pytest.mark.parametrize(("length", "windows"), [(64, 6400), (33, 7000), (64, 300)])

@@ -7,12 +7,13 @@ import pyarrow.parquet
 import pytest
 import torch
 from helpers import assert_contains, make_config, read_experiment
-from scipy import integrate, stats
+from scipy import stats
 
 from isobench.calibration import IsoBN
 from isobench.calibration.batch_statistics import count_effective_rows
 from isobench.metrics import explained_variance
 from isobench.papers import published
+from isobench.statistics.seeds import expected_maximum
 from isobench_papers.isobn.claims import SMALL
 
 
@@ -99,12 +100,7 @@ def test_isobn_is_the_best_of_18_configurations_and_plain_of_6(text):
     setup = text[text.index("### **Experiment Setup**") : text.index("#### **Experimental Results**")]
     rates, sizes, betas = (len(found.split(",")) for found in re.findall(r"\\\{(.+?)\\\}", setup))
     assert (rates * sizes * betas, rates * sizes) == (18, 6)
-
-    def weigh(z, count):
-        return count * z * stats.norm.pdf(z) * stats.norm.cdf(z) ** (count - 1)
-
-    best = [integrate.quad(weigh, -10, 10, args=(count,))[0] for count in (18, 6)]
-    assert f"{best[0] - best[1]:.2f}" == "0.55"
+    assert f"{expected_maximum(18) - expected_maximum(6):.2f}" == "0.55"
 
 
 @pytest.mark.parametrize("paper", ["isobn", "isobn_arxiv_v1"])
