@@ -12,7 +12,13 @@ from bundle_tools import list_files
 from made_up_runs import write_runs
 from tampering import list_failures
 
-from isobench.bundles import privacy
+from isobench.bundles.privacy import (
+    PATH_SETTINGS,
+    anonymise_about,
+    anonymise_record,
+    require_no_folder,
+    require_no_secret,
+)
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.export import _list_names
 from isobench.common.errors import UserError
@@ -35,7 +41,7 @@ def test_tokens_are_found_by_their_form():
         "api_key: " + "0123456789" * 4, "WANDB_API_KEY=" + "0123456789" * 4,
     ):  # fmt: skip
         with pytest.raises(UserError) as refusal:
-            privacy.require_no_secret("a record", f"before {text} after".encode())
+            require_no_secret("a record", f"before {text} after".encode())
         assert text not in str(refusal.value)
 
 
@@ -64,7 +70,7 @@ def plant(value, place=""):
 
 
 def plant_in_config(config: dict, path: str) -> None:
-    for setting in privacy.PATH_SETTINGS:
+    for setting in PATH_SETTINGS:
         section, _, name = setting.rpartition(".")
         is_folder = setting in ("output_dir", "checkpoint.export")  # which can't be an address
         (config[section] if section else config)[name] = path.replace("://", "/") if is_folder else path
@@ -134,7 +140,7 @@ def test_the_command_lists_every_text_of_the_users_that_an_anonymous_bundle_keep
 def test_what_went_wrong_in_a_failed_run_is_left_out_but_for_its_name(made_up):
     content = json.loads(next(made_up.glob("runs/*/result.json")).read_text())
     failure = {"name": "crash", "message": f"no /{WORD}/x", "step": 3, "traceback": f"File /{WORD}/x.py"}
-    text = privacy.anonymise_record(RunRecord.model_validate(content | {"status": "failed", "failure": failure}))
+    text = anonymise_record(RunRecord.model_validate(content | {"status": "failed", "failure": failure}))
     assert WORD.encode() not in text
     assert json.loads(text)["failure"] == {"name": "crash", "message": "anonymous", "step": 3}
 
@@ -155,7 +161,7 @@ def test_an_analysis_says_of_its_settings_what_stays_of_them():
         "scale": {"name": "paper", "differs": ["at most 60 examples", f"own: weights of /home/{WORD}/x lack y"]},
         "provenance": {"command": [WORD], "platform": f"Linux-{WORD}", "cpu": "a cpu"}, "keys": ["k"], "mine": WORD,
     }  # fmt: skip
-    kept = privacy.anonymise_about(about)
+    kept = anonymise_about(about)
     assert WORD not in str(kept)
     assert kept["analysis"] == {"_target_": "a.b", "vectors": "v.npy", "set": "org/model"}
     assert (kept["experiment"]["grid"], kept["keys"]) == ({"paper": [{"data.root": ["glue"]}]}, ["k"])
@@ -164,7 +170,7 @@ def test_an_analysis_says_of_its_settings_what_stays_of_them():
 def test_rows_that_name_folders_are_refused_and_those_of_texts_and_addresses_are_not(tmp_path):
     def check(*rows):
         pyarrow.parquet.write_table(pyarrow.table({"text": rows, "n": range(len(rows))}), tmp_path / "x.parquet")
-        privacy.require_no_folder("x", (tmp_path / "x.parquet").read_bytes())
+        require_no_folder("x", (tmp_path / "x.parquet").read_bytes())
 
     for row in ("local (/home/me/x)", "~/x", "C:\\Users\\me", ["a", "in /data/me"]):
         with pytest.raises(UserError):

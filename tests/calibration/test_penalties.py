@@ -1,4 +1,4 @@
-"""The penalties against their definitions in float64, and on what degenerates."""
+"""The penalties against their definitions in float64, pair by pair and entry by entry, and on what degenerates."""
 
 import math
 
@@ -82,12 +82,19 @@ def test_a_vector_that_is_not_finite_makes_the_loss_so():
         assert not Uniformity(2).regularize(torch.tensor([[1.0, 2.0], [wrong, 1.0], [0.0, 1.0]])).isfinite()
 
 
-def by_covariance(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilon=1e-4):
-    """Eqs. 1 to 4, by torch's covariance; the mean has its gradient too."""
-    covariance = torch.cov(h.T)
-    hinge = torch.clamp(gamma - torch.sqrt(covariance.diag() + epsilon), min=0).mean()
-    others = covariance[~torch.eye(len(covariance), dtype=bool)].square().sum() / len(covariance)
-    return variance_weight * hinge + covariance_weight * others
+def by_entries(h, variance_weight=1.0, covariance_weight=0.04, gamma=1.0, epsilon=1e-4):
+    """Eqs. 1 to 4, one entry of the covariance at a time; the mean has its gradient too."""
+    rows, dim = h.shape
+    mean = [sum(h[n, j] for n in range(rows)) / rows for j in range(dim)]
+    hinge = covariances = 0.0
+    for i in range(dim):
+        for j in range(dim):
+            entry = sum((h[n, i] - mean[i]) * (h[n, j] - mean[j]) for n in range(rows)) / (rows - 1)
+            if i == j:
+                hinge = hinge + torch.clamp(gamma - torch.sqrt(entry + epsilon), min=0) / dim
+            else:
+                covariances = covariances + entry**2 / dim
+    return variance_weight * hinge + covariance_weight * covariances
 
 
 @pytest.mark.parametrize(("rows", "dim"), [(2, 3), (9, 4), (4, 6)])
@@ -100,7 +107,7 @@ def test_decorrelation_value_and_gradient(rows, dim, settings):
     h = left @ right / 2
     h[:, 0] *= 0.1  # below the target, where others are above it
     found = value_and_gradient(Decorrelation(dim, strength=0.7, **settings).regularize, h)
-    expected = value_and_gradient(lambda x: 0.7 * by_covariance(x, **settings), h)
+    expected = value_and_gradient(lambda x: 0.7 * by_entries(x, **settings), h)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
 
 

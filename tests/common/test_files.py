@@ -14,7 +14,21 @@ import safetensors.numpy
 import torch
 from helpers import fails
 
-from isobench.common import files
+from isobench.common.files import (
+    CHUNK_BYTES,
+    is_storage_error,
+    make_temporary_folder,
+    read_bounded,
+    read_checksummed,
+    read_json,
+    require_checksum,
+    require_regular_file,
+    sha256_file,
+    write_cached,
+    write_json,
+    write_text,
+    write_whole,
+)
 
 
 def names_in(folder):
@@ -23,28 +37,28 @@ def names_in(folder):
 
 def test_a_failed_write_keeps_the_old_file(tmp_path):
     file = tmp_path / "folder" / "result.txt"
-    files.write_text(file, "old")
-    with contextlib.suppress(RuntimeError), files.write_whole(file) as temporary:
+    write_text(file, "old")
+    with contextlib.suppress(RuntimeError), write_whole(file) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert file.read_text() == "old"
-    files.write_text(file, "new", flush=False)
+    write_text(file, "new", flush=False)
     assert file.read_text() == "new"
     assert names_in(file.parent) == ["result.txt"]
 
 
 def test_a_folder_is_written_whole_or_not_at_all_and_a_file_is_read_up_to_its_limit(tmp_path):
-    with contextlib.suppress(RuntimeError), files.make_temporary_folder(tmp_path / "x") as work:
+    with contextlib.suppress(RuntimeError), make_temporary_folder(tmp_path / "x") as work:
         (work / "file").write_text("half")
         raise RuntimeError
     assert names_in(tmp_path) == []
-    with files.make_temporary_folder(tmp_path / "x") as work:
+    with make_temporary_folder(tmp_path / "x") as work:
         (work / "file").write_text("whole")
         work.rename(tmp_path / "x")
     assert names_in(tmp_path) == ["x"]
-    assert files.read_bounded(tmp_path / "x/file", 5) == b"whole"
+    assert read_bounded(tmp_path / "x/file", 5) == b"whole"
     with pytest.raises(OSError, match="larger than"):
-        files.read_bounded(tmp_path / "x/file", 4)
+        read_bounded(tmp_path / "x/file", 4)
 
 
 def test_what_a_killed_process_left_a_day_ago_is_removed_and_a_living_one_keeps_its_file(tmp_path):
@@ -54,7 +68,7 @@ def test_what_a_killed_process_left_a_day_ago_is_removed_and_a_living_one_keeps_
     day = 25 * 3600
     for name in (names[0], names[2]):
         os.utime(tmp_path / name, (time.time() - day, time.time() - day))
-    files.write_text(tmp_path / "x", "whole")
+    write_text(tmp_path / "x", "whole")
     assert names_in(tmp_path) == [*names[1:], "x"]
 
 
@@ -77,12 +91,12 @@ def small_files_only():
 )
 def test_what_any_library_could_not_write_is_an_error_of_the_disk(tmp_path, small_files_only, save):
     array = np.random.default_rng(0).random(1 << 17)  # 1 MiB that can't be compressed
-    with pytest.raises(OSError) as trouble, files.write_whole(tmp_path / "file") as temporary:  # noqa: PT011
+    with pytest.raises(OSError) as trouble, write_whole(tmp_path / "file") as temporary:  # noqa: PT011
         save(array, temporary)
     assert trouble.value.errno == errno.EFBIG
-    assert files.is_storage_error(trouble.value)
+    assert is_storage_error(trouble.value)
     assert not names_in(tmp_path)
-    with fails(), files.write_cached(tmp_path / "file") as temporary:
+    with fails(), write_cached(tmp_path / "file") as temporary:
         save(array, temporary)
 
 
@@ -91,51 +105,51 @@ def test_a_pipe_a_device_and_a_folder_are_not_waited_for(tmp_path):
     (tmp_path / "link").symlink_to("pipe")
     for name in ("pipe", "link", "/dev/zero", "."):
         with pytest.raises(OSError, match=r"regular file"):
-            files.read_bounded(tmp_path / name, 10)
+            read_bounded(tmp_path / name, 10)
     for name in ("pipe", "link", "/dev/zero"):
-        for function in (files.require_regular_file, files.sha256_file):
+        for function in (require_regular_file, sha256_file):
             with fails():
                 function(tmp_path / name)
     (tmp_path / "broken").symlink_to("nowhere")
     with fails():
-        files.require_regular_file(tmp_path / "broken")
+        require_regular_file(tmp_path / "broken")
     for name in ("none", "."):
-        files.require_regular_file(tmp_path / name)
+        require_regular_file(tmp_path / name)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"a line\n" * 9, b"0123456789" * (files.CHUNK_BYTES // 8)])
+@pytest.mark.parametrize("content", [b"", b"x", b"a line\n" * 9, b"0123456789" * (CHUNK_BYTES // 8)])
 def test_what_was_written_is_read_and_every_changed_byte_is_noticed(tmp_path, content):
     file = tmp_path / "file"
-    with files.write_cached(file) as temporary:
+    with write_cached(file) as temporary:
         temporary.write_bytes(content)
-    assert files.read_checksummed(file) == content
+    assert read_checksummed(file) == content
     intact = file.read_bytes()
     for place in range(0, len(intact), 1 + len(intact) // 200):
         file.write_bytes(intact[:place] + bytes([intact[place] ^ 4]) + intact[place + 1 :])
         with pytest.raises(ValueError, match="checksum"):
-            files.require_checksum(file)
+            require_checksum(file)
     file.write_bytes(intact)
     file.rename(tmp_path / "two")  # under another name it is another file
     for text in (None, b"", b"short", b"content without a checksum, of more than 32 bytes"):
         if text is not None:
             (tmp_path / "two").write_bytes(text)
         with pytest.raises(ValueError, match="checksum"):
-            files.require_checksum(tmp_path / "two")
+            require_checksum(tmp_path / "two")
 
 
 def test_json_is_strict_and_every_changed_byte_of_it_is_noticed(tmp_path):
     content, file = {"a": [1, 2.5, None], "b": {"c": "text"}}, tmp_path / "x.json"
-    files.write_json(file, content)
+    write_json(file, content)
     with pytest.raises(ValueError, match="JSON"):
-        files.write_json(file, {"x": math.nan})
+        write_json(file, {"x": math.nan})
     assert names_in(tmp_path) == ["x.json"]
-    assert files.read_json(file) == content
+    assert read_json(file) == content
     intact = file.read_bytes()
     for place in range(len(intact)):
         file.write_bytes(intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
         with contextlib.suppress(ValueError):
-            assert files.read_json(file) == content  # white space between entries has no meaning
-    files.write_json(file, content, "its owner")
-    assert files.read_json(file, owner="its owner") == content
+            assert read_json(file) == content  # white space between entries has no meaning
+    write_json(file, content, "its owner")
+    assert read_json(file, owner="its owner") == content
     with pytest.raises(ValueError, match="checksum"):
-        files.read_json(file)
+        read_json(file)

@@ -9,10 +9,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import bundle_tools
 import pyarrow
 import pyarrow.parquet
 import pytest
+from bundle_tools import (
+    editable,
+    list_best_epochs,
+    read_predictions,
+    read_texts,
+    sign,
+    write_signed_json,
+    write_tables,
+)
 from helpers import check_done, make_config, make_record
 from tampering import CASES, change_byte, change_data_row, edit_record, list_failures, rewrite_predictions, tamper
 
@@ -81,7 +89,7 @@ def test_code_that_may_be_other_code_is_named(git):
 
 def test_a_folder_of_which_predictions_were_removed_is_counted_as_not_checked(folder):
     """In a bundle, all must lack them: one run whose score can't be computed again may have any."""
-    with bundle_tools.editable(folder) as place:
+    with editable(folder) as place:
         removed = sorted(place.glob("runs/*/predictions.parquet"))[: 4 if folder.name == "bundle" else 1]
         for file in removed:
             file.unlink()
@@ -95,11 +103,11 @@ def test_a_score_that_differs_in_its_last_digit_is_named_and_is_no_failure(folde
 
     def change(content):
         score = math.nextafter(content["best"]["score"], 2.0)
-        for epoch in bundle_tools.list_best_epochs(content):
+        for epoch in list_best_epochs(content):
             epoch |= {"score": score, "selection": score}
             epoch["validation"] |= {"accuracy": score}
 
-    with bundle_tools.editable(folder) as place:
+    with editable(folder) as place:
         run = sorted(place.glob("runs/*"))[0]
         edit_record(run, change)
     outcomes = verify(folder, Options())
@@ -114,7 +122,7 @@ def test_labels_that_were_changed_with_the_score_are_found_by_other_runs(folder)
         row = next(row for row in rows if row["label"] != row["prediction"])
         row["label"] = row["prediction"]
 
-    with bundle_tools.editable(folder) as place:
+    with editable(folder) as place:
         run = sorted(place.glob("runs/*"))[0]
         rewrite_predictions(run, relabel)
     assert list_failures(folder) == [
@@ -128,13 +136,13 @@ def test_each_run_of_an_output_folders_plan_has_the_key_that_its_settings_give(p
     outputs = Path(shutil.copytree(places / "outputs", tmp_path / "outputs"))
     (outputs / "plans").mkdir()
     content = json.loads((places / "bundle" / "plan.json").read_text())
-    bundle_tools.write_signed_json(outputs / "plans" / "0.json", content)
+    write_signed_json(outputs / "plans" / "0.json", content)
     assert verify(outputs, Options()).count()["key"] == {HOLDS: 5}
     if forge == "key":
         content["runs"][1]["key"] = "0" * 64
     else:
         content["settings"]["optimization"][0]["lr"] *= 2
-    bundle_tools.write_signed_json(outputs / "plans" / "0.json", content)
+    write_signed_json(outputs / "plans" / "0.json", content)
     assert {text.partition(": ")[0] for text in list_failures(outputs)} == {"plans key"}
 
 
@@ -158,7 +166,7 @@ MANIFESTS = [
     ],
 )  # fmt: skip
 def test_a_manifest_that_contradicts_itself_or_its_files_or_leads_outside_fails(bundle, change):
-    bundle_tools.sign(bundle, change)
+    sign(bundle, change)
     assert list_failures(bundle)
 
 
@@ -184,8 +192,8 @@ def test_a_bundles_plan_is_of_its_runs_and_of_isobenchs_classes(bundle, change):
     file = bundle / "plan.json"
     content = json.loads(file.read_text())
     change(content)
-    bundle_tools.write_signed_json(file, content)
-    bundle_tools.sign(bundle, lambda manifest: manifest["files"].update({"plan.json": sha256_file(file)}))
+    write_signed_json(file, content)
+    sign(bundle, lambda manifest: manifest["files"].update({"plan.json": sha256_file(file)}))
     assert list_failures(bundle)
 
 
@@ -202,17 +210,15 @@ def test_a_bundles_plan_is_of_its_runs_and_of_isobenchs_classes(bundle, change):
     ],
 )
 def test_tables_that_contradict_themselves_fail_also_with_new_checksums(bundle, change):
-    texts, rows = bundle_tools.read_texts(bundle), bundle_tools.read_predictions(bundle)
+    texts, rows = read_texts(bundle), read_predictions(bundle)
     one, two, *_ = sorted(texts, key=lambda key: json.loads(texts[key])["best"]["score"])[:: len(texts) - 1]
-    bundle_tools.write_tables(bundle, *change(texts, rows, one, two))
+    write_tables(bundle, *change(texts, rows, one, two))
     assert list_failures(bundle)
-    bundle_tools.write_tables(bundle, texts, rows)
+    write_tables(bundle, texts, rows)
     for name in ("records.parquet", "predictions.parquet"):  # a run that stands in a table twice
         table = pyarrow.parquet.read_table(bundle / name)
         pyarrow.parquet.write_table(pyarrow.concat_tables([table, table.slice(0, 1)]), bundle / name)
-        bundle_tools.sign(
-            bundle, lambda manifest, name=name: manifest["files"].update({name: sha256_file(bundle / name)})
-        )
+        sign(bundle, lambda manifest, name=name: manifest["files"].update({name: sha256_file(bundle / name)}))
         assert list_failures(bundle)
 
 

@@ -10,7 +10,14 @@ from helpers import fails
 
 from isobench.sweep.planning import find_places
 from isobench_papers.isotropy_dial import analysis as dial_analysis
-from isobench_papers.isotropy_dial import design
+from isobench_papers.isotropy_dial.design import (
+    describe_progress,
+    keep_grid_runs,
+    list_complete,
+    list_grid_runs,
+    measure_progress,
+    refuse_mixed_settings,
+)
 from isobench_papers.isotropy_dial.rows import DIAL, DIALS, build_rows, collect_series
 
 GROUP = ("E", "T")
@@ -57,22 +64,22 @@ def test_only_the_dials_own_settings_are_its_doses():
 
 
 def describe(subjects):
-    return design.describe_progress(design.measure_progress(subjects))
+    return describe_progress(measure_progress(subjects))
 
 
 def keep(subjects):
-    grid = design.list_grid_runs(subjects[0].cfg)
-    return design.keep_grid_runs(build_rows(subjects), grid, design.list_complete(design.measure_progress(subjects)))
+    grid = list_grid_runs(subjects[0].cfg)
+    return keep_grid_runs(build_rows(subjects), grid, list_complete(measure_progress(subjects)))
 
 
 def test_a_study_is_complete_if_all_runs_of_the_experiments_own_grid_have_ended(whole):
-    assert design.list_complete(design.measure_progress(whole.subjects)) == [GROUP]
+    assert list_complete(measure_progress(whole.subjects)) == [GROUP]
     assert describe(whole.subjects) == ["E, T: 300 of 300 runs finished."]
     whole.find("istar", 4, 5).record.status = "failed"
-    assert design.list_complete(design.measure_progress(whole.subjects)) == [GROUP]
+    assert list_complete(measure_progress(whole.subjects)) == [GROUP]
     assert describe(whole.subjects) == ["E, T: 299 of 300 runs finished, 1 failed."]
     whole.find("istar", 4, 6).record = None
-    assert design.list_complete(design.measure_progress(whole.subjects)) == []
+    assert list_complete(measure_progress(whole.subjects)) == []
     assert describe(whole.subjects) == ["E, T: INCOMPLETE: 298 of 300 runs finished, 1 failed."]
 
 
@@ -96,24 +103,24 @@ def change(subject, section, **settings):
 
 
 def test_runs_with_other_settings_are_refused_and_the_setting_is_named(study):
-    design.refuse_mixed_settings(study.subjects)
+    refuse_mixed_settings(study.subjects)
     again = copy.copy(study.find("isobn", 0.5, 2))
     change(again, "seeds", order=9)
     with fails():
-        design.refuse_mixed_settings([*study.subjects, again])
+        refuse_mixed_settings([*study.subjects, again])
     change(again, "seeds", order=None)
     change(again, "task", train_samples=1000)
     with fails():
         dial_analysis.compute([*study.subjects, again])
     again.task = "T train_samples=1000"  # another task, as isobench.analyses.rows calls it
-    design.refuse_mixed_settings([*study.subjects, again])
+    refuse_mixed_settings([*study.subjects, again])
     one = study.find("cosine", 3, 4)
     change(one, "optimization", lr=1e-5)
     with fails():
-        design.refuse_mixed_settings(study.subjects)
+        refuse_mixed_settings(study.subjects)
     change(one, "optimization", lr=1e-4)
     of_istar = study.find("istar", 2, 1)
     name = next(key for key in of_istar.cfg.calibration if key not in ("name", "_target_", "strength"))
     change(of_istar, "calibration", **{name: 0.123})
     with fails():
-        design.refuse_mixed_settings(study.subjects)
+        refuse_mixed_settings(study.subjects)

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from isobench_papers.isotropy_dial import analysis, second
+from isobench_papers.isotropy_dial import second
+from isobench_papers.isotropy_dial.analysis import (
+    leave_one_cell_out,
+    measure_contrasts,
+    measure_correlations,
+    measure_slopes,
+)
 from isobench_papers.isotropy_dial.rows import DIAL, MEASURES, VOCABULARY_MEASURES
 from isobench_papers.isotropy_dial.second import TASK, judge_statements
 
@@ -42,8 +48,8 @@ def of_one_group(monkeypatch):
 
 
 def judge(rows):
-    measured = {"slopes": analysis.measure_slopes(rows), "correlations": analysis.measure_correlations(rows)}
-    measured |= {"contrasts": analysis.measure_contrasts(rows), "left_out_cells": analysis.leave_one_cell_out(rows)}
+    measured = {"slopes": measure_slopes(rows), "correlations": measure_correlations(rows)}
+    measured |= {"contrasts": measure_contrasts(rows), "left_out_cells": leave_one_cell_out(rows)}
     return {row["statement"]: row["verdict"] for row in judge_statements(measured)}
 
 
@@ -99,6 +105,6 @@ def test_verdicts_of_the_kept_norm(kept, alone, directions, part):
     rows = make_rows({"whitening": lambda dose: -4 + dose, "whitening_norm": kept}, group)
     verdicts = judge(rows)
     assert [verdicts[name] for name in verdicts] == [alone, directions, part]
-    slopes = [row for row in analysis.measure_slopes(rows) if row["quantity"] == "score"]
+    slopes = [row for row in measure_slopes(rows) if row["quantity"] == "score"]
     assert [row["dial"] for row in slopes] == ["whitening_norm", "norm_effect"]  # the registered family
-    assert not any(row["kind"] == "across" for row in analysis.measure_correlations(rows))
+    assert not any(row["kind"] == "across" for row in measure_correlations(rows))

@@ -12,8 +12,13 @@ from scipy.cluster.vq import kmeans2
 from sklearn.feature_selection import f_classif
 
 from isobench.report.claims import FAILS, HOLDS, NOT_RUN, judge_claim, load_claims
-from isobench_papers.task_adaptation import embeddings
 from isobench_papers.task_adaptation.claims import BASE, L2, LARGE
+from isobench_papers.task_adaptation.embeddings import (
+    compare_with_one_gaussian,
+    compute_cluster_index,
+    count_clusters,
+    tsne,
+)
 
 
 def plant(*sizes: int, distance: float = 6.0, width: int = 32) -> np.ndarray:
@@ -28,18 +33,18 @@ def plant(*sizes: int, distance: float = 6.0, width: int = 32) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "number"), [((300,), 1), ((150, 150), 2), ((270, 30), 2), ((100, 100, 100), 3)])
 def test_tsne_shows_the_planted_clusters(sizes, number):
-    places = embeddings.tsne(plant(*sizes), 30, 1)
-    assert embeddings.count_clusters(places, 0.05)[0] == number
+    places = tsne(plant(*sizes), 30, 1)
+    assert count_clusters(places, 0.05)[0] == number
 
 
 def test_points_far_from_all_are_in_no_cluster():
     rng = np.random.default_rng(0)
     lone = np.array([[100.0, 100.0], [-300.0, 500.0], [900.0, -700.0]])
     points = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(37, 2)) + 20, lone])
-    number, outside = embeddings.count_clusters(points, 0.05)
+    number, outside = count_clusters(points, 0.05)
     assert number == 2
     assert outside >= 0.03
-    assert embeddings.count_clusters(points, 0.4)[0] < 2  # the second cluster is smaller than that
+    assert count_clusters(points, 0.4)[0] < 2  # the second cluster is smaller than that
 
 
 def test_the_index_is_the_share_of_variance_within_two_clusters():
@@ -47,16 +52,16 @@ def test_the_index_is_the_share_of_variance_within_two_clusters():
     centres, labels = kmeans2(vectors.astype(np.float64), 2, minit="++", rng=np.random.default_rng(0))
     within = ((vectors - centres[labels]) ** 2).sum()
     whole = ((vectors - vectors.mean(0)) ** 2).sum()
-    assert embeddings.compute_cluster_index(vectors) == pytest.approx(within / whole, rel=1e-4)
-    assert math.isnan(embeddings.compute_cluster_index(np.ones((5, 3), np.float32)))
+    assert compute_cluster_index(vectors) == pytest.approx(within / whole, rel=1e-4)
+    assert math.isnan(compute_cluster_index(np.ones((5, 3), np.float32)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "several"), [((300,), False), ((200, 100), True), ((20,), False)])
 def test_one_gaussian_is_told_from_two(sizes, several):
-    ours, gaussian = embeddings.compare_with_one_gaussian(plant(*sizes), 1)
+    ours, gaussian = compare_with_one_gaussian(plant(*sizes), 1)
     assert (ours < gaussian) == several
-    assert (ours, gaussian) == embeddings.compare_with_one_gaussian(plant(*sizes), 1)
+    assert (ours, gaussian) == compare_with_one_gaussian(plant(*sizes), 1)
 
 
 @pytest.mark.slow
