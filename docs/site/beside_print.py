@@ -89,7 +89,7 @@ def describe_gains(gains: Sequence[Gain]) -> str:
     for gain in {gain.method: gain for gain in gains if gain.ours}.values():  # a method's mean is its last one
         where = f"over {len(gain.columns)} tasks" if len(gain.columns) > 1 else f"on {gain.columns[0]}"
         text = f"{gain.method} {gain.format_ours()} {where}{gain.count_constant(', where ')}"
-        phrases.append(f"{text} (print: {format_points(gain.printed[0])})")
+        phrases.append(f"{text} ({gain.printed_of} in print: {format_points(gain.printed[0])})")
     return escape_markdown(f"gains over plain, in points, are {'; '.join(phrases)}.")
 
 
