@@ -11,10 +11,12 @@ from isobench.common.files import write_json
 pytestmark = pytest.mark.slow
 
 MODULE = """
+from typing import Annotated
 from matplotlib.figure import Figure
 from isobench.analyses.shown import Shown, make_table
+from isobench.config.bounds import at_least
 
-def compute(subjects, k):
+def compute(subjects, k: Annotated[int, at_least(1)]):
     norms = [k * subject.embeddings().norm(dim=1).mean().item() for subject in subjects]
     pairs = zip(subjects, norms, strict=True)
     return {"norms": [{"encoder": own.encoder, "method": own.method, "norm": norm} for own, norm in pairs]}

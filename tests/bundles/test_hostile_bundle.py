@@ -25,12 +25,16 @@ def test_an_imported_plan_writes_nowhere_but_into_the_output_folder(bundle, run_
     assert {(cfg.checkpoint.export, cfg.tracking.backend) for cfg, _ in imported.runs} == {(None, "none")}
 
 
+def check_nothing_is_imported(run_import, bundle, outputs, *words):
+    check_refused(run_import(bundle, outputs), *words)
+    assert not outputs.exists()
+
+
 @pytest.mark.parametrize("change", [None, lambda manifest: manifest["files"].update({"../evil": "0" * 64})])
 def test_nothing_is_imported_of_a_bundle_that_fails(bundle, run_import, tmp_path, change):
     """tests/verification/test_verify.py has all that fails."""
     sign(bundle, change) if change else (bundle / "evil.html").write_text("evil")
-    check_refused(run_import(bundle, tmp_path / "outputs"))
-    assert not (tmp_path / "outputs").exists()
+    check_nothing_is_imported(run_import, bundle, tmp_path / "outputs")
 
 
 def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report, tmp_path, monkeypatch):
@@ -71,5 +75,4 @@ def test_an_analysis_without_runs_is_of_an_experiment_that_trains_nothing(run_im
     if name == "isobn_ev":
         assert run_import(bundle, tmp_path / "outputs")[0] == 0
     else:
-        check_refused(run_import(bundle, tmp_path / "outputs"), "analysis")
-        assert not (tmp_path / "outputs").exists()
+        check_nothing_is_imported(run_import, bundle, tmp_path / "outputs", "analysis")

@@ -119,7 +119,7 @@ def test_spectrum_controls_printed_i2_rises_with_the_number_of_training_steps():
 
 
 def test_the_largest_i2_printed_beside_one_predicted_class():
-    """Its score has no deviation: tests/papers/test_errata.py."""
+    """Its score has no deviation: tests/papers/test_errata.py. MNLI, in two columns there, always learnt."""
     scores = published.load_tables("isotropy_calibration")["table1"].cells
     of_one_class = [i2 for number, encoder, row, task, _, (i2, _) in isotropies()
                     if number == 4 and task != "MNLI" and not scores[encoder][row][task][1]]  # fmt: skip
