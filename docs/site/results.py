@@ -103,6 +103,7 @@ Bundles of several experiments may share a folder. Two of the same experiment wo
 OUTSIDE = "outside the papers' settings"
 FOUND = yaml.safe_load(Path(__file__).with_name("found.yaml").read_text(encoding="utf-8"))
 NOTES = {  # bundle -> what its numbers can't say
+    "fresh_seeds": "More seeds of plain on CoLA, registered when seeds 1 to 5 had scored low (laptop.md).",
     "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "glue_isobn_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "slow_flow": "The flow at the encoder's rate, added when the flow's other runs had been seen (laptop.md).",

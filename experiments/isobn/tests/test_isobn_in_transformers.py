@@ -1,5 +1,6 @@
 """Compare training by in_transformers.py, and by transformers' own modules, with isobench's on made-up data."""
 
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pandas as pd
 import pytest
 import torch
 from helpers import build_parts, review_columns, save_tiny, tiny_overrides, train_run, write_parquet
+from scipy import stats
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import isobench
 from isobench.data.batches.tokens import list_epoch_order
 
 STUDY = Path(__file__).parents[1]
@@ -82,3 +85,26 @@ def test_dropout_gives_gradients_of_the_same_mean_and_spread_as_transformers(tmp
     )
     assert (mean - own_mean).square().sum() / (variance + own_variance) == pytest.approx(1, abs=0.3)
     assert variance / own_variance == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("row", "bundle", "name"),
+    [
+        ("plain, seeds 1 to 5", "glue_isobn_laptop", "none"),
+        ("plain, seeds 6 to 10", "fresh_seeds", "none"),
+        ("`isobn_released`", "glue_isobn_laptop", "isobn_released"),
+    ],
+)
+def test_the_pages_differences_from_the_script_are_those_of_the_runs(row, bundle, name):
+    script = pd.read_csv(STUDY / "in_transformers.csv").set_index("method").loc[row.split(",")[0].strip("`")]
+    runs = isobench.load_runs(STUDY / "results" / bundle)
+    runs = runs[(runs["task"] == "cola") & (runs["method"] == name)]
+    test = stats.ttest_ind(runs["score"], script["matthews"], equal_var=False)
+    spread = [
+        statistic for scores in (script["matthews"], runs["score"]) for statistic in (scores.mean(), scores.std())
+    ]
+    computed = [*spread, spread[2] - spread[0], *test.confidence_interval(), test.pvalue]
+    lines = (STUDY / "laptop.md").read_text().splitlines()
+    (printed,) = [line for line in lines if line.startswith(f"| {row} | Matthews")]
+    numbers = [float(number) for number in re.findall(r"[-+]?\d*\.\d+", printed)]
+    np.testing.assert_allclose(numbers[:8], computed, rtol=0, atol=0.0051)
