@@ -273,7 +273,8 @@ def describe_scales(bundles: list[Bundle]) -> str:
     for bundle in bundles:
         encoders = dict.fromkeys(format_encoder_name(cfg.encoder) for cfg, _ in bundle.plan.runs)
         runs = bundle.count_runs() if bundle.has_runs else "no training"
-        phrases.append(f"{bundle.scale}: {runs}, {name_some(list(encoders))}")
+        place = f"{bundle.scale}, {bundle.name}" if bundle.is_extra else bundle.scale
+        phrases.append(f"{place}: {runs}, {name_some(list(encoders))}")
     return escape("; ".join(phrases))
 
 
