@@ -1,4 +1,4 @@
-"""Compare in_transformers.py, and transformers' own modules, with isobench on made-up data; hold the page's differences."""
+"""Compare in_transformers.py, and transformers' own modules, with isobench; hold the page's differences."""
 
 import re
 from importlib import import_module
