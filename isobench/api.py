@@ -13,6 +13,7 @@ from typing import Any
 import pandas
 
 from isobench.common.errors import UserError, refuse
+from isobench.common.terminal import print_note
 from isobench.config.bounds import check_value
 from isobench.config.command_line import check_typed_settings
 from isobench.config.composing import compose_experiment, keep_global_hydra
@@ -27,9 +28,9 @@ from isobench.runs.grouping import find_varying_settings, read_run_names
 from isobench.runs.plan import read_runs
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run, check_predictions, print_troubles
+from isobench.runs.trust import describe_changed_sources
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_plan, make_plan, plan_runs
 from isobench.training.execute import check_export_folder, train_if_needed
-from isobench.training.instantiate import print_changed_sources
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
@@ -62,7 +63,8 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
         record = train_if_needed(first, time.time())
     if record is None:
         raise UserError(f"another process is carrying out this run: {first.folder.path}")
-    print_changed_sources([replace(first, record=record)])
+    for sentence in describe_changed_sources([replace(first, record=record)]):
+        print_note(sentence)
     return record
 
 

@@ -58,13 +58,14 @@ FIGURES = ROOT / "docs" / "figures"  # NAME-FIGURE.svg of the experiment NAME
 LONGEST_TABLE = 45  # rows of an analysis' table that is shown; isobench report BUNDLE prints the others
 FOLD = '<details markdown="1"><summary>Commands, notes and folded claims</summary>'
 WARNING = "<!-- docs/site/results.py writes this page from the bundles in experiments/*/results/. -->"
-NAMES = {  # of scales and encoders -> what they are
+NAMES = {  # of scales, encoders and settings -> what they are
     "embedded": "*Embedded* is short training on few examples, with encoders that install as packages.",
     "laptop": "*Laptop* is close to a paper's protocol, on its small tasks and with such encoders.",
     "minilm": "*minilm* is all-MiniLM-L6-v2, whose pooler came untrained.",
     "mpnet": "*mpnet* is all-mpnet-base-v2, whose pooler came untrained.",
     "distilbert-quire": "*distilbert-quire* is a DistilBERT tuned for grammar correction, without a pooler.",
     "bart-scratch": "*bart-scratch* is a small untrained model, with generated texts.",
+    "exponential\\_found": "*found*: spectrum control is as strong as makes a run on CoLA predict one class.",
 }
 FOUND_HEADER = "| experiment | what was run | what it found |\n|---|---|---|\n"
 INTRODUCTION = f"""# Results
@@ -72,7 +73,7 @@ INTRODUCTION = f"""# Results
 {WARNING}
 
 What each experiment found, in a sentence or two. Its page has tables, figures, claims and commands.
-**No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method.
+**No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method, *print* what the paper prints.
 """
 READING = """## Check them
 
@@ -258,7 +259,7 @@ def write_found(parts: list[tuple[str, list[str]]]) -> str:
 
 
 def explain_names(table: str) -> str:
-    """Explain the scales and encoders that a table names."""
+    """Explain the scales, encoders and settings that a table names."""
     return " ".join(note for name, note in NAMES.items() if name in table)
 
 

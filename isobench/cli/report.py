@@ -33,6 +33,7 @@ from isobench.runs.grouping import find_report_folder
 from isobench.runs.plan import locate_plan, parse_plan, read_plans
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import add_states
+from isobench.runs.trust import describe_changed_sources, read_own_classes
 from isobench.sweep.find_runs import (
     EXPERIMENT,
     OUTPUT_DIR,
@@ -109,6 +110,8 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         return
     runs = _require_records(runs, lambda: f"{cfg.output_dir}: {_advise_without_records(cfg)}")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
+    folders = [Path(folder) for folder in split_config_dirs(arguments)[0]]
+    notes += describe_changed_sources(runs, read_own_classes(folders).values())
     _show_report(runs, find_report_folder(runs), shown, notes)
 
 

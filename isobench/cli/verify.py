@@ -124,7 +124,8 @@ def _print_scores(outcomes: Outcomes) -> None:
         groups.setdefault((task, encoder, method), []).append((computed, recorded))
     if not groups:
         return
-    table = make_table("Mean scores", ("task", "encoder", "method"), ("runs", "from predictions", "recorded"))
+    title = "Means over all runs, whatever their settings"
+    table = make_table(title, ("task", "encoder", "method"), ("runs", "from predictions", "recorded"))
     for names, pairs in sorted(groups.items()):
         means = [f"{100 * fmean(values):.2f}" for values in zip(*pairs, strict=True)]
         table.add_row(*names, str(len(pairs)), *means)

@@ -61,6 +61,8 @@ def read_own_file(path: Path, encoding: str | None = None) -> Any:
     with doing(f"{path} can't be read as {kind}"):
         table = _decode_bytes(READERS[kind](path, encoding))
         table.validate(full=True)  # that texts are UTF-8
+    if not table.num_rows:
+        raise UserError(f"{path} has no rows")
     twice = [name for name, count in Counter(table.column_names).items() if count > 1]
     if twice:
         raise UserError(f"{path} has two columns with the name {twice[0]}: rename one")

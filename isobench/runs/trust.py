@@ -1,18 +1,26 @@
-"""Decide whose classes a stored config may run: it names some, and somebody else may have written it.
+"""Decide whose classes a stored config may run, and say which of the user's own have changed since a run.
 
 Isobench's own are those that the configs of isobench, of the papers and of the folders that a command names have
 under the names of their methods and monitors.
 """
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import hashlib
+import inspect
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.utils import _locate
+
 from isobench.common.errors import UserError, refuse
+from isobench.common.terminal import format_count
 from isobench.config.schema import Config, Tracking, map_chain, split_chain
 from isobench.papers.folders import find_config_folders, read_config_file
+from isobench.runs.run import Run
 
 
 class UntrustedError(UserError):
@@ -95,3 +103,42 @@ def _read_classes_in(folders: tuple[Path, ...]) -> dict[tuple[str, str], str]:
             named += [("monitor", name, own) for name, own in (experiment.get("monitors") or {}).items()]
         found |= {(group, name): own["_target_"] for group, name, own in named if "_target_" in own}
     return found
+
+
+def hash_sources(calibration: dict[str, Any], targets: Collection[str] | None = None) -> dict[str, str]:
+    """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256.
+
+    ``targets``: the classes that may be imported. None: all.
+    """
+    hashes = {}
+    for target in (part["_target_"] for part in split_chain(calibration)):
+        if not target.startswith("isobench.") and (targets is None or target in targets):
+            with contextlib.suppress(Exception, SystemExit):  # no source is at hand, it is being edited, or no class
+                hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
+    return hashes
+
+
+_AS_LOADED: dict[tuple[str, Any], str] = {}  # a class and its name -> sha256 of its source when it was first used
+
+
+def hash_loaded_sources(calibration: dict[str, Any]) -> dict[str, str]:
+    """Hash sources as `hash_sources` does, but as this process has them, whatever became of their files since."""
+    now = hash_sources(calibration)
+    return {name: _AS_LOADED.setdefault((name, _locate(name)), digest) for name, digest in now.items()}
+
+
+def describe_changed_sources(runs: Iterable[Run], targets: Collection[str] | None = None) -> list[str]:
+    """Say how many runs ended with other code of the user's own classes than these have now.
+
+    ``targets``: the classes that may be imported. None: all.
+    """
+    counts = Counter[str]()
+    for run in runs:
+        if run.record and (sources := run.record.sources):
+            now = hash_sources(run.cfg.calibration, targets)
+            counts.update(name for name in sources.keys() & now.keys() if sources[name] != now[name])
+    return [
+        f"{name} has changed since {format_count(count, 'run')} with it ended; a higher version in its YAML runs "
+        f"{'it' if count == 1 else 'them'} again."
+        for name, count in sorted(counts.items())
+    ]

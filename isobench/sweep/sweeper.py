@@ -31,6 +31,7 @@ from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, add_states, read_live_heartbeat
+from isobench.runs.trust import describe_changed_sources
 from isobench.sweep.forecast import Forecast
 from isobench.sweep.launchers import make_launcher
 from isobench.sweep.overview import format_forecast, print_expectations, print_overview
@@ -91,6 +92,8 @@ class GridSweeper(Sweeper):
         if len(runs) > 1 or not todo:
             print(_format_announcement(runs, todo, starts), file=sys.stderr)
         _print_left_out(runs)
+        for sentence in describe_changed_sources(runs):
+            print_note(sentence)
         _add_tracking_groups(runs)
         print_destination(run.cfg for run in todo)
         if self.run_launcher.is_local:  # those that another process is carrying out may soon be free
@@ -146,10 +149,6 @@ class GridSweeper(Sweeper):
         if report is not None and has_started:
             print_table(report, runs)
         print_troubles(runs)
-        if any(run.record and run.record.sources for run in runs):
-            from isobench.training.instantiate import print_changed_sources  # imports torch
-
-            print_changed_sources(runs)
         _print_elsewhere(runs)
         print_missing_exports(runs)
         if runs[0].cfg.analysis:
@@ -229,7 +228,8 @@ def _format_announcement(runs: list[Run], todo: list[Run], starts: Sequence[str]
     counts = Counter(run.state for run in runs if run.state not in starts)
     elsewhere = counts["running"] + counts["queued"]
     phrases = [f"{counts['done']} finished"]
-    phrases += [f"{counts['failed']} failed before (retry_failed=true tries them again)"] if counts["failed"] else []
+    again = "isobench status says why, retry_failed=true tries again"
+    phrases += [f"{counts['failed']} failed before ({again})"] if counts["failed"] else []
     phrases += [f"{elsewhere} running or queued"] if elsewhere else []
     phrases += [f"{counts['damaged']} whose record can't be read"] if counts["damaged"] else []
     forecast = format_forecast(todo, Forecast(runs)) if todo else ""
@@ -257,9 +257,10 @@ def _build_report(runs: list[Run], with_pairs: bool) -> "Report | None":
 
     experiment = runs[0].cfg.experiment
     others = [] if experiment.selection.rule == Selection.rule else [Selection()]
+    changed = describe_changed_sources(runs)
     for selection in (experiment.selection, *others):
         try:
-            return build_report(replace(experiment, selection=selection), runs, with_pairs)
+            return build_report(replace(experiment, selection=selection), runs, with_pairs, changed)
         except UserError as error:
             print_note(f"selection by the rule {selection.rule}: {error}")
     return None

@@ -1,24 +1,19 @@
 """Make calibration modules from their config."""
 
-import contextlib
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import hydra.utils
 import torch
-from hydra._internal.utils import _locate
 
 from isobench import calibration as calibration_package
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import doing, refuse
-from isobench.common.terminal import print_note
 from isobench.config.bounds import check_values, read_hints
 from isobench.config.classes import locate_class
 from isobench.config.schema import CALIBRATION_KEYS, format_method_name, split_chain
-from isobench.runs.run import Run
 from isobench.tasks.kind import Kind
 
 ANY_WIDTH = 1 << 16  # wide enough for any number of directions, and a multiple of what a flow halves
@@ -116,35 +111,6 @@ def _check_setting_types(target: str, settings: dict[str, Any]) -> None:
     method = getattr(calibration_package, target.rpartition(".")[2], None) if target.startswith("isobench.") else None
     if isinstance(method, type):
         check_values("calibration", settings, read_hints(method.__init__))  # type: ignore[misc]
-
-
-def hash_sources(calibration: dict[str, Any]) -> dict[str, str]:
-    """Hash the source of each class of the user's own, as the run's key has its version alone: class -> sha256."""
-    hashes = {}
-    for target in (part["_target_"] for part in split_chain(calibration) if not _is_own(part)):
-        with contextlib.suppress(Exception, SystemExit):  # no source is at hand, it is being edited, or is no class
-            hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
-    return hashes
-
-
-_AS_LOADED: dict[tuple[str, Any], str] = {}  # a class and its name -> sha256 of its source when it was first used
-
-
-def hash_loaded_sources(calibration: dict[str, Any]) -> dict[str, str]:
-    """Hash sources as `hash_sources` does, but as this process has them, whatever became of their files since."""
-    now = hash_sources(calibration)
-    return {name: _AS_LOADED.setdefault((name, _locate(name)), digest) for name, digest in now.items()}
-
-
-def print_changed_sources(runs: Iterable[Run]) -> None:
-    """Say which classes of the user's own have changed since runs with them ended: a run's key has versions alone."""
-    changed = set[str]()
-    for run in runs:
-        if run.record and run.record.sources:
-            now = hash_sources(run.cfg.calibration)
-            changed |= {name for name, _ in run.record.sources.items() - now.items()}
-    for name in sorted(changed):
-        print_note(f"{name} has changed since runs with it ended; a higher version in its YAML runs them again")
 
 
 def refuse_unmet(name: str, methods: Iterable[Calibration], kind: Kind) -> None:

@@ -38,6 +38,7 @@ from isobench.runs.record import (
 )
 from isobench.runs.run import format_run_name
 from isobench.runs.state import Heartbeat, describe_process
+from isobench.runs.trust import hash_loaded_sources
 from isobench.training import tracking
 from isobench.training.build import RunParts, build_run_parts
 from isobench.training.callbacks import (
@@ -48,7 +49,6 @@ from isobench.training.callbacks import (
 )
 from isobench.training.checkpoint import Checkpointer, CheckpointFiles
 from isobench.training.export_model import make_exporters
-from isobench.training.instantiate import hash_loaded_sources
 from isobench.training.monitor import build_monitors
 from isobench.training.preparation import EpochSamples
 

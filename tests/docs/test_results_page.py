@@ -120,9 +120,11 @@ def test_what_it_says_was_found_is_in_the_bundles():
     means = ended_of_isobn[ended_of_isobn.task.isin(["rte", "cola", "mrpc"])].groupby("method").score.mean()
     versions = means[["isobn_paper", "isobn_released"]] - means["none"]
     numbers = [
-        "none is beyond chance: {:+.2f} and {:+.2f}".format(*versions),
+        "chance: {:+.2f} and {:+.2f} (".format(*versions),
         f"{len(ended_of_isobn)} of {len(parse_plan((isobn / PLAN_FILE).read_bytes(), '').runs)} runs",
-        f"{-own.difference[0]:.1f} points", f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW",
+        f"{-own.difference[0]:.1f} points",
+        "{:.2f} [{:.2f}, {:.2f}]".format(*-own.loc[5, ["difference", "high", "low"]]),
+        f"{sgd:.3f} with SGD", f"{adamw:.3f} with AdamW",
         f"smallest p is {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
     ]  # fmt: skip
     assert [number for number in numbers if number not in FOUND] == []

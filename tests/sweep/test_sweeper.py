@@ -34,11 +34,28 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
     assert "6 runs: 4 finished, 2 to do" in check_done(cli(*sweep, "seed=1,2,3"))[1]
 
 
+def test_results_of_a_class_that_was_edited_since_are_named(cli, small, outputs, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "calibration").mkdir()
+    (tmp_path / "calibration" / "scaled.yaml").write_text(
+        "name: scaled\n_target_: my_scaled_method.Scaled\nversion: 1\nplacement: after_pooler\ntarget: head\n"
+    )
+    source = "from isobench.calibration import Calibration\n\n\nclass Scaled(Calibration):\n"
+    source += "    def forward(self, h):\n        return {} * h\n"
+    (tmp_path / "my_scaled_method.py").write_text(source.format(1))
+    sweep = [*small, f"--config-dir={tmp_path}", "calibration=scaled", "optimization.epochs=1", "-m", "seed=1,2"]
+    assert "my_scaled_method" not in "".join(check_done(cli(*sweep)))
+    (tmp_path / "my_scaled_method.py").write_text(source.format(2))
+    out, err = check_done(cli(*sweep))
+    for text in (err, out, *(file.read_text() for file in outputs.glob("reports/*/report.*"))):
+        assert "my_scaled_method.Scaled has changed since 2 runs" in " ".join(text.split())
+
+
 def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):
     sweep = [*small, "-m", "optimization.lr=1e38,3e-3", "optimization.epochs=1"]
     for more, counts in (
         ([], "0 finished, 2 to do"),
-        ([], "1 finished, 1 failed before (retry_failed=true tries them again), 0 to do"),
+        ([], "1 finished, 1 failed before (isobench status says why, retry_failed=true tries again), 0 to do"),
         (["retry_failed=true"], "1 finished, 1 to do"),
     ):
         code, _, err = cli(*sweep, *more)

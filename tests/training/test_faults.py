@@ -18,8 +18,8 @@ from tampering import list_failures
 from waiting import wait_for_end
 
 from isobench.runs.folder import RunFolder
+from isobench.runs.trust import hash_loaded_sources, hash_sources
 from isobench.training.checkpoint import CheckpointFiles
-from isobench.training.instantiate import hash_loaded_sources, hash_sources
 
 CLASSIFICATION = "isobench.kinds.classification.module"
 

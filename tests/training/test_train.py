@@ -57,7 +57,7 @@ def test_a_small_last_batch_is_recorded_and_warned_of(small, drops, rows, warns)
 def test_a_statistic_of_too_few_rows_is_warned_of(small, method, examples, size, warns):
     sizes = (f"task.train_samples={examples}", f"optimization.batch_size={size}", "optimization.drop_last=false")
     warnings = build_parts(*small, *f"calibration={method}".split(), *sizes).warnings
-    assert any(warning.startswith(f"{method.split()[0]} needs") for warning in warnings) == warns
+    assert any(warning.startswith(f"{method.split()[0]} estimates") for warning in warnings) == warns
 
 
 @pytest.mark.slow

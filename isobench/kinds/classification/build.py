@@ -63,13 +63,13 @@ def _warn_of_few_rows(
     for name, method in methods.items():
         of_averages = effective_rows.get(name, math.inf)
         if smallest < (needed := method.least_batch):
-            few = f"a batch of its training has {smallest:g}"
+            few = f"a batch of {smallest:g}"
         elif of_averages < (needed := method.least_average):
-            few = f"its moving averages stand on {of_averages:g}"
+            few = f"about {of_averages:g} examples (the last batches weigh most)"
         else:
             continue
         advice = "raise optimization.batch_size, or set optimization.drop_last=true"
-        warnings.append(f"{name} needs {needed} rows, and {few}: {advice}")
+        warnings.append(f"{name} estimates its statistics from {few}, and needs {needed}: {advice}")
     return warnings
 
 

@@ -150,7 +150,9 @@ def _print_paper_tables(out: Console, report: Report) -> None:
         if any(cell.published for cell in view.own_cells):
             columns = {name: [_format_both(line, name) for line in view.lines] for name in view.columns}
             columns["training time per epoch"] = [line.time for line in view.lines]
-            labels = [("", f"{format_method(line)}\n{line.encoder}") for line in view.lines]
+            labels = [
+                (line.encoder, format_method(line) + "\n[print]" * (not line.is_reported)) for line in view.lines
+            ]
             _print_columns(out, view.title, labels, columns)
             for note in [*view.notes, TIME_NOTE]:
                 _print_words(out, note)
