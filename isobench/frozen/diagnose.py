@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -91,26 +91,20 @@ def diagnose(
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
     text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    # What methods are measured on, and by what: the sample, the rows of pairs, or the sample's labels.
-    measured, classes, judged = sample, None, None
+    judge = Judge(sample)
     if pairs is not None:
-        rows, judged, said = _leave_out(scan.missing, *pairs)
-        noted += said
-        measured = torch.from_numpy(read_rows(vectors, rows)).double()
-        found += _describe_pairs(measured, *judged)
+        judge, of_pairs, said = _judge_by_pairs(vectors, scan.missing, *pairs)
+        found, noted = found + of_pairs, noted + said
     if isinstance(labels, np.ndarray):
-        once = find_first_rows(sample.numpy())  # no row is trained on and tested
-        measured, classes, judged = sample[torch.from_numpy(once)], labels[drawn][once], None
-        if repeated := len(sample) - len(once):
-            noted.append(f"Labels are judged without the rows that repeat another: {repeated:,}.")
-        accuracy, said = score_probe(measured, classes, seed)
-        noted += said
-        found += _describe_classes(silhouette(measured, torch.from_numpy(classes)), accuracy, classes)
+        judge, of_labels, said = _judge_by_labels(sample, labels[drawn], seed)
+        found, noted = found + of_labels, noted + said
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-    score = "accuracy" if classes is not None else "spearman" if judged else None
-    counted = None if counts is None or score else counts[drawn]
+        noted += ["With labels and pairs, methods are judged by the labels."] if pairs is not None else []
+    normal, said = _read_reference(scan.dim) if texts else ({"ranges": {}}, [])
+    noted += said
+    counted = None if counts is None or judge.score else counts[drawn]
     # Levels: the cosines that few random pairs reach, with each method.
-    effects, levels, said = measure_effects(measured, classes, judged, methods or {}, counted, seed)
+    effects, levels, said = measure_effects(*judge, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:
         # Methods are fitted on fewer rows, which have the mean and the covariance of all.
@@ -118,13 +112,6 @@ def diagnose(
         retrieval, levels_of_search, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
         said += more
         levels = levels_of_search + levels
-    normal = json.loads(NORMAL.read_text(encoding="utf-8"))
-    if not (texts and NORMAL_DIMS[0] <= scan.dim <= NORMAL_DIMS[1]):
-        normal["ranges"] = {}
-        if texts:
-            noted.append(f"The reference is of encoders with 384 and 768 coordinates: none is shown for {scan.dim}.")
-    if isinstance(labels, np.ndarray) and pairs is not None:
-        noted.append("With labels and pairs, methods are judged by the labels.")
     return Diagnosis(
         source=source,
         rows=scan.rows,
@@ -137,11 +124,42 @@ def diagnose(
         norms=_thin(norms),
         coordinates=scan.coordinates.tolist(),
         effects=effects,
-        score=score,
+        score=judge.score,
         notes=[*noted, *said],
         retrieval=retrieval,
         levels=levels,
     )
+
+
+class Judge(NamedTuple):
+    """What methods are measured on, vectors [n, d], and by what: their classes [n], or scored pairs of them."""
+
+    vectors: Tensor
+    classes: np.ndarray | None = None
+    pairs: tuple[np.ndarray, np.ndarray] | None = None  # row numbers [P, 2] and scores [P]
+
+    @property
+    def score(self) -> str | None:
+        """The name of what judges them."""
+        return "accuracy" if self.classes is not None else "spearman" if self.pairs else None
+
+
+def _judge_by_pairs(
+    vectors: Array, missing: np.ndarray, ends: np.ndarray, scores: np.ndarray
+) -> tuple[Judge, list[Measured], list[str]]:
+    rows, pairs, notes = _leave_out(missing, ends, scores)
+    measured = torch.from_numpy(read_rows(vectors, rows)).double()
+    return Judge(measured, pairs=pairs), _describe_pairs(measured, *pairs), notes
+
+
+def _judge_by_labels(sample: Tensor, labels: np.ndarray, seed: int) -> tuple[Judge, list[Measured], list[str]]:
+    once = find_first_rows(sample.numpy())  # no row is trained on and tested
+    measured, classes = sample[torch.from_numpy(once)], labels[once]
+    repeated = len(sample) - len(once)
+    notes = [f"Labels are judged without the rows that repeat another: {repeated:,}."] if repeated else []
+    accuracy, said = score_probe(measured, classes, seed)
+    found = _describe_classes(silhouette(measured, torch.from_numpy(classes)), accuracy, classes)
+    return Judge(measured, classes), found, notes + said
 
 
 class Scan:
@@ -339,6 +357,14 @@ def _describe_pairs(vectors: Tensor, ends: np.ndarray, scores: np.ndarray) -> li
         ("alignment", distance, f"The mean squared distance on the sphere of {which}: 0 is one direction."),
         ("Spearman", spearman, f"Cosine orders {len(scores):,} pairs nearly as the scores do if this is near 1."),
     ]
+
+
+def _read_reference(dim: int) -> tuple[dict[str, Any], list[str]]:
+    """Read the ranges of well-known encoders of texts, none if they don't apply to this width, and a note then."""
+    normal: dict[str, Any] = json.loads(NORMAL.read_text(encoding="utf-8"))
+    if NORMAL_DIMS[0] <= dim <= NORMAL_DIMS[1]:
+        return normal, []
+    return {"ranges": {}}, [f"The reference is of encoders with 384 and 768 coordinates: none is shown for {dim}."]
 
 
 def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytorch_lightning as pl
@@ -72,7 +72,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
             checkpoints = CheckpointFiles(folder.path, identity.key, sources)
             remove_temporaries(folder.path)  # what a killed process left half-written
             with Heartbeat(folder.path) as heartbeat:
-                record = _build_and_fit(cfg, identity, folder, checkpoints, watch, heartbeat)
+                record = Attempt(cfg, identity, folder, checkpoints, heartbeat).carry_out(watch)
                 folder.write_record(record)
             # A crashed run starts anew, because its code may be fixed. Lack of memory doesn't spoil a checkpoint.
             if record.failure is None or record.failure.name != "out_of_memory":
@@ -84,76 +84,85 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     return folder.read_record()
 
 
-def _build_and_fit(
-    cfg: Config,
-    identity: Identity,
-    folder: RunFolder,
-    checkpoints: CheckpointFiles,
-    watch: SignalWatch,
-    heartbeat: Heartbeat,
-) -> RunRecord:
-    """Build a run's parts, train, and return the record; a crash is recorded with all that came before it."""
-    stopwatch = Stopwatch()
+@dataclass
+class Attempt:
+    """An attempt at a run: what it is given, and what came of it so far."""
+
+    cfg: Config
+    identity: Identity
+    folder: RunFolder
+    checkpoints: CheckpointFiles
+    heartbeat: Heartbeat
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
     built: RunParts | None = None
     failure: Failure | None = None
-    provenance: dict[str, Any] | None = None
-    try:
-        configure_process(cfg)
-        provenance = collect_provenance()
-        checkpoints.rounding = [*list_rounding(provenance), cfg.trainer.accelerator]
-        built = build_run_parts(cfg, identity)
-        loaders = built.loaders
-        stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def carry_out(self, watch: SignalWatch) -> RunRecord:
+        """Build the run's parts, train, and return the record; a crash is recorded with all that came before it."""
+        try:
+            configure_process(self.cfg)
+            self.provenance = collect_provenance()
+            self.checkpoints.rounding = [*list_rounding(self.provenance), self.cfg.trainer.accelerator]
+            self.built = build_run_parts(self.cfg, self.identity)
+            self._train(self.built, watch)
+        except Exception as error:  # one run's crash is its result; the sweep goes on
+            if isinstance(error, UserError) or is_storage_error(error):
+                raise
+            self.failure = build_failure_entry(error, self.built.module.global_step if self.built else None)
+        return self._make_record()
+
+    def _train(self, built: RunParts, watch: SignalWatch) -> None:
+        cfg, loaders = self.cfg, built.loaders
+        self.stopwatch.mean_tokens = float(loaders.train_tokens.lengths.mean())
         evaluations = EvaluationSchedule(cfg.evaluation.every, cfg.optimization.epochs)
-        checkpointer = Checkpointer(cfg.checkpoint, checkpoints, loaders, watch, evaluations)
-        progress = ProgressReporter(heartbeat, format_run_name(cfg))
+        checkpointer = Checkpointer(cfg.checkpoint, self.checkpoints, loaders, watch, evaluations)
+        progress = ProgressReporter(self.heartbeat, format_run_name(cfg))
         try:
             watch.start()
-            callbacks = [evaluations, stopwatch, progress, EpochSamples(loaders), *build_monitors(cfg)]
-            callbacks += [
-                *make_exporters(cfg, identity, loaders.inputs.tokenizer),
-                checkpointer,
-            ]  # saves what they keep
-            fit(cfg, identity, built, checkpoints, callbacks)
+            callbacks = [evaluations, self.stopwatch, progress, EpochSamples(loaders), *build_monitors(cfg)]
+            callbacks += make_exporters(cfg, self.identity, loaders.inputs.tokenizer)
+            callbacks.append(checkpointer)  # the last one: it saves what the others keep
+            fit(cfg, self.identity, built, self.checkpoints, callbacks)
         finally:
             progress.close()
-    except Exception as error:  # one run's crash is its result; the sweep goes on
-        if isinstance(error, UserError) or is_storage_error(error):
-            raise
-        failure = build_failure_entry(error, built.module.global_step if built else None)
-    module = built.module if built else None
-    data = {"fingerprint": identity.data, **(built.loaders.describe_data() if built else {})}
-    # A record lacks what is None.
-    optional: dict[str, Any] = {"sources": checkpoints.sources or None, "mixed": checkpoints.mixed}
-    if built and module:
-        optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
-        optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # isobench's own random numbers, or not
-        optional["isotropy_before"] = module.isotropy_before or {}
-    if module and module.best:
-        optional["predictions"] = write_predictions(folder.path / PREDICTIONS_FILE, module.best.outputs)
-    else:
-        (folder.path / PREDICTIONS_FILE).unlink(missing_ok=True)  # of an attempt that failed later than this one
-    return RunRecord(
-        format=RECORD_FORMAT,
-        key=identity.key,
-        status="failed" if failure else "finished",
-        failure=failure,
-        seeds=resolve_seeds(cfg),
-        scale=Scale(name=cfg.scale, differs=drop_paper_remarks(find_scale_differences(cfg))),
-        best=module.best.epoch if module and module.best else None,
-        history=module.history if module else [],
-        warnings=[*built.warnings, *built.module.warnings] if built else [],
-        cost=stopwatch.measure_cost(checkpoints.save_seconds),
-        attempts=heartbeat.beat.attempt,
-        started=heartbeat.beat.started,
-        ended=time.time(),
-        where=describe_process(),
-        data=RecordedData.model_validate(data),
-        encoder=RecordedEncoder(fingerprint=identity.encoder),
-        provenance=Provenance.model_validate(provenance or collect_provenance()),
-        config=asdict(cfg),
-        **{name: entry for name, entry in optional.items() if entry is not None},
-    )
+
+    def _make_record(self) -> RunRecord:
+        built, module = self.built, self.built.module if self.built else None
+        data = {"fingerprint": self.identity.data, **(built.loaders.describe_data() if built else {})}
+        # A record lacks what is None.
+        optional: dict[str, Any] = {"sources": self.checkpoints.sources or None, "mixed": self.checkpoints.mixed}
+        if built and module:
+            optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
+            optional["dropout"] = (
+                "lanes" if module.dropout_numbers else "torch"
+            )  # isobench's own random numbers, or not
+            optional["isotropy_before"] = module.isotropy_before or {}
+        if module and module.best:
+            optional["predictions"] = write_predictions(self.folder.path / PREDICTIONS_FILE, module.best.outputs)
+        else:
+            (self.folder.path / PREDICTIONS_FILE).unlink(missing_ok=True)  # of an attempt that failed later than this
+        return RunRecord(
+            format=RECORD_FORMAT,
+            key=self.identity.key,
+            status="failed" if self.failure else "finished",
+            failure=self.failure,
+            seeds=resolve_seeds(self.cfg),
+            scale=Scale(name=self.cfg.scale, differs=drop_paper_remarks(find_scale_differences(self.cfg))),
+            best=module.best.epoch if module and module.best else None,
+            history=module.history if module else [],
+            warnings=[*built.warnings, *built.module.warnings] if built else [],
+            cost=self.stopwatch.measure_cost(self.checkpoints.save_seconds),
+            attempts=self.heartbeat.beat.attempt,
+            started=self.heartbeat.beat.started,
+            ended=time.time(),
+            where=describe_process(),
+            data=RecordedData.model_validate(data),
+            encoder=RecordedEncoder(fingerprint=self.identity.encoder),
+            provenance=Provenance.model_validate(self.provenance or collect_provenance()),
+            config=asdict(self.cfg),
+            **{name: entry for name, entry in optional.items() if entry is not None},
+        )
 
 
 def build_failure_entry(error: Exception, step: int | None) -> Failure:
