@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,65 +68,98 @@ def measure_effects(
         return [], [], [f"What methods change is not measured with fewer than {FEWEST_ROWS} rows or pairs."]
     rng = np.random.default_rng(seed)
     fitted, measured, tested, notes = _divide_rows(len(vectors), classes, pairs, rng)
-    half = vectors[fitted]
-    transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
-    refits = draw_refits(half, own, seed) if classes is not None or pairs is not None else []
-    trained = rng.permutation(len(half))
+    half, before = vectors[fitted], vectors[measured]
+    judge: ByLabels | ByPairs | None = None
     if classes is not None:
-        trained = trained[: _limit_training(vectors.shape[1], classes)]
-        notes.append(
-            f"The probe of methods is trained on {len(trained):,} rows and scored on {len(measured):,} others; its "
-            "strength is tuned inside the training rows. The interval is Bonett and Price's over the scored rows, "
-            f"widened by what {REFITS} refits of the method differ in."
-        )
-
-    def measure(function: Transform, moved: Tensor, rows: np.ndarray = trained) -> np.ndarray:
-        """Return whether the probe is right for each measured row, 0 or 1, or the cosine of each tested pair.
-
-        ``moved``: what the function gives for the measured rows.
-        """
-        if pairs is not None:
-            ends = moved[np.searchsorted(measured, pairs[0][tested])]  # [P, 2, d]
-            return cosine(ends[:, 0], ends[:, 1]).numpy()
-        assert classes is not None
-        predicted = _predict(function(half[rows]), classes[fitted][rows], moved)
-        return (predicted == classes[measured]).astype(float)
-
-    def summarise(outcome: np.ndarray) -> float:
-        return float(outcome.mean()) if pairs is None else _spearman(outcome, pairs[1][tested])
-
+        limit = _limit_training(vectors.shape[1], classes)
+        judge = ByLabels(half, classes[fitted], classes[measured], rng.permutation(len(half))[:limit])
+        notes.append(judge.describe())
+    elif pairs is not None:
+        related = find_related(pairs[1])[tested]
+        judge = ByPairs(np.searchsorted(measured, pairs[0][tested]), pairs[1][tested], related, seed)
+    transforms, said = fit_methods(half, own, None if counts is None else torch.from_numpy(counts)[fitted], seed)
+    refits = draw_refits(half, own, seed) if judge else []
     effects: list[Effect] = []
     levels: list[Level] = []
-    plain = np.array([])  # with no method
-    before = vectors[measured]
+    plain = np.array([])  # the outcome with no method
     for name, transform in track_progress(list(transforms.items()), "methods"):
         with doing(f"applying {name}"):
             after = transform(vectors[measured])  # a copy, which a method of the user's may change
         if name != "none" and after.shape == before.shape and torch.allclose(after, before, 1e-3, 0):
             notes.append(f"{name} leaves these vectors as they are: its settings may be made for another scale.")
         found = IsotropyAccumulator(after.shape[1]).update(after).compute(k=(1,))
-        score = change = low = high = math.nan
+        score, compared = math.nan, (math.nan, math.nan, math.nan)  # change, and the ends of its interval
         level = measure_level(name, after[draw_rows(len(after), seed)])
         if not after.isfinite().all():
             notes.append(f"{name} gives NaN or infinity: nothing is measured.")
-        elif classes is not None or pairs is not None:
-            outcome = measure(transform, after)
-            plain = outcome if not effects else plain
-            score = summarise(outcome)
-            again = [fit[name] for fit in refits if effects]
-            few = trained[:REFIT_PROBE_ROWS]
-            spread = measure_spread([summarise(measure(fit, fit(vectors[measured]), few)) for fit in again])
-            if pairs is None:
-                change, low, high = compare_paired(outcome - plain, spread)
+        elif judge:
+            outcome = judge.measure(transform, after)
+            score = judge.summarise(outcome)
+            if isinstance(judge, ByPairs):
+                level = measure_true(level, outcome[judge.related])
+            if effects:
+                again = [judge.measure(fit[name], fit[name](vectors[measured]), REFIT_PROBE_ROWS) for fit in refits]
+                compared = judge.compare(outcome, plain, measure_spread([judge.summarise(one) for one in again]))
             else:
-                level = measure_true(level, outcome[find_related(pairs[1])[tested]])
-                change, low, high = compare_correlations(outcome, plain, pairs[1][tested], spread, seed)
+                plain, compared = outcome, (0.0, math.nan, math.nan)  # it is not compared with itself
         levels += [level] if level else []
-        if not effects:
-            low = high = math.nan  # no method is not compared with itself
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
-        effects.append(Effect(name, *isotropy, float(score), change, low, high, after.shape[1]))
+        effects.append(Effect(name, *isotropy, score, *compared, after.shape[1]))
     return effects, levels, [*notes, *said]
+
+
+@dataclass(frozen=True)
+class ByLabels:
+    """Judge methods by a classifier, trained on vectors that they were fitted on and scored on others."""
+
+    half: Tensor  # what methods are fitted on, [F, d]
+    classes: np.ndarray  # [F]
+    true_classes: np.ndarray  # of the measured rows, [M]
+    trained: np.ndarray  # rows of ``half``
+
+    def measure(self, function: Transform, moved: Tensor, limit: int | None = None) -> np.ndarray:
+        """Return whether the classifier is right, 0 or 1, for each measured row, which are ``moved`` [M, k]."""
+        rows = self.trained[:limit]
+        return (_predict(function(self.half[rows]), self.classes[rows], moved) == self.true_classes).astype(float)
+
+    def summarise(self, outcome: np.ndarray) -> float:
+        """Compute the accuracy."""
+        return float(outcome.mean())
+
+    def compare(self, outcome: np.ndarray, plain: np.ndarray, spread: float) -> tuple[float, float, float]:
+        """Return the change of accuracy and its interval."""
+        return compare_paired(outcome - plain, spread)
+
+    def describe(self) -> str:
+        """Say what the classifier is trained on."""
+        return (
+            f"The probe of methods is trained on {len(self.trained):,} rows and scored on {len(self.true_classes):,} "
+            "others; its strength is tuned inside the training rows. The interval is Bonett and Price's over the "
+            f"scored rows, widened by what {REFITS} refits of the method differ in."
+        )
+
+
+@dataclass(frozen=True)
+class ByPairs:
+    """Judge methods by how the cosines of pairs order as their scores do."""
+
+    ends: np.ndarray  # places of the pairs among the measured rows, [P, 2]
+    scores: np.ndarray  # [P]
+    related: np.ndarray  # whether a pair's score is a high one, [P]
+    seed: int
+
+    def measure(self, _: Transform, moved: Tensor, limit: int | None = None) -> np.ndarray:
+        """Return the cosine of each pair of the measured rows, which are ``moved`` [M, k]."""
+        ends = moved[self.ends]
+        return cosine(ends[:, 0], ends[:, 1]).numpy()
+
+    def summarise(self, outcome: np.ndarray) -> float:
+        """Compute Spearman's correlation."""
+        return _spearman(outcome, self.scores)
+
+    def compare(self, outcome: np.ndarray, plain: np.ndarray, spread: float) -> tuple[float, float, float]:
+        """Return the change of the correlation and its interval."""
+        return compare_correlations(outcome, plain, self.scores, spread, self.seed)
 
 
 def _divide_rows(
