@@ -73,7 +73,8 @@ INTRODUCTION = f"""# Results
 {WARNING}
 
 What each experiment found, in a sentence or two. Its page has tables, figures, claims and commands.
-**No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method, *print* what the paper prints.
+**No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method,
+*print* what the paper prints.
 """
 READING = """## Check them
 

@@ -191,7 +191,8 @@ def _report_plan(file: Path, settings: Sequence[str]) -> None:
     )
     runs = take_own_experiment([Run.of(cfg, own.key, own) for cfg, own in plan.runs], settings)
     runs = _require_records(runs, lambda: output_dir)
-    _show_report(runs, find_report_folder(runs), None, [])
+    changed = describe_changed_sources(runs, read_own_classes().values())
+    _show_report(runs, find_report_folder(runs), None, changed)
 
 
 def _require_records(runs: list[Run], locate: Callable[[], str]) -> list[Run]:

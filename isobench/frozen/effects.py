@@ -101,7 +101,7 @@ def measure_effects(
                 again = [judge.measure(fit[name], fit[name](vectors[measured]), REFIT_PROBE_ROWS) for fit in refits]
                 compared = judge.compare(outcome, plain, measure_spread([judge.summarise(one) for one in again]))
             else:
-                plain, compared = outcome, (0.0, math.nan, math.nan)  # it is not compared with itself
+                plain, compared = outcome, (score - score, math.nan, math.nan)  # not compared with itself
         levels += [level] if level else []
         isotropy = found["isoscore"], found["ev1"], found["average_cosine"]
         effects.append(Effect(name, *isotropy, score, *compared, after.shape[1]))

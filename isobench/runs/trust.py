@@ -111,7 +111,7 @@ def hash_sources(calibration: dict[str, Any], targets: Collection[str] | None = 
     ``targets``: the classes that may be imported. None: all.
     """
     hashes = {}
-    for target in (part["_target_"] for part in split_chain(calibration)):
+    for target in (str(part.get("_target_")) for part in split_chain(calibration)):
         if not target.startswith("isobench.") and (targets is None or target in targets):
             with contextlib.suppress(Exception, SystemExit):  # no source is at hand, it is being edited, or no class
                 hashes[target] = hashlib.sha256(inspect.getsource(_locate(target)).encode()).hexdigest()
@@ -128,17 +128,22 @@ def hash_loaded_sources(calibration: dict[str, Any]) -> dict[str, str]:
 
 
 def describe_changed_sources(runs: Iterable[Run], targets: Collection[str] | None = None) -> list[str]:
-    """Say how many runs ended with other code of the user's own classes than these have now.
+    """Say how many runs ended with other code of the user's own classes than these have now, or can't be told.
 
     ``targets``: the classes that may be imported. None: all.
     """
-    counts = Counter[str]()
+    changed, unknown = Counter[str](), Counter[str]()
     for run in runs:
         if run.record and (sources := run.record.sources):
             now = hash_sources(run.cfg.calibration, targets)
-            counts.update(name for name in sources.keys() & now.keys() if sources[name] != now[name])
-    return [
-        f"{name} has changed since {format_count(count, 'run')} with it ended; a higher version in its YAML runs "
-        f"{'it' if count == 1 else 'them'} again."
-        for name, count in sorted(counts.items())
+            unknown.update(sources.keys() - now.keys())
+            changed.update(name for name in sources.keys() & now.keys() if sources[name] != now[name])
+    again = "a higher version in its YAML runs them again"
+    texts = [
+        f"{name} has changed since {format_count(n, 'run')} with it ended; {again}." for name, n in changed.items()
     ]
+    for name, n in unknown.items():
+        texts.append(
+            f"Whether {name} has changed since {format_count(n, 'run')} ended can't be told: it is not found."
+        )
+    return texts

@@ -134,9 +134,7 @@ class Attempt:
         optional: dict[str, Any] = {"sources": self.checkpoints.sources or None, "mixed": self.checkpoints.mixed}
         if built and module:
             optional |= {"generation": built.generation, "effective_rows": built.effective_rows or None}
-            optional["dropout"] = (
-                "lanes" if module.dropout_numbers else "torch"
-            )  # isobench's own random numbers, or not
+            optional["dropout"] = "lanes" if module.dropout_numbers else "torch"  # lanes: isobench's random numbers
             optional["isotropy_before"] = module.isotropy_before or {}
         if module and module.best:
             optional["predictions"] = write_predictions(self.folder.path / PREDICTIONS_FILE, module.best.outputs)

@@ -119,6 +119,7 @@ BAD = {
     "a row without label": "text,label\na,u\nb,\nc,v\n", "a row without text": "text,label\na,u\n ,v\nc,u\n,v\n",
     "a row without second text": "text1,text2,label\na,,u\nc,d,v\na,b,u\nd,e,v\n",
     "nan": "text,label\na,1\nb,nan\nc,0\n", "1_0": "text,label\na,1\nb,1_0\nc,0\n",
+    "no rows": "text,label\n", "empty": "",
     "infinity": "text,label\n" + "".join(f"t,{n / 3}\nt,-inf\n" for n in range(30)),
     "a word among numbers": "text,label\na,0\nb,1\nc,pos\nd,0\n",
     "decimal commas": 'text,label\na,"1,5"\nb,"2,5"\n', "thousands": 'text,label\na,"1,000"\nb,"2,500"\n',

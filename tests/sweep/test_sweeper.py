@@ -43,12 +43,18 @@ def test_results_of_a_class_that_was_edited_since_are_named(cli, small, outputs,
     source = "from isobench.calibration import Calibration\n\n\nclass Scaled(Calibration):\n"
     source += "    def forward(self, h):\n        return {} * h\n"
     (tmp_path / "my_scaled_method.py").write_text(source.format(1))
+    small = [text for text in small if text != "report=false"]
     sweep = [*small, f"--config-dir={tmp_path}", "calibration=scaled", "optimization.epochs=1", "-m", "seed=1,2"]
     assert "my_scaled_method" not in "".join(check_done(cli(*sweep)))
     (tmp_path / "my_scaled_method.py").write_text(source.format(2))
     out, err = check_done(cli(*sweep))
-    for text in (err, out, *(file.read_text() for file in outputs.glob("reports/*/report.*"))):
-        assert "my_scaled_method.Scaled has changed since 2 runs" in " ".join(text.split())
+    written = [file.read_text() for file in outputs.glob("reports/*/report.*")]
+    again, _ = check_done(cli("report", *(text for text in sweep if text != "-m")))
+    assert len(written) == 2
+    for text in (err, out, *written, again):
+        assert "my_scaled_method.Scaled has changed since 2 runs" in " ".join(text.replace("\\", "").split())
+    (tmp_path / "my_scaled_method.py").write_text("class Scaled(")
+    assert "Whether my_scaled_method.Scaled has changed" in " ".join(check_done(cli(*sweep))[0].split())
 
 
 def test_a_failing_run_is_recorded_counted_and_the_rest_goes_on(cli, small, outputs):

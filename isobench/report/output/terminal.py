@@ -145,23 +145,26 @@ def _count_troubles(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _print_paper_tables(out: Console, report: Report) -> None:
-    """Print each table of the paper that has a published number, which stands below ours in its cell."""
+    """Print each table of the paper that has a published number, which stands in a row below ours."""
     for view in report.views:
         if any(cell.published for cell in view.own_cells):
-            columns = {name: [_format_both(line, name) for line in view.lines] for name in view.columns}
-            columns["training time per epoch"] = [line.time for line in view.lines]
-            labels = [
-                (line.encoder, format_method(line) + "\n[print]" * (not line.is_reported)) for line in view.lines
-            ]
+            rows = [(format_method(line), line, line.is_reported) for line in view.lines]
+            rows = [row for own in rows for row in ([own] if own[2] else [own, ("[print]", own[1], True)])]
+            columns = {
+                name: [_format_cell(line, name, is_print) for _, line, is_print in rows] for name in view.columns
+            }
+            columns["training time per epoch"] = ["" if is_print else line.time for _, line, is_print in rows]
+            labels = [(line.encoder, label) for label, line, _ in rows]
             _print_columns(out, view.title, labels, columns)
             for note in [*view.notes, TIME_NOTE]:
                 _print_words(out, note)
 
 
-def _format_both(line: Line, column: str) -> str:
-    """Write our cell with the published one below it, in brackets."""
+def _format_cell(line: Line, column: str, is_print: bool) -> str:
+    """Write our cell, or the published one in brackets."""
     cell = line.cells.get(column)
     if cell is None:
         return ""
-    printed = "not in the paper" if cell.published is None else f"[{format_published(cell)}]"
-    return printed if line.is_reported else f"{' '.join(filter(None, (cell.ours, cell.mark)))}\n{printed}"
+    if is_print:
+        return "not in the paper" if cell.published is None else f"[{format_published(cell)}]"
+    return " ".join(filter(None, (cell.ours, cell.mark)))
