@@ -122,10 +122,14 @@ def _find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, floa
 
 
 def _find_printed(content: PublishedTable, cell: pd.Series, method: str) -> dict[str, Any]:
-    """Find a method's numbers in the row and column of a cell by the statistic's name; none where print has none."""
+    """Find a method's numbers in a cell's row and column by their statistic, SDs by n - 1; none if print has none."""
     printed = content.cells[cell.published_of].get(content.methods.get(method, ""), {})
     columns = [name for name in printed if cell.column in (name, f"{name} ({cell.task})")]
-    return dict(zip(content.form, printed[columns[0]], strict=True)) if columns else {}
+    numbers = dict(zip(content.form, printed[columns[0]], strict=True)) if columns else {}
+    if spread := numbers.get("population_sd"):
+        seeds = _count_printed_seeds(content)
+        numbers["sd"] = spread * math.sqrt(seeds / (seeds - 1))
+    return numbers
 
 
 def _count_printed_seeds(content: PublishedTable) -> int:

@@ -107,6 +107,7 @@ FOUND = yaml.safe_load(Path(__file__).with_name("found.yaml").read_text(encoding
 NOTES = {  # bundle -> what its numbers can't say
     "drop_last": "CoLA without the last batch, whose 7 rows weigh most in the printed momentum (laptop.md).",
     "fresh_seeds": "More seeds of plain on CoLA, registered when seeds 1 to 5 had scored low (laptop.md).",
+    "glue_adaptation_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "glue_calibration_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "glue_isobn_laptop": "The runs shared their cores with other work: training times say nothing here.",
     "slow_flow": "The flow at the encoder's rate, added when the flow's other runs had been seen (laptop.md).",
