@@ -59,11 +59,12 @@ def test_the_code_of_the_notebook_page_runs():
     assert (shown.count("<table"), shown.count("data:image/svg+xml;base64,")) == (5, 1)
 
 
-def test_a_difference_from_print_has_welchs_interval_and_prints_rounding():
+@pytest.mark.parametrize(("form", "spread"), [("sd", statistics.stdev), ("population_sd", statistics.pstdev)])
+def test_a_difference_from_print_has_welchs_interval_and_prints_rounding(form, spread):
     theirs, values = [58.0, 60.0, 60.0, 61.0, 63.5], [61.0, 64.0, 63.0]
-    printed = [statistics.fmean(theirs), statistics.stdev(theirs)]  # 60.5 and 2
+    printed = [statistics.fmean(theirs), spread(theirs)]
     cells, methods = {"bert": {"plain": {"RTE": printed}}}, {"none": "plain"}
-    table = PublishedTable.model_construct(what="of 5 seeds", form=["mean", "sd"], methods=methods, cells=cells)
+    table = PublishedTable.model_construct(what="of 5 seeds", form=["mean", form], methods=methods, cells=cells)
     about = {"published_of": "bert", "method": "none", "column": "RTE", "task": "rte", "kind": "score", "n": 3}
     cell = SimpleNamespace(**about, values=values, mean=statistics.fmean(values), sd=statistics.stdev(values))
     low, high = ttest_ind(values, theirs, equal_var=False).confidence_interval()
