@@ -23,7 +23,7 @@ from isobench.statistics.seeds import Arm, Comparison, compare_runs
 
 WIDEST = 50  # points from zero that a figure shows
 OURS_NOTE = "Ours: with the 95% interval over seeds of the t-test whose p stands beside, without a correction."
-PRINT_NOTE = "Print: with Welch's, from its SDs; its failed seeds count in its means."
+PRINT_NOTE = "Print: with Welch's, from its SDs; of all its seeds, failed ones too."
 MEDIANS_NOTE = "Print has medians, and its gains are of these."
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
