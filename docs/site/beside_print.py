@@ -17,13 +17,14 @@ from isobench.report.build import Report
 from isobench.report.cells import find_content
 from isobench.report.methods import list_score_cells, name_method
 from isobench.report.output.templating import escape_markdown
+from isobench.report.printed import find_printed_sd
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import DASH, format_interval, format_p_value, format_points
 from isobench.statistics.seeds import Arm, Comparison, compare_runs
 
 WIDEST = 50  # points from zero that a figure shows
 OURS_NOTE = "Ours: with the 95% interval over seeds of the t-test whose p stands beside, without a correction."
-PRINT_NOTE = "Print: with Welch's, from its SDs; of all its seeds, failed ones too."
+PRINT_NOTE = "Print: with Welch's, from its SDs over all its seeds, failed ones too."
 MEDIANS_NOTE = "Print has medians, and its gains are of these."
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
@@ -126,9 +127,8 @@ def _find_printed(content: PublishedTable, cell: pd.Series, method: str) -> dict
     printed = content.cells[cell.published_of].get(content.methods.get(method, ""), {})
     columns = [name for name in printed if cell.column in (name, f"{name} ({cell.task})")]
     numbers = dict(zip(content.form, printed[columns[0]], strict=True)) if columns else {}
-    if spread := numbers.get("population_sd"):
-        seeds = _count_printed_seeds(content)
-        numbers["sd"] = spread * math.sqrt(seeds / (seeds - 1))
+    if "population_sd" in numbers:
+        numbers["sd"] = find_printed_sd(numbers, _count_printed_seeds(content))
     return numbers
 
 

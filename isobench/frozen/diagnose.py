@@ -132,7 +132,7 @@ def diagnose(
 
 
 class Judge(NamedTuple):
-    """What methods are measured on, vectors [n, d], and by what: their classes [n], or scored pairs of them."""
+    """Hold the vectors [n, d] that methods are measured on, and what judges them: classes [n], or scored pairs."""
 
     vectors: Tensor
     classes: np.ndarray | None = None
@@ -140,7 +140,7 @@ class Judge(NamedTuple):
 
     @property
     def score(self) -> str | None:
-        """The name of what judges them."""
+        """Return the name of the score that judges them; None without classes and pairs."""
         return "accuracy" if self.classes is not None else "spearman" if self.pairs else None
 
 

@@ -197,13 +197,17 @@ def sample_cell(numbers: dict[str, Any], seeds: int, is_score: bool) -> np.ndarr
     steps = steps if is_score else steps**2 - np.mean(steps**2)
     steps = steps / steps.std(ddof=1)
     centre = next((numbers[name] for name in CENTRES if numbers.get(name) is not None), math.nan)
-    if numbers.get("population_sd") is not None:
-        spread = numbers["population_sd"] * math.sqrt(seeds / (seeds - 1))
-    elif numbers.get("sd") is not None:
-        spread = numbers["sd"]
-    else:
+    spread = find_printed_sd(numbers, seeds)
+    if spread is None:
         spread = (numbers.get("max", centre) - centre) / steps.max()
     return float(centre) + float(spread) * steps
+
+
+def find_printed_sd(numbers: dict[str, Any], seeds: int) -> float | None:
+    """Return a cell's printed standard deviation, divided by n - 1 whichever is printed; None if neither is."""
+    if numbers.get("population_sd") is not None:
+        return float(numbers["population_sd"]) * math.sqrt(seeds / (seeds - 1))
+    return numbers.get("sd")
 
 
 def _name_metric(column: PublishedColumn) -> str:

@@ -133,9 +133,12 @@ def describe_changed_sources(runs: Iterable[Run], targets: Collection[str] | Non
     ``targets``: the classes that may be imported. None: all.
     """
     changed, unknown = Counter[str](), Counter[str]()
+    hashed: dict[str, dict[str, str]] = {}  # thousands of runs share a few methods, whose sources are read once
     for run in runs:
         if run.record and (sources := run.record.sources):
-            now = hash_sources(run.cfg.calibration, targets)
+            if (method := repr(run.cfg.calibration)) not in hashed:
+                hashed[method] = hash_sources(run.cfg.calibration, targets)
+            now = hashed[method]
             unknown.update(sources.keys() - now.keys())
             changed.update(name for name in sources.keys() & now.keys() if sources[name] != now[name])
     again = "a higher version in its YAML runs them again"

@@ -86,7 +86,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
 
 @dataclass
 class Attempt:
-    """An attempt at a run: what it is given, and what came of it so far."""
+    """Hold an attempt at a run: what it is given, and what came of it so far."""
 
     cfg: Config
     identity: Identity

@@ -148,8 +148,11 @@ def _print_paper_tables(out: Console, report: Report) -> None:
     """Print each table of the paper that has a published number, which stands in a row below ours."""
     for view in report.views:
         if any(cell.published for cell in view.own_cells):
-            rows = [(format_method(line), line, line.is_reported) for line in view.lines]
-            rows = [row for own in rows for row in ([own] if own[2] else [own, ("[print]", own[1], True)])]
+            rows = []  # label, line, and whether it is the printed one
+            for line in view.lines:
+                rows.append((format_method(line), line, line.is_reported))
+                if not line.is_reported:
+                    rows.append(("[print]", line, True))
             columns = {
                 name: [_format_cell(line, name, is_print) for _, line, is_print in rows] for name in view.columns
             }
