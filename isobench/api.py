@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas
 
@@ -31,6 +31,9 @@ from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.trust import describe_changed_sources
 from isobench.sweep.planning import compose_methods, compose_sweep, keep_plan, make_plan, plan_runs
 from isobench.training.execute import check_export_folder, train_if_needed
+
+if TYPE_CHECKING:
+    from isobench.frozen.retrieval import Search  # which imports scipy
 
 __all__ = ["diagnose", "load_epochs", "load_runs", "report_table", "run"]
 
@@ -98,43 +101,24 @@ def diagnose(
         UserError: a file or its content is wrong.
     """
     from isobench.data import own_values
-    from isobench.data.relevance import read_ids, read_relevance
-    from isobench.frozen import matrix
     from isobench.frozen.diagnose import diagnose as diagnose_vectors
-    from isobench.frozen.retrieval import make_search
-
-    def read(given: Any, name: str, leave_out: Sequence[str] = ()) -> tuple[Any, Any, list[str]]:
-        """Return vectors, the path or table that they come from (None: an array), and notes on the reading."""
-        if isinstance(given, str | Path):
-            path = Path(given).expanduser()
-            found, notes = matrix.read_vectors(path, key, leave_out)
-            return found, path, notes
-        table = matrix.as_table(given)
-        found, notes = (given, []) if table is None else matrix.read_table(table, name, key, leave_out)
-        return matrix.check_vectors(found, name), table, notes
 
     cfg, own = Config(), dict[str, Any]()
     if methods:
         with keep_global_hydra():
             cfg, own = compose_methods(methods)
-    vectors, source, notes = read(X, "X", [x for x in (labels, getattr(labels, "name", None)) if isinstance(x, str)])
+    leave_out = [x for x in (labels, getattr(labels, "name", None)) if isinstance(x, str)]
+    vectors, source, notes = _read_given(X, "X", key, leave_out)
     refuse((key and source is None, f"key={key!r} chooses an array of a file or a column, and X has none"))
     values = labels
     if isinstance(labels, str | Path):
         values = own_values.read_labels(str(labels), source, cfg.data.encoding)
     if isinstance(pairs, str | Path):
         pairs = own_values.read_pairs(Path(pairs).expanduser(), cfg.data.encoding)
-    search = None
     refuse(((queries is None) != (relevant is None), "queries and relevant go together"))
+    search = None
     if queries is not None:
-        queries, asked, _ = read(queries, "queries")
-        if is_file := isinstance(relevant, str | Path):
-            relevant = read_relevance(Path(relevant).expanduser(), cfg.data.encoding)
-        relevant = list(relevant)
-        has_ids = is_file or any(isinstance(name, str) for row in relevant for name in row[:2])
-        tables = (asked, source) if has_ids else (None, None)
-        asked_ids, ids = (read_ids(own, len(x)) for own, x in zip(tables, (queries, vectors), strict=True))
-        search, said = make_search(queries, relevant, asked_ids, ids)
+        search, said = _read_search(queries, relevant, vectors, source, key, cfg.data.encoding)
         notes = [*notes, *said]
     return diagnose_vectors(
         vectors,
@@ -146,6 +130,36 @@ def diagnose(
         seed=seed,
         search=search,
     )
+
+
+def _read_given(given: Any, name: str, key: str | None, leave_out: Sequence[str] = ()) -> tuple[Any, Any, list[str]]:
+    """Return vectors, the path or table that they come from (None: an array), and notes on the reading."""
+    from isobench.frozen import matrix
+
+    if isinstance(given, str | Path):
+        path = Path(given).expanduser()
+        found, notes = matrix.read_vectors(path, key, leave_out)
+        return found, path, notes
+    table = matrix.as_table(given)
+    found, notes = (given, []) if table is None else matrix.read_table(table, name, key, leave_out)
+    return matrix.check_vectors(found, name), table, notes
+
+
+def _read_search(
+    queries: Any, relevant: Any, vectors: Any, source: Any, key: str | None, encoding: str | None
+) -> tuple["Search", list[str]]:
+    """Return what `diagnose` is given of a search in ``vectors``, which come from ``source``, and notes on it."""
+    from isobench.data.relevance import read_ids, read_relevance
+    from isobench.frozen.retrieval import make_search
+
+    queries, asked, _ = _read_given(queries, "queries", key)
+    if is_file := isinstance(relevant, str | Path):
+        relevant = read_relevance(Path(relevant).expanduser(), encoding)
+    relevant = list(relevant)
+    has_ids = is_file or any(isinstance(name, str) for row in relevant for name in row[:2])
+    tables = (asked, source) if has_ids else (None, None)
+    asked_ids, ids = (read_ids(own, len(x)) for own, x in zip(tables, (queries, vectors), strict=True))
+    return make_search(queries, relevant, asked_ids, ids)
 
 
 def load_runs(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isobench.common.errors import UserError, doing, refuse, suggest_nearest
-from isobench.common.files import require_regular_file
 from isobench.common.progress import track_progress
 from isobench.config.schema import Data
 from isobench.data import hub
@@ -91,7 +90,6 @@ def _open_parquet(name: str, root: Path) -> tuple[int, Read]:
     refuse((not files, f"analysis.corpus={name} needs {root / folder}/*.parquet with a column {column}{other}"))
     count = 0
     for file in files:
-        require_regular_file(file)
         with doing(f"{file} can't be read as Parquet"):
             opened = pyarrow.parquet.ParquetFile(file)
         require_columns(opened.schema_arrow, [column], str(file))

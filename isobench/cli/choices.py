@@ -21,19 +21,19 @@ from isobench.common.environment import format_paper_flags
 from isobench.common.errors import refuse
 from isobench.common.files import BUNDLE_FILE, explain_output_errors, write_whole
 from isobench.common.packages import conf_dir, examples_dir, experiments_dir
-from isobench.common.terminal import print_note
 from isobench.config.command_line import CONFIG_DIR_FLAGS, check_typed_settings
 from isobench.config.schema import Config
 from isobench.papers.description import describe_paper, read_paper
 from isobench.papers.folders import (
     PAPER_FLAG,
+    find_config,
     find_config_folders,
     find_paper,
     find_papers,
     list_config_groups,
     list_configs,
 )
-from isobench.papers.published import count_numbers, list_misspellings, load_tables
+from isobench.papers.published import count_numbers
 from isobench.tasks.kind import name_kind
 
 GROUPS = {"tasks": "task", "encoders": "encoder", "methods": "calibration", "experiments": "experiment"}
@@ -71,13 +71,10 @@ def main(word: str) -> None:
 
 
 def _print_papers() -> None:
-    """Print each paper's name and title, and what seems misspelt in its printed tables."""
+    """Print each paper's name and title."""
     papers = {name: read_paper(folder) for name, folder in find_papers().items()}
     for name, paper in papers.items():
         print(f"{name:{max(map(len, papers)) + 2}}{paper.format_title()}")
-    for name in papers:
-        for remark in list_misspellings(name, load_tables(name)):
-            print_note(remark)
 
 
 def _print_paper(name: str) -> None:
@@ -158,12 +155,14 @@ def _name_kind(file: Path) -> str:
     """Name the kind of a task by its YAML, and those that this one's defaults name; no code is imported."""
     settings = _read_settings(file)
     names = [name for name in settings.get("defaults", []) if name != "_self_"]
-    others = [_read_settings(file.with_name(f"{name}.yaml")) for name in names]
+    beside = [file.with_name(f"{name}.yaml") for name in names]
+    files = [own if own.is_file() else find_config("task", name) for own, name in zip(beside, names, strict=True)]
+    others = [_read_settings(other) for other in files if other]
     return name_kind(dict(collections.ChainMap(settings, *others))).rpartition(".")[2].lower()
 
 
 def _read_settings(file: Path) -> dict[str, Any]:
-    settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
     return settings if isinstance(settings, dict) else {}
 
 

@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from isobench.common import environment
 from isobench.common.errors import UserError, refuse
-from isobench.common.files import refuse_file
 from isobench.common.interruption import Interrupted, obey_ctrl_c
 from isobench.common.terminal import outlive_readers
 from isobench.config.bounds import check_value, read_hints
@@ -97,7 +96,6 @@ def read_output_dir(settings: Sequence[str], command: str) -> str:
         folder = (expand_home_folders(override).value or "").strip("'\"")
     refuse((len(set(settings)) > 1, "output_dir is given twice: name one folder"))
     check_value("output_dir", folder, read_hints(Config)["output_dir"])
-    refuse_file("output_dir", folder)
     return folder
 
 

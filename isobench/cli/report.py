@@ -9,7 +9,7 @@ Example: isobench report +experiment=glue_isobn
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from isobench.common.files import RECORD_LIMIT, explain_output_errors, read_boun
 from isobench.common.progress import print_above_bars, track_progress
 from isobench.common.terminal import format_count, make_console, print_note
 from isobench.config.command_line import check_typed_settings, drop_launch_arguments, split_config_dirs
-from isobench.config.schema import Config
 from isobench.papers.folders import advise_on_experiment, find_papers, list_configs
 from isobench.papers.published import count_numbers
 from isobench.runs.bundled import read_member
@@ -108,25 +107,11 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         print(f"Rows and figures: {folder}/")
         return
-    runs = _require_records(runs, lambda: f"{cfg.output_dir}: {_advise_without_records(cfg)}")
+    runs = _require_records(runs, f"{cfg.output_dir}: isobench report lists what has ended there")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
     folders = [Path(folder) for folder in split_config_dirs(arguments)[0]]
     notes += describe_changed_sources(runs, read_own_classes(folders).values())
     _show_report(runs, find_report_folder(runs), shown, notes)
-
-
-def _advise_without_records(cfg: Config) -> str:
-    """Say what to do where none of some runs has ended: their experiment may have others, with other settings."""
-    name = cfg.experiment.name
-    plans = read_plans(cfg.output_dir, name) if name else []
-    found = {identity.key for plan in plans for _, identity in plan.runs}
-    if ended := _count_ended(cfg.output_dir, found):
-        return f"{format_count(ended, 'run')} with other settings ended: isobench report +experiment={name}"
-    return "run it first, or see by isobench status how far it is"
-
-
-def _count_ended(output_dir: str, keys: Iterable[str]) -> int:
-    return sum(RunFolder(output_dir, key).result_file.exists() for key in keys)
 
 
 def _list_reports(arguments: list[str]) -> None:
@@ -143,7 +128,7 @@ def _list_reports(arguments: list[str]) -> None:
             if plan.commands and not imported.exists():  # they begin with python -m isobench
                 typed = [text for text in shlex.split(plan.commands[0])[3:] if not text.startswith(OUTPUT_DIR)]
                 typed += [text for text in arguments if text.startswith(OUTPUT_DIR)]
-            ended = _count_ended(output_dir, {identity.key for _, identity in plan.runs})
+            ended = sum(RunFolder(output_dir, own.key).result_file.exists() for _, own in plan.runs)
             found[shlex.join(typed)] = f"{ended:,} of {format_count(len(plan.runs), 'run')} ended"
     refuse((not found, f"nothing was run in {output_dir}: set output_dir=FOLDER, or see isobench --help"))
     width, out = max(map(len, found.values())), make_console()
@@ -177,12 +162,12 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
         remedy = "add --paper=FOLDER or --config-dir=FOLDER"
         raise UserError(f"isobench has no analysis of {manifest.experiment}: {remedy}")
     if manifest.runs:
-        _show_report(_require_records(runs, lambda: f"{bundle}: it is damaged"), folder, shown, [])
+        _show_report(_require_records(runs, f"{bundle}: it is damaged"), folder, shown, [])
 
 
 def _report_plan(file: Path, settings: Sequence[str]) -> None:
     """Report on the runs of a plan without an experiment; its command, data and weights need not be here."""
-    output_dir = str(file.parent.parent)
+    output_dir = str(file.absolute().parent.parent)
     with doing(f"reading the plan {file}"):
         plan = parse_plan(read_bounded(file, RECORD_LIMIT), output_dir)
     refuse(
@@ -190,19 +175,19 @@ def _report_plan(file: Path, settings: Sequence[str]) -> None:
         (drop_selection(settings), "isobench report PLAN takes no setting but experiment.selection's"),
     )
     runs = take_own_experiment([Run.of(cfg, own.key, own) for cfg, own in plan.runs], settings)
-    runs = _require_records(runs, lambda: output_dir)
+    runs = _require_records(runs, output_dir)
     changed = describe_changed_sources(runs, read_own_classes().values())
     _show_report(runs, find_report_folder(runs), None, changed)
 
 
-def _require_records(runs: list[Run], locate: Callable[[], str]) -> list[Run]:
-    """Return the runs with their states; if none has ended, raise a UserError that ends with ``locate()``."""
+def _require_records(runs: list[Run], where: str) -> list[Run]:
+    """Return the runs with their states; if none has ended, raise a UserError that says ``where``."""
     check_predictions(runs)
     print_troubles(runs)
     if not any(run.record for run in runs):
         missing = "has an intact record" if any(run.trouble for run in runs) else "has ended yet"
         name = runs[0].cfg.experiment.name if runs else None
-        raise UserError(f"no run of {name or 'this sweep'} {missing} in {locate()}")
+        raise UserError(f"no run of {name or 'this sweep'} {missing} in {where}")
     return add_states(runs)
 
 

@@ -79,20 +79,9 @@ def read_bounded(path: Path, limit: int = SETTINGS_LIMIT) -> bytes:
     return content
 
 
-def require_regular_file(path: Path) -> None:
-    """Raise UserError, before a library opens it, if a path is a pipe, a device, a socket or a broken link."""
-    is_other = not path.is_file() and os.path.lexists(path) and not path.is_dir()
-    refuse((is_other, f"{path} is not a regular file but a pipe, a device or a broken link"))
-
-
 def cache_dir(configured: str | None) -> Path:
     """Return the folder for tokenised data and converted weights: ``data.cache`` if set, else the user's cache."""
     return Path(configured or platformdirs.user_cache_dir("isobench"))
-
-
-def refuse_file(setting: str, path: str | Path) -> None:
-    """Raise UserError unless the path that a setting names is a folder or doesn't exist yet."""
-    refuse((Path(path).exists() and not Path(path).is_dir(), f"{setting}={path} is a file: name a folder"))
 
 
 def refuse_bundle(path: Path) -> None:
@@ -124,7 +113,6 @@ def cache_until_changed(function: Callable[..., T], limit: int | None = None) ->
 
 def sha256_file(path: Path) -> str:
     """Compute the hex sha256 of a file; one that has not changed since this process read it is not read again."""
-    require_regular_file(path)
     return _sha256(path.absolute())
 
 

@@ -16,8 +16,7 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
 FEWEST = 5  # values that an axis must have before any of them is an outlier
-MOST, LARGEST_SHARE = 5, 0.1  # limits on the number of outliers, and on their share of the values (one is allowed)
-SHORTER = 1 / 3  # values are outliers if the axis without them is at most this share of its length with them
+FAR = 3
 TITLE_CHARACTERS = 15  # how many characters of a panel's title fit into one inch of its width
 FIGURE_STYLE = {
     "font.size": 8,
@@ -117,28 +116,17 @@ def _mark_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, edge: float) -> Non
 
 
 def find_outliers(values: np.ndarray) -> np.ndarray:
-    """Mark by True [n] the values without which an axis would be at most a third as long, if they are few.
-
-    The search leaves out the smallest number of values, farthest from the median first, that shortens the axis so
-    much. Then it searches the remaining values again. Values are no outliers if all others are equal.
+    """Mark by True [n] the values that are more than ``FAR`` times as far from the median as nine tenths of all are.
 
     Args:
         values: [n], in the axis's unit, logarithms for a logarithmic axis; one that is not finite is no outlier.
     """
-    finite = np.flatnonzero(np.isfinite(values))
-    outliers = np.zeros(len(values), bool)
-    if len(finite) < FEWEST:
-        return outliers
-    nearest_first = finite[np.argsort(np.abs(values[finite] - np.median(values[finite])), kind="stable")]
-    ordered = values[nearest_first]
-    lengths = np.maximum.accumulate(ordered) - np.minimum.accumulate(ordered)  # of an axis up to each value
-    fewest_kept = len(ordered) - min(MOST, max(1, int(LARGEST_SHARE * len(ordered))))
-    kept = len(ordered)
-    for count in range(kept - 1, fewest_kept - 1, -1):
-        if 0 < lengths[count - 1] <= SHORTER * lengths[kept - 1]:
-            kept = count
-    outliers[nearest_first[kept:]] = True
-    return outliers
+    finite = np.isfinite(values)
+    if finite.sum() < FEWEST:
+        return np.zeros(len(values), bool)
+    distances = np.where(finite, np.abs(values - np.median(values[finite])), 0)
+    limit = FAR * np.quantile(distances[finite], 0.9, method="lower")
+    return (distances > limit) & (limit > 0)
 
 
 def add_scale_note(figure: Figure, note: str) -> None:

@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common.errors import UserError
-from isobench.common.files import refuse_file
 from isobench.common.packages import conf_dir
 from isobench.config.bounds import check_value, read_hints
 from isobench.config.explain import explain_error
@@ -31,7 +30,6 @@ def compose_overrides(overrides: Sequence[str]) -> Iterator[tuple[ConfigLoader, 
         assert hydra is not None
         base = hydra.compose_config("config", list(overrides), run_mode=RunMode.MULTIRUN)
         check_value("output_dir", base.output_dir, read_hints(Config)["output_dir"])
-        refuse_file("output_dir", base.output_dir)
         yield hydra.config_loader, base
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import UserError, doing, refuse
-from isobench.common.files import require_regular_file
 from isobench.data.labels import check_classes, format_labels, parse_number
 from isobench.data.tables import read_own_file, read_text
 
@@ -29,7 +28,6 @@ def read_texts(path: Path, column: str | None, encoding: str | None = None) -> l
 
     ``encoding``, here and below: as ``data.encoding``.
     """
-    require_regular_file(path)
     texts: list[Any] = []
     if path.suffix.lower() == ".txt":
         texts = _read_lines(path, encoding)
@@ -57,7 +55,6 @@ def read_labels(named: str, source: Any, encoding: str | None = None) -> list[An
     """
     file = Path(named).expanduser()
     if file.suffix.lower() in (".npy", ".txt"):
-        require_regular_file(file)
         if file.suffix.lower() == ".txt":
             return _read_lines(file, encoding)
         with doing(f"reading labels of {file}"):

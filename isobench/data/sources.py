@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isobench.common.errors import UserError, refuse
-from isobench.common.files import require_regular_file, sha256_file
+from isobench.common.files import sha256_file
 from isobench.common.terminal import format_count, print_note_once
 from isobench.config.schema import Data, Task
 from isobench.data import hub
@@ -110,7 +110,6 @@ def find_parquet_file(task: Task, data: Data, split: str) -> Path:
     root = Path(str(data.root)).expanduser()
     folder = root / (task.folder or f"glue/{task.subset or task.name}")
     path = folder / f"{split}.parquet"
-    require_regular_file(path)
     parts = list(folder.glob(f"{split}_*.parquet")) if kind_of(task).is_corpus else []
     if not path.is_file() and len(parts) == 1:
         return parts[0]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.common.errors import UserError, doing
-from isobench.common.files import cache_until_changed, require_regular_file
+from isobench.common.files import cache_until_changed
 from isobench.common.terminal import format_count, print_note_once
 from isobench.data.labels import NUMBER
 
@@ -57,7 +57,6 @@ def read_own_file(path: Path, encoding: str | None = None) -> Any:
     ``encoding``: as ``data.encoding``, of CSV and TSV that are not in UTF-8.
     """
     kind = find_format(path)
-    require_regular_file(path)
     with doing(f"{path} can't be read as {kind}"):
         table = _decode_bytes(READERS[kind](path, encoding))
         table.validate(full=True)  # that texts are UTF-8
@@ -274,7 +273,6 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     """Read a Parquet file's columns as a ``pyarrow.Table``; of a dotted name, the whole struct."""
     import pyarrow.parquet
 
-    require_regular_file(path)
     with doing(f"{path} can't be read as Parquet"):
         require_columns(pyarrow.parquet.read_schema(path), columns, str(path))
         top_columns = dict.fromkeys(name.partition(".")[0] for name in columns)

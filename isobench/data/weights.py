@@ -15,7 +15,6 @@ from isobench.common.files import (
     explain_cache_errors,
     read_bounded,
     read_json,
-    require_regular_file,
     sha256_file,
 )
 from isobench.config.schema import Encoder
@@ -155,8 +154,6 @@ def _read_export(folder: Path) -> dict[str, Any]:
 
 def _require_encoder_folder(encoder: Encoder) -> Path:
     folder = find_encoder_folder(encoder)
-    for file in folder.iterdir():  # transformers would wait for a pipe in it
-        require_regular_file(file)
     if encoder.scratch and (folder / EXPORT_FILE).exists():
         raise UserError(
             f"encoder.path: {folder} is a run's model, and encoder={encoder.name} starts from nothing: encoder=local "

@@ -21,7 +21,7 @@ from isobench import calibration as methods
 from isobench.calibration.base import Calibration, overrides_hook
 from isobench.calibration.chain import Chain, Link
 from isobench.common.errors import doing, refuse
-from isobench.common.files import require_regular_file, write_whole
+from isobench.common.files import write_whole
 from isobench.common.linalg import Array, imitate
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count
@@ -104,7 +104,6 @@ class Cure:
     @classmethod
     def load(cls, path: Path) -> "Cure":
         """Read what ``save`` wrote; nothing in it is run."""
-        require_regular_file(path)
         with doing(f"reading the cure {path}"), safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             refuse((about.get("format") != FORMAT, "it was not written by isobench fit"))

@@ -26,6 +26,42 @@ def find_basis(x: Tensor) -> Tensor:
     return torch.linalg.svd(x, full_matrices=False).Vh.mT
 
 
+class _Problems:
+    """Compute objectives and gradients of the M problems on each of D sets of vectors that `fit_path` describes.
+
+    Coefficients are [D, r + 1, M, K], the intercepts last, and their penalties [D, r + 1, M].
+    """
+
+    def __init__(self, x: Tensor, classes: Tensor, weights: Tensor, count: int) -> None:
+        sets, n, rank = x.shape
+        self.shape = (sets, n, weights.shape[2], count)
+        self.inputs = torch.cat([x, x.new_ones(sets, n, 1)], 2)
+        self.target = classes[:, :, None, None].expand(*self.shape[:3], 1)
+        self.totals = weights.sum(1)  # [D, M]
+        self.share = (weights / self.totals[:, None])[..., None]  # [D, n, M, 1]
+        self.curvature = (
+            (1 / count) * (1 - 1 / count) * (self.inputs * self.inputs).mean(1)[..., None]
+        )  # [D, r + 1, 1]
+        self.penalised = x.new_ones(rank + 1, 1)
+        self.penalised[-1] = 0  # the intercepts are free
+
+    def multiply(self, coefficients: Tensor) -> Tensor:
+        """Compute the logits, [D, n, M, K]."""
+        return (self.inputs @ coefficients.flatten(2)).view(self.shape)
+
+    def evaluate(self, coefficients: Tensor, logits: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the objectives, [D, M], and the logarithms of the softmax's denominators, [D, n, M, 1]."""
+        spread = logits.logsumexp(3, keepdim=True)
+        loss = (self.share * (spread - logits.gather(3, self.target))).sum((1, 3))
+        return loss + 0.5 * (penalty[..., None] * coefficients.square()).sum((1, 3)), spread
+
+    def differentiate(self, coefficients: Tensor, logits: Tensor, spread: Tensor, penalty: Tensor) -> Tensor:
+        """Compute the gradients by the coefficients."""
+        errors = (logits - spread).exp_().mul_(self.share)
+        errors.scatter_add_(3, self.target, -self.share)
+        return (self.inputs.mT @ errors.flatten(2)).view_as(coefficients) + penalty[..., None] * coefficients
+
+
 def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[float], count: int) -> Iterator:
     """Fit M problems on each of D sets of vectors, one strength after the other; each starts from the one before.
 
@@ -45,38 +81,15 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
     Yields:
         For each strength the coefficients [D, r + 1, M, K], the intercepts last, and the logits [D, n, M, K].
     """
-    sets, n, rank = x.shape
-    problems = weights.shape[2]
-    inputs = torch.cat([x, x.new_ones(sets, n, 1)], 2)
-    target = classes[:, :, None, None].expand(sets, n, problems, 1)
-    totals = weights.sum(1)  # [D, M]
-    share = (weights / totals[:, None])[..., None]  # [D, n, M, 1]
-    curvature = (1 / count) * (1 - 1 / count) * (inputs * inputs).mean(1)[..., None]  # [D, r + 1, 1]
-    penalised = x.new_ones(rank + 1, 1)
-    penalised[-1] = 0  # the intercepts are free
-
-    def multiply(coefficients: Tensor) -> Tensor:
-        return (inputs @ coefficients.flatten(2)).view(sets, n, problems, count)
-
-    # The objective, [D, M], and the logarithms of the softmax's denominators, [D, n, M, 1].
-    def evaluate(coefficients: Tensor, logits: Tensor, penalty: Tensor) -> tuple[Tensor, Tensor]:
-        spread = logits.logsumexp(3, keepdim=True)
-        loss = (share * (spread - logits.gather(3, target))).sum((1, 3))
-        return loss + 0.5 * (penalty[..., None] * coefficients.square()).sum((1, 3)), spread
-
-    def differentiate(coefficients: Tensor, logits: Tensor, spread: Tensor, penalty: Tensor) -> Tensor:
-        errors = (logits - spread).exp_().mul_(share)
-        errors.scatter_add_(3, target, -share)
-        return (inputs.mT @ errors.flatten(2)).view_as(coefficients) + penalty[..., None] * coefficients
-
-    w = x.new_zeros(sets, rank + 1, problems, count)
-    logits = multiply(w)
+    problems = _Problems(x, classes, weights, count)
+    w = x.new_zeros(len(x), x.shape[2] + 1, weights.shape[2], count)
+    logits = problems.multiply(w)
     limit: Tensor | None = None
     for strength in strengths:
-        penalty = penalised / (strength * totals[:, None])  # [D, r + 1, M]
-        diagonal = 1 / (curvature + penalty)[..., None]
-        value, spread = evaluate(w, logits, penalty)
-        gradient = differentiate(w, logits, spread, penalty)
+        penalty = problems.penalised / (strength * problems.totals[:, None])  # [D, r + 1, M]
+        diagonal = 1 / (problems.curvature + penalty)[..., None]
+        value, spread = problems.evaluate(w, logits, penalty)
+        gradient = problems.differentiate(w, logits, spread, penalty)
         if limit is None:
             limit = TOLERANCE * _norm(gradient)
         history: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -86,15 +99,15 @@ def fit_path(x: Tensor, classes: Tensor, weights: Tensor, strengths: Sequence[fl
                 break
             direction = -_apply_inverse_hessian(gradient, history, diagonal)
             slope = _dot(gradient, direction)
-            step, along = active.to(x.dtype), multiply(direction)
+            step, along = active.to(x.dtype), problems.multiply(direction)
             for _ in range(HALVINGS):
                 moved, moved_logits = w + _spread(step) * direction, logits + _spread(step) * along
-                new_value, spread = evaluate(moved, moved_logits, penalty)
+                new_value, spread = problems.evaluate(moved, moved_logits, penalty)
                 failed = new_value > value + SUFFICIENT * step * slope
                 if not failed.any():
                     break
                 step = torch.where(failed, step / 2, step)
-            new_gradient = differentiate(moved, moved_logits, spread, penalty)
+            new_gradient = problems.differentiate(moved, moved_logits, spread, penalty)
             history.append(_make_pair(moved - w, new_gradient - gradient))
             del history[:-MEMORY]
             w, logits, value, gradient = moved, moved_logits, new_value, new_gradient

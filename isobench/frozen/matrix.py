@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from isobench.common.errors import doing, refuse
-from isobench.common.files import require_regular_file
 from isobench.common.linalg import Array
 from isobench.common.progress import track_progress
 from isobench.common.terminal import format_count, name_some
@@ -34,7 +33,6 @@ def read_vectors(path: Path, key: str | None = None, leave_out: Sequence[str] = 
 
     No code in a file is run: pickled objects are not read.
     """
-    require_regular_file(path)
     is_known = path.suffix.lower() in READERS
     refuse((not is_known, f"{path} is no file of vectors ({', '.join(READERS)}) nor of texts (.txt, .jsonl, ...)"))
     with doing(f"reading vectors of {path}"):

@@ -104,17 +104,19 @@ class PublishedTable(StrictEntries):
         return cells
 
 
-def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str) -> PrintedCell | None:
-    """Find the printed cell, and the encoder it is of, in the column with this printed name.
+def find_cell_in_column(table: PublishedTable, encoder: str, method: str, name: str | None) -> PrintedCell | None:
+    """Find the printed cell, and the encoder it is of, in the column with this printed name; None: the row's average.
 
     It is the given encoder's, else that of one of its family (distilbert), else of the paper's first that has one.
     """
     row = table.methods.get(method, "")
     family = encoder.partition("-")[0]
     for printed_encoder in [encoder, *sorted(table.cells, key=lambda name: name.partition("-")[0] != family)]:
-        values = table.cells.get(printed_encoder, {}).get(row, {}).get(name)
-        if values is not None:
-            return format_statistics(table.form, values), printed_encoder
+        average, cells = table.average.get(printed_encoder, {}), table.cells.get(printed_encoder, {}).get(row, {})
+        if name is None and row in average:
+            return str(average[row]), printed_encoder
+        if name in cells:
+            return format_statistics(table.form, cells[name]), printed_encoder
     return None
 
 
@@ -126,16 +128,6 @@ def find_difference(table: PublishedTable, encoder: str, methods: tuple[str, str
     rows = [table.cells[encoder].get(table.methods.get(method, ""), {}).get(name) for method in methods]
     ours, theirs = (math.nan if row is None or row[0] is None else float(row[0]) for row in rows)
     return ours - theirs
-
-
-def find_average(table: PublishedTable, encoder: str, method: str) -> PrintedCell | None:
-    """Find a row's printed average and its encoder: the given one if the paper has it, else the paper's first."""
-    row = table.methods.get(method)
-    for printed_encoder in [encoder, *table.average]:
-        value = table.average.get(printed_encoder, {}).get(row or "")
-        if value is not None:
-            return str(value), printed_encoder
-    return None
 
 
 def find_reported(table: PublishedTable) -> tuple[str, dict[str, dict[str, PrintedValue]]]:

@@ -21,7 +21,6 @@ from isobench.report.wording import (
     describe_early_ends,
     describe_epoch_rule,
     describe_generation,
-    describe_own_classes,
     list_training_settings,
 )
 from isobench.runs.grouping import find_varying_settings
@@ -167,7 +166,6 @@ def build_report(
     run_table = build_runs(runs, varying)
     epochs = build_epochs(runs, run_table, varying)
     run_table, configurations, rule = select_runs(run_table, experiment.selection, varying)
-    selected = set(run_table["key"][run_table["selected"]])
     tasks = {run.cfg.task.name: run.cfg.task for run in runs}
     folders = {run.folder.path.name: run.folder for run in runs}
     read = cache(lambda key, split, seed: read_predictions(folders[key], split, seed))  # each file once
@@ -185,7 +183,6 @@ def build_report(
         notes=[
             *list_mistakes(experiment, run_table),
             *describe_early_ends(runs),
-            *describe_own_classes([run for run in runs if run.folder.key in selected]),
             *describe_generation(runs),
             *dict.fromkeys(warnings),
             *notes,

@@ -136,7 +136,8 @@ def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Ite
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"
                 title = f"{printed} ({name})" if difference else printed
-                yield _make_column(title, name, column.isotropy, column.time, score, printed, difference)
+                source = "" if column.time else column.isotropy or score
+                yield Column(title, name, column.kind, source, printed, difference)
 
 
 def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
@@ -144,14 +145,9 @@ def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> 
     for task in tasks:
         for isotropy, time in kinds:
             title = f"{task.name} {isotropy or time or task.primary}"
-            yield _make_column(title, task.name, isotropy, time, f"{task.dev_splits[0]}/{task.primary}")
-
-
-def _make_column(
-    title: str, task: str, isotropy: str | None, time: str | None, score: str, printed: str = "", difference: str = ""
-) -> Column:
-    kind = "isotropy" if isotropy else "time" if time else "score"
-    return Column(title, task, kind, "" if time else isotropy or score, printed, difference)
+            kind = "isotropy" if isotropy else "time" if time else "score"
+            source = "" if time else isotropy or f"{task.dev_splits[0]}/{task.primary}"
+            yield Column(title, task.name, kind, source)
 
 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.
@@ -354,7 +350,7 @@ def _fill_average(
         ours = f"{len(firsts)} of {format_count(len(content.columns), 'column')}"
     elif constant := [c.task for c in columns if CONSTANT_PREDICTOR in find_troubles(find(method, c.task))]:
         ours += f" (one class on {', '.join(dict.fromkeys(constant))})"
-    number, of = published.find_average(content, encoder, method) or (None, None)
+    number, of = published.find_cell_in_column(content, encoder, method, None) or (None, None)
     why = "not in the paper" if number is None else "no spread of an average is printed"
     return {"ours": ours, "verdict": "not comparable", "why": why, "published": number, "published_of": of}
 

@@ -106,7 +106,6 @@ def read_outcome(run: Run) -> dict[str, Any]:
 def _list_origins(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """List where runs come from: scale, data, weights, code, machine; None for what is not recorded."""
     scales: dict[tuple[Any, ...], str] = {}  # thousands of runs share a few sections of settings as the same objects
-    digests: dict[int, str | None] = {}
     origins = []
     for run in runs:
         record = run.record
@@ -117,13 +116,10 @@ def _list_origins(runs: Sequence[Run]) -> list[dict[str, Any]]:
         if key not in scales:
             scales[key] = "; ".join(find_scale_differences(run.cfg, differs))
         data, weights = run.identity.fingerprints
-        for hashes in (data, weights):
-            if id(hashes) not in digests:
-                digests[id(hashes)] = shorten_fingerprint(hashes)
         origins.append({
             "scale": scales[key],
-            "data": digests[id(data)] or (shorten_fingerprint(record.data.fingerprint) if record else None),
-            "weights": digests[id(weights)] or (shorten_fingerprint(record.encoder.fingerprint) if record else None),
+            "data": shorten_fingerprint(data or (record.data.fingerprint if record else {})),
+            "weights": shorten_fingerprint(weights or (record.encoder.fingerprint if record else {})),
             "commit": git.commit if git else None,
             "code_changed": git.dirty if git else None,
             "python": provenance.python if provenance else None,

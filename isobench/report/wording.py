@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from isobench.common.terminal import format_count
 from isobench.data.sources import find_own_file
@@ -10,7 +9,6 @@ from isobench.runs.grouping import read_run_names
 from isobench.runs.record import RunRecord
 from isobench.runs.run import Run
 
-SKEWED = 0.65  # share of the largest class above which accuracy says little
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 
@@ -95,42 +93,6 @@ def describe_early_ends(runs: Sequence[Run]) -> list[str]:
     after = f"epoch {ended[0]}" if ended[0] == ended[-1] else f"epochs {ended[0]} to {ended[-1]}"
     counts = f"{len(ended):,} of {format_count(len(lasts), 'run')}"
     return [f"Early stopping ended {counts} after {after}; optimization.patience=null trains all epochs."]
-
-
-def describe_own_classes(runs: Sequence[Run]) -> list[str]:
-    """Say of each task of the user's own files how its dev classes are distributed and what one class alone scores.
-
-    Where one class has more than ``SKEWED`` of the examples, add each method's macro-F1, a mean over its runs.
-    """
-    tables: dict[str, dict[str, list[Any]]] = {}  # task -> encoder and method -> labels and predictions of its runs
-    classes = {run.cfg.task.name: run.cfg.task.labels or [] for run in runs}
-    for run in runs:
-        task = run.cfg.task
-        if run.cfg.data.files and task.labels and run.record and run.record.predictions:
-            rows = run.folder.read_predictions(["split", "label", "prediction"]).to_pandas()
-            _, encoder, method = read_run_names(run.cfg)
-            own = tables.setdefault(task.name, {}).setdefault(f"{encoder} {method}", [])
-            own.append(rows[rows["split"] == task.dev_splits[0]])
-    sentences = []
-    for name, methods in tables.items():
-        found = next(iter(methods.values()))[0]["label"].value_counts()  # all runs have the same dev set
-        counts = ", ".join(f"{classes[name][int(label)]} {count:,}" for label, count in found.items())
-        share = found.max() / found.sum()
-        text = (
-            f"{name}: classes of the dev set: {counts}. The largest class alone has an accuracy of {100 * share:.2f}."
-        )
-        if share > SKEWED:
-            means = ", ".join(f"{method} {100 * _mean_macro_f1(own):.2f}" for method, own in methods.items())
-            text += f" Macro-F1: {means}."
-        sentences.append(text)
-    return sentences
-
-
-def _mean_macro_f1(runs: list[Any]) -> float:
-    from sklearn.metrics import f1_score
-
-    scores = [f1_score(rows["label"], rows["prediction"], average="macro", zero_division=0) for rows in runs]
-    return sum(scores) / len(scores)
 
 
 def describe_generation(runs: Sequence[Run]) -> list[str]:

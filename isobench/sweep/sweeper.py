@@ -18,7 +18,7 @@ from isobench.analyses.rows import needs_training
 from isobench.analyses.runner import load_analysis
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
-from isobench.common.files import refuse_bundle, refuse_file, sha256_json
+from isobench.common.files import refuse_bundle, sha256_json
 from isobench.common.terminal import format_count, print_note, print_note_once
 from isobench.config.command_line import drop_launch_arguments
 from isobench.config.schema import Config, Selection, format_method_name
@@ -26,8 +26,6 @@ from isobench.data.availability import ask_hub_early, require_hub_files_of_some
 from isobench.data.own_task import check_files, print_own_data
 from isobench.data.sentence_settings import describe_own_settings
 from isobench.data.weights import read_width
-from isobench.papers.folders import find_papers
-from isobench.papers.published import list_misspellings
 from isobench.runs.plan import read_plans, write_plan
 from isobench.runs.run import Run, check_predictions, print_troubles
 from isobench.runs.state import OPEN_STATES, add_states, read_live_heartbeat
@@ -64,11 +62,9 @@ class GridSweeper(Sweeper):
             SystemExit: the exit code is not 0 (`isobench.training.execute.choose_exit_code`).
             UserError: a run can't be planned, or the output folder can't be written.
         """
-        refuse_file("output_dir", self.base.output_dir)
         refuse_bundle(Path(self.base.output_dir))
         runs = plan_runs(self.loader, self.base, arguments)
         check_files(run.cfg for run in runs)
-        _print_misspellings(runs)
         places = find_places(runs[0].cfg.experiment.order, runs)
         if analysis := runs[0].cfg.analysis:
             load_analysis(analysis)  # its settings are checked before anything is trained
@@ -212,16 +208,6 @@ def _add_tracking_groups(runs: list[Run]) -> None:
     for run in runs:
         if len(runs) > 1 and not run.cfg.tracking.group and not run.cfg.experiment.name:
             run.cfg = replace(run.cfg, tracking=replace(run.cfg.tracking, group=group))
-
-
-def _print_misspellings(runs: Sequence[Run]) -> None:
-    """Say now which names in the printed tables seem misspelt, and not when the runs have ended."""
-    experiment = runs[0].cfg.experiment
-    if experiment.paper in find_papers():
-        tasks = {run.cfg.task.name for run in runs}
-        methods = {format_method_name(run.cfg.calibration) for run in runs}
-        for remark in list_misspellings(experiment.paper, experiment.tables, tasks, methods):
-            print_note(remark)
 
 
 def _format_announcement(runs: list[Run], todo: list[Run], starts: Sequence[str]) -> str:

@@ -138,7 +138,7 @@ class ProgressReporter(Callback):
         has_stepped, self._newest_step = step > self._newest_step, step  # not so after a batch that only accumulates
         if module.device.type == "cpu" or (has_stepped and step % LOSS_CHECK_INTERVAL == 0):
             loss = float(trainer.callback_metrics["train/loss"])
-            self.bar.loss = f"{loss:.3f}"
+            self.bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
         self.bar.update(step - self.bar.n)
         speed = (step - self._first_step) / (time.monotonic() - self._start_time)
         self.heartbeat.report_training(step, module.total_steps, loss, speed)

@@ -9,7 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
 from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
-from isobench.common.files import read_json, refuse_file
+from isobench.common.files import read_json
 from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import format_count, print_note
 from isobench.config.explain import print_error
@@ -80,7 +80,7 @@ def check_export_folder(cfg: Config) -> None:
     if cfg.checkpoint.export is None:
         return
     folder = Path(cfg.checkpoint.export).expanduser()
-    refuse_file("checkpoint.export", folder)
+    refuse((folder.exists() and not folder.is_dir(), f"checkpoint.export={folder} is a file: name a folder"))
     taken = [runs_folder(cfg.output_dir), *([Path(cfg.encoder.path).expanduser()] if cfg.encoder.path else [])]
     is_taken = folder.resolve() in [other.resolve() for other in taken]
     refuse((is_taken, f"checkpoint.export={folder} is encoder.path, or where runs are: name another folder"))

@@ -43,6 +43,14 @@ def test_a_cell_is_shown_as_printed_with_the_encoder_that_it_is_of(key, printed)
     assert (published.find_cell_in_column(table, encoder, method, column) if column else None) == printed
 
 
+def test_a_row_and_its_average_are_of_one_encoder():
+    table = published.load_tables("isobn")["table1"]
+    for encoder, family in (("roberta-base", ROBERTA), ("minilm", BERT), (BERT, BERT)):
+        found = [published.find_cell_in_column(table, encoder, "isobn_paper", name) for name in ("RTE", None)]
+        assert [of for _, of in found] == [family, family]
+    assert published.find_cell_in_column(table, "minilm", "isobn_paper", None) == ("82.36", BERT)
+
+
 def test_a_printed_gain_is_that_of_one_encoder():
     table = published.load_tables("isobn")["table1"]
     gains = {

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from isobench.common.terminal import make_console, make_table, name_some
-from isobench.report.build import TIME_NOTE, Line, Report
+from isobench.report.build import TIME_NOTE, Report
 from isobench.report.claims import describe_multiplicity
-from isobench.report.output.text import format_configuration, format_method, format_published, list_columns
+from isobench.report.output.text import format_configuration, list_columns, list_rows
 from isobench.report.tables import BASELINE
 from isobench.runs.run import Run, describe_failure
 
@@ -148,26 +148,8 @@ def _print_paper_tables(out: Console, report: Report) -> None:
     """Print each table of the paper that has a published number, which stands in a row below ours."""
     for view in report.views:
         if any(cell.published for cell in view.own_cells):
-            rows = []  # label, line, and whether it is the printed one
-            for line in view.lines:
-                rows.append((format_method(line), line, line.is_reported))
-                if not line.is_reported:
-                    rows.append(("[print]", line, True))
-            columns = {
-                name: [_format_cell(line, name, is_print) for _, line, is_print in rows] for name in view.columns
-            }
-            columns["training time per epoch"] = ["" if is_print else line.time for _, line, is_print in rows]
-            labels = [(line.encoder, label) for label, line, _ in rows]
-            _print_columns(out, view.title, labels, columns)
+            encoders, methods, *texts = map(list, zip(*list_rows(view), strict=True))
+            columns = dict(zip([*view.columns, "training time per epoch"], texts, strict=True))
+            _print_columns(out, view.title, list(zip(encoders, methods, strict=True)), columns)
             for note in [*view.notes, TIME_NOTE]:
                 _print_words(out, note)
-
-
-def _format_cell(line: Line, column: str, is_print: bool) -> str:
-    """Write our cell, or the published one in brackets."""
-    cell = line.cells.get(column)
-    if cell is None:
-        return ""
-    if is_print:
-        return "not in the paper" if cell.published is None else f"[{format_published(cell)}]"
-    return " ".join(filter(None, (cell.ours, cell.mark)))

@@ -6,13 +6,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from isobench.report.build import TIME_NOTE, Line, Report, TableView
+from isobench.report.build import TIME_NOTE, Report, TableView
 from isobench.report.output.templating import make_latex_environment, make_markdown_environment, render_paragraphs
 from isobench.report.tables import CONSTANT_PREDICTOR, label_method
 from isobench.report.wording import format_points
 from isobench.statistics.seeds import compute_sd
 
-VERDICT_SIGNS = {"within": "=", "above": "+", "below": "-"}
 CLAIM_COLUMNS = ("paper", "claim", "criterion", "outcome", "numbers", "scale", "experiment")
 COLUMNS = ("n", "mean", "SD", "change", "EV1", "IsoScore", "time", "chosen")  # of the table of configurations
 NOTHING = "-"  # in place of a number that a line does not have
@@ -21,7 +20,7 @@ NOTHING = "-"  # in place of a number that a line does not have
 def format_markdown(report: Report) -> str:
     """Write the whole report as Markdown."""
     environment = make_markdown_environment()
-    return render_paragraphs(environment, "report.md.j2", report=report, rows=_list_rows, time_note=TIME_NOTE)
+    return render_paragraphs(environment, "report.md.j2", report=report, rows=list_rows, time_note=TIME_NOTE)
 
 
 def format_claims_markdown(claims: list[dict[str, Any]]) -> str:
@@ -36,46 +35,28 @@ def format_latex(report: Report) -> str:
         "tables.tex.j2",
         report=report,
         label=re.sub("[^a-z0-9]+", "-", report.name.lower()).strip("-"),
-        method=format_method,
-        marked_cell=_format_marked_cell,
-        published=format_published,
+        rows=list_rows,
     )
 
 
-def format_method(line: Any) -> str:
-    """Return the method's label, with the configuration that was chosen for it where there was a choice."""
-    label = label_method(line.method)
-    return f"{label} ({line.settings})" if line.settings else label
+def list_rows(view: TableView) -> list[list[str]]:
+    """List a table's rows as texts: encoder, method, cells, training time.
 
-
-def _format_marked_cell(cell: Any) -> str:
-    return f"{cell.ours or '-'} {cell.mark}".rstrip()
-
-
-def format_published(cell: Any) -> str:
-    """Return the paper's cell, with its encoder's name if that is not ours; empty if the paper has none."""
-    if cell.published is None:
-        return ""
-    return f"{cell.published} {cell.published_of}" if cell.published_of != cell.encoder else cell.published
-
-
-def _list_rows(view: TableView) -> list[list[str]]:
-    """Return the texts of a Markdown table, line by line: encoder, method, cells, training time."""
-    return [
-        [line.encoder, format_method(line), *(_format_cell(line, name) for name in view.columns), line.time or "-"]
-        for line in view.lines
-    ]
-
-
-def _format_cell(line: Line, column: str) -> str:
-    """Return our number with its mark; in brackets the paper's, with = + - for within, above, below."""
-    cell = line.cells.get(column)
-    if cell is None:
-        return ""
-    ours = "" if line.is_reported else _format_marked_cell(cell)
-    sign = VERDICT_SIGNS.get(cell.verdict, "")
-    printed = f"[{format_published(cell)} {sign}".rstrip() + "]" if cell.published else ""
-    return f"{ours} {printed}".strip()
+    The row ``[print]`` below ours has the paper's cells in brackets. It names their encoders if they are not ours.
+    """
+    rows = []
+    for line in view.lines:
+        label = f"{label_method(line.method)} ({line.settings})" if line.settings else label_method(line.method)
+        cells = [line.cells.get(name) for name in view.columns]
+        printed = ["" if cell is None or not cell.published else f"[{cell.published}]" for cell in cells]
+        if not line.is_reported:
+            ours = ["" if cell is None else f"{cell.ours or NOTHING} {cell.mark}".rstrip() for cell in cells]
+            rows.append([line.encoder, label, *ours, line.time or NOTHING])
+            encoders = {cell.published_of: None for cell in cells if cell and cell.published}
+            label = "[print]" if list(encoders) == [line.encoder] else f"[print: {', '.join(encoders)}]"
+        if any(printed):
+            rows.append([line.encoder, label, *printed, ""])
+    return rows
 
 
 def format_configuration(line: Any) -> dict[str, Any]:
