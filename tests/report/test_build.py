@@ -271,7 +271,7 @@ def test_the_papers_average_and_the_numbers_that_it_repeats(tmp_path):
     (reported,) = (line for line in view.lines if line.is_reported)
     assert {name: cell.published for name, cell in reported.cells.items()} == {"Avg": "88.46", "RTE": "86.6"}
     assert r"| roberta-large | Reported (isobn\_arxiv\_v1) | \[88.46\] | \[86.6\] |  |" in format_markdown(report)
-    assert r"roberta-large & Reported (isobn\_arxiv\_v1) & [88.46] & [86.6] \\" in format_latex(report)
+    assert r"roberta-large & Reported (isobn\_arxiv\_v1) & {}[88.46] & {}[86.6] \\" in format_latex(report)
     assert list(report.comparisons["tasks"]) == ["RTE"]
     assert list(report.comparisons["in print"]) == ["+2.53 (roberta-large)"]
 
