@@ -93,14 +93,14 @@ def diagnose(
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
     judge = Judge(sample)
     if pairs is not None:
-        judge, of_pairs, said = _judge_by_pairs(vectors, scan.missing, *pairs)
-        found, noted = found + of_pairs, noted + said
+        judge, of_judge, said = _judge_by_pairs(vectors, scan.missing, *pairs)
+        found, noted = found + of_judge, noted + said
     if isinstance(labels, np.ndarray):
-        judge, of_labels, said = _judge_by_labels(sample, labels[drawn], seed)
-        found, noted = found + of_labels, noted + said
+        judge, of_judge, said = _judge_by_labels(sample, labels[drawn], seed)
+        found, noted = found + of_judge, noted + said
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
         noted += ["With labels and pairs, methods are judged by the labels."] if pairs is not None else []
-    normal, said = _read_reference(scan.dim) if texts else ({"ranges": {}}, [])
+    findings, said = _add_reference(found, scan.dim, texts)
     noted += said
     counted = None if counts is None or judge.score else counts[drawn]
     # Levels: the cosines that few random pairs reach, with each method.
@@ -116,10 +116,7 @@ def diagnose(
         source=source,
         rows=scan.rows,
         dim=scan.dim,
-        findings=[
-            Finding(name, value, _find_normal(normal, name, scan.dim), text if math.isfinite(value) else UNDEFINED)
-            for name, value, text in found
-        ],
+        findings=findings,
         variances=scan.shares.tolist(),
         norms=_thin(norms),
         coordinates=scan.coordinates.tolist(),
@@ -359,21 +356,21 @@ def _describe_pairs(vectors: Tensor, ends: np.ndarray, scores: np.ndarray) -> li
     ]
 
 
-def _read_reference(dim: int) -> tuple[dict[str, Any], list[str]]:
-    """Read the ranges of well-known encoders of texts, none if they don't apply to this width, and a note then."""
+def _add_reference(found: Sequence[Measured], dim: int, texts: bool) -> tuple[list[Finding], list[str]]:
+    """Put ranges of well-known encoders of texts beside measures, if the vectors are of such; return notes too.
+
+    For measures that count directions the ranges are kept as shares of d.
+    """
     normal: dict[str, Any] = json.loads(NORMAL.read_text(encoding="utf-8"))
-    if NORMAL_DIMS[0] <= dim <= NORMAL_DIMS[1]:
-        return normal, []
-    return {"ranges": {}}, [f"The reference is of encoders with 384 and 768 coordinates: none is shown for {dim}."]
-
-
-def _find_normal(normal: Mapping[str, Any], measure: str, dim: int) -> tuple[float, float] | None:
-    """Return the range of well-known encoders; for measures that count directions it is kept as shares of d."""
-    if measure not in normal["ranges"]:
-        return None
-    low, high = normal["ranges"][measure]
-    scale = dim if measure in normal["shares_of_dim"] else 1
-    return low * scale, high * scale
+    is_like = NORMAL_DIMS[0] <= dim <= NORMAL_DIMS[1]
+    findings = []
+    for name, value, text in found:
+        span = normal["ranges"].get(name) if texts and is_like else None
+        if span and name in normal["shares_of_dim"]:
+            span = [dim * end for end in span]
+        findings.append(Finding(name, value, span and tuple(span), text if math.isfinite(value) else UNDEFINED))
+    unlike = f"The reference is of encoders with 384 and 768 coordinates: none is shown for {dim}."
+    return findings, [unlike] if texts and not is_like else []
 
 
 def _thin(values: Tensor) -> list[float]:
