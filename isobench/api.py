@@ -56,7 +56,8 @@ def run(overrides: Sequence[str] = ()) -> RunRecord:
     """
     overrides = list(overrides)  # which are read more than once
     check_typed_settings(overrides)
-    with keep_global_hydra(), compose_sweep(take_paper_flags(overrides)) as composed:
+    overrides = take_paper_flags(overrides)  # a plan adds them by itself
+    with keep_global_hydra(), compose_sweep(overrides) as composed:
         first, *others = plan_runs(*composed)
     is_more = others or first.cfg.dry_run or first.cfg.analysis
     refuse((is_more, "isobench.run carries out one run, no sweep, dry_run or analysis: use the command line"))
@@ -228,7 +229,7 @@ def report_table(
             selection rule can't be applied to these runs.
     """
     runs = _read_checked_runs(folder, experiment, paper)
-    settings = _find_experiment(runs, experiment)
+    settings = _find_experiment(runs)
     return set_types(build_report(settings, runs).cells)
 
 
@@ -245,18 +246,11 @@ def _read_checked_runs(folder: str | Path, experiment: str | None, paper: str | 
     return sorted(runs, key=lambda run: (*read_run_names(run.cfg), run.cfg.seed))
 
 
-def _find_experiment(runs: list[Run], name: str | None) -> Experiment:
-    """Find an experiment's settings as its runs were started with, else today's; without a name, the runs' own."""
+def _find_experiment(runs: list[Run]) -> Experiment:
+    """Find the settings of the one experiment that some runs were started by; defaults if they were by none."""
     known = {run.cfg.experiment.name: run.cfg.experiment for run in reversed(runs) if run.cfg.experiment.name}
-    if name is None:
-        refuse((len(known) > 1, f"the runs are of several experiments: name one of {', '.join(sorted(known))}"))
-        settings = next(iter(known.values()), Experiment())
-    elif name in known:
-        settings = known[name]
-    elif today := compose_experiment(name):
-        settings = today.experiment
-    else:
-        raise UserError(f"isobench has no experiment {name}, and none of the runs was started by it")
+    refuse((len(known) > 1, f"the runs are of several experiments: name one of {', '.join(sorted(known))}"))
+    settings = next(iter(known.values()), Experiment())
     if settings.paper not in (None, *find_papers()) and (today := compose_experiment(settings.name)):
         settings = replace(settings, paper=today.experiment.paper)  # its folder has another name now
     check_value("experiment", settings, Experiment)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from helpers import check_done, drop_replaced
 
 import isobench
@@ -10,8 +11,12 @@ from isobench.sweep.planning import compose_methods
 
 @pytest.mark.slow
 def test_a_run_gives_its_record_and_is_not_carried_out_twice(small, outputs):
-    own = drop_replaced([*small, "calibration=isobn_paper", "optimization.epochs=1"])
+    threads = torch.get_num_threads()
+    own = drop_replaced(
+        [*small, "calibration=isobn_paper", "optimization.epochs=1", f"trainer.threads={threads + 1}"]
+    )
     record = isobench.run(own)
+    assert (record.provenance.threads, torch.get_num_threads()) == (threads + 1, threads)
     assert (record.status, record.config["calibration"]["name"]) == ("finished", "isobn_paper")
     assert isobench.run(own) == record
     assert len(list(outputs.glob("runs/*"))) == 1

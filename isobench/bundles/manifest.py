@@ -51,12 +51,6 @@ class Manifest(Part):
     )
     files: dict[Name, Digest] = Field(description="every other file: path in the bundle -> sha256")
 
-    @property
-    def analysis_files(self) -> list[str]:
-        """The paths of the analysis's files, about.json last."""
-        found = [path for path in self.files if path.startswith(f"{ANALYSIS_FOLDER}/")]
-        return sorted(found, key=lambda path: path.endswith(ABOUT_FILE))
-
 
 def find_changes(bundle: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the path of each file that a bundle lacks, has also, or has with other bytes, and what is wrong."""

@@ -15,7 +15,7 @@ import pandas as pd
 from isobench.common.files import sha256_json, shorten_digest
 from isobench.config.schema import SPEED_SETTINGS
 from isobench.data.scale import find_scale_differences
-from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, format_value, list_run_names, read_settings
+from isobench.runs.grouping import PROTOCOL_SETTINGS, SOURCE_SETTINGS, format_value, read_run_names, read_settings
 from isobench.runs.run import Run, find_failure
 
 BASE_METHOD = "none"  # plain fine-tuning: what every method is compared with
@@ -32,15 +32,15 @@ NAMES = ["key", "task", "encoder", "method", "seed"]
 def build_runs(runs: Sequence[Run], varying: Sequence[str]) -> pd.DataFrame:
     """Build ``runs`` from runs, ended or not, which differ in the settings ``varying``; selection adds columns."""
     settings = dict.fromkeys([*PROTOCOL_SETTINGS, *varying, *SOURCE_SETTINGS, *SPEED_SETTINGS, "task.held_out"])
-    by_run = zip(runs, list_run_names(runs), read_settings(runs, settings), _list_origins(runs), strict=True)
+    by_run = zip(runs, read_settings(runs, settings), _list_origins(runs), strict=True)
     records = [
         {
-            **dict(zip(NAMES, (run.folder.path.name, *run_names, run.cfg.seed), strict=True)),
+            **dict(zip(NAMES, (run.folder.path.name, *read_run_names(run.cfg), run.cfg.seed), strict=True)),
             **{name: str(value) if isinstance(value, list) else value for name, value in values.items()},
             **read_outcome(run),
             **origin,
         }
-        for run, run_names, values, origin in by_run
+        for run, values, origin in by_run
     ]
     names = list(dict.fromkeys(chain.from_iterable(records)))
     table = pd.DataFrame(records, columns=names, dtype=object)  # pandas would make 2 to 2.0 beside a missing value

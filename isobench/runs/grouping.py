@@ -35,18 +35,6 @@ def read_run_names(cfg: Config) -> tuple[str, str, str]:
     return cfg.task.name, format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)
 
 
-def list_run_names(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
-    """List `read_run_names` of runs: of thousands that share their sections of settings, each combination once."""
-    names: dict[tuple[int, int], tuple[str, str]] = {}
-    listed = []
-    for cfg in (run.cfg for run in runs):
-        key = id(cfg.encoder), id(cfg.calibration)
-        if key not in names:
-            names[key] = read_run_names(cfg)[1:]
-        listed.append((cfg.task.name, *names[key]))
-    return listed
-
-
 def list_never_mixed() -> list[str]:
     """List the settings in which runs of one task and encoder must agree, whatever their methods."""
     return [*PROTOCOL_SETTINGS, *list_scored(), *SOURCE_SETTINGS]
@@ -125,30 +113,18 @@ def shorten_setting_names(names: Sequence[str]) -> dict[str, str]:
 def group_over_seeds(runs: list[Run], varying: list[str]) -> list[list[Run]]:
     """Group the runs that differ in their seeds only, in order of appearance."""
     groups: dict[tuple[str, ...], list[Run]] = {}
-    for run, names, values in zip(runs, list_run_names(runs), read_settings(runs, varying), strict=True):
-        groups.setdefault((*names, *map(str, values.values())), []).append(run)
+    for run, values in zip(runs, read_settings(runs, varying), strict=True):
+        groups.setdefault((*read_run_names(run.cfg), *map(str, values.values())), []).append(run)
     return list(groups.values())
 
 
 def read_settings(runs: Sequence[Run], names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return each run's values of the named settings, a dash for one that it lacks.
-
-    Thousands of runs share a few sections of settings as the same objects, so each combination of them is read once.
-    """
-    sections = list(dict.fromkeys(name.partition(".")[0] for name in names))
-    values_by_sections: dict[tuple[int, ...], dict[str, Any]] = {}
-    values_by_run = []
-    for run in runs:
-        shared_objects = [getattr(run.cfg, section) for section in sections]
-        shared_objects += [*run.identity.fingerprints, run.cfg.data]
-        ids = tuple(map(id, shared_objects))
-        if ids not in values_by_sections:
-            values_by_sections[ids] = {
-                name: _read_source(run, name) if name in SOURCE_SETTINGS else read_setting(run.cfg, name)
-                for name in names
-            }
-        values_by_run.append(values_by_sections[ids])
-    return values_by_run
+    """Return each run's values of the named settings, a dash for one that it lacks."""
+    names = list(names)
+    return [
+        {name: _read_source(run, name) if name in SOURCE_SETTINGS else read_setting(run.cfg, name) for name in names}
+        for run in runs
+    ]
 
 
 def _read_source(run: Run, name: str) -> str:

@@ -103,17 +103,6 @@ def describe_failure(name: str, count: int | None = None) -> str:
     return f"{runs}predict{'' if count and count > 1 else 's'} one class only"
 
 
-def format_score(run: Run) -> str:
-    """Return a run's score x 100 with what went wrong, or the state of a run that has not ended."""
-    if run.record is None:
-        return run.state
-    score = ""
-    if best := run.record.best:
-        undefined = best.metrics(run.cfg.task.dev_splits[0]).get(run.cfg.task.primary) is None
-        score = "NaN" if undefined else f"{100 * best.score:.2f}"
-    return ", ".join(filter(None, [score, describe_failure(find_failure(run) or "")]))
-
-
 def format_run_name(cfg: Config) -> str:
     """Name a run in one line: task, encoder, method, seed, and what else tells it from its sweep's other runs."""
     encoder, method = format_encoder_name(cfg.encoder), format_method_name(cfg.calibration)

@@ -100,9 +100,10 @@ def format_duration(seconds: float) -> str:
 
 
 def forecast_memory(configs: Iterable[Config], runs: Iterable[Run], with_gpu: bool) -> float | None:
-    """Forecast the bytes of memory that the largest of some runs needs; None if an encoder's config can't be read.
+    """Forecast how many bytes of the machine's own memory, not of a GPU's, the largest of some runs needs.
 
     The peaks of ``runs`` that finished, on machines with a GPU or on ones without, tell it for runs of their shape.
+    None if an encoder's config is needed for it and can't be read.
     """
     peaks: dict[RunShape, float] = defaultdict(float)
     for run in runs:
@@ -112,7 +113,9 @@ def forecast_memory(configs: Iterable[Config], runs: Iterable[Run], with_gpu: bo
     needs = [0.0]
     for shape, cfg in {_build_run_shape(cfg): cfg for cfg in configs}.items():
         try:
-            needs.append(peaks[shape] or BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder)))
+            needs.append(peaks[shape] or BASE_BYTES)
+            if not (peaks[shape] or with_gpu):  # on a GPU model and activations take its memory
+                needs.append(BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder)))
         except UserError:
             return None
     return max(needs)

@@ -1,7 +1,6 @@
 """Launch the runs of a sweep: in this process, or by workers of this machine (slurm.py: of a cluster)."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.utils import instantiate
@@ -50,24 +49,12 @@ class Launcher:
             division = limit_by_memory(division, forecast_memory(configs, runs, with_gpu=bool(division.gpus)))
         since = read_command_start()
         if division.workers == 1:
-            with _use_threads(division.threads):
-                return [work(todo, since, is_numbered=len(runs) > 1)]
+            if division.threads:
+                import torch
+
+                torch.set_num_threads(division.threads)
+            return [work(todo, since, is_numbered=len(runs) > 1)]
         return Workers(format_work_command(plan, todo, since), division).carry_out(todo, since)
-
-
-@contextlib.contextmanager
-def _use_threads(count: int | None) -> Iterator[None]:
-    if count is None:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def make_launcher(hydra: DictConfig) -> Launcher:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 from isobench.common import environment
-from isobench.common.errors import UserError, extract_first_line, refuse
+from isobench.common.errors import UserError, refuse
 from isobench.common.files import require_writable
 from isobench.common.interruption import Interrupted, handle_signals, raise_if_noted, raise_interrupted
 from isobench.common.terminal import format_count
@@ -146,7 +146,8 @@ class SlurmLauncher(Launcher):
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
         if answer.returncode:
             shutil.rmtree(folder)
-            raise UserError(f"hydra/launcher=slurm: {explain_refusal(answer.stderr)}")
+            lines = answer.stderr.strip().splitlines() or ["sbatch failed"]
+            raise UserError(f"hydra/launcher=slurm: {lines[-1]}")
         return answer.stdout.strip().partition(";")[0]  # behind it is the cluster's name, where there are several
 
 
@@ -177,11 +178,3 @@ def _wait_for_runs(todo: Sequence[Run], job: str, submitted: float) -> list[int]
         with contextlib.suppress(UserError):  # a scheduler that doesn't answer still has its jobs
             times_without_job = 0 if job in list_slurm_arrays() else times_without_job + 1
     return []
-
-
-def explain_refusal(text: str) -> str:
-    """Explain in one line why a scheduler took no jobs: by its fatal error if it has one, else by its first line."""
-    fatal = [line.strip() for line in text.splitlines() if "fatal:" in line]
-    if not fatal:
-        return extract_first_line(UserError(text))
-    return f"SLURM does not answer here ({fatal[-1]}): submit from a machine of the cluster where sinfo works"

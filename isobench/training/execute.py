@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf.errors import OmegaConfBaseException
 
 from isobench.common import environment
-from isobench.common.errors import StorageError, UserError, extract_first_line, refuse
+from isobench.common.errors import StorageError, UserError, refuse
 from isobench.common.files import read_json
 from isobench.common.interruption import raise_if_noted
 from isobench.common.terminal import format_count, print_note
@@ -19,7 +19,7 @@ from isobench.data.weights import EXPORT_FILE
 from isobench.runs.folder import find_export_folder, runs_folder
 from isobench.runs.identity import identify
 from isobench.runs.record import RunRecord
-from isobench.runs.run import Run, format_run_name, format_score
+from isobench.runs.run import Run, describe_failure, find_failure, format_run_name
 from isobench.tasks.kind import kind_of
 
 EXIT_DONE, EXIT_FAILED, EXIT_USER_ERROR, EXIT_BUSY = 0, 1, 2, 3  # exit codes; BUSY: another process has the run
@@ -88,9 +88,15 @@ def check_export_folder(cfg: Config) -> None:
 
 def format_outcome(run: Run) -> str:
     """Describe the outcome of a run that has ended, in one line."""
-    record = run.record
+    record, task = run.record, run.cfg.task
     assert record is not None
-    outcome = f"failed: {record.failure.message}" if record.failure else f"{run.cfg.task.primary} {format_score(run)}"
+    if record.best is None or record.failure:
+        outcome = f"failed: {record.failure.message}" if record.failure else "no epoch was evaluated"
+    else:
+        is_defined = record.best.metrics(task.dev_splits[0]).get(task.primary) is not None
+        trouble = find_failure(run)
+        outcome = f"{task.primary} {100 * record.best.score:.2f}" if is_defined else f"{task.primary} NaN"
+        outcome += f", {describe_failure(trouble)}" if trouble else ""
     return f"{format_run_name(run.cfg)}: {outcome} ({record.cost.seconds:.0f} s)"
 
 
@@ -113,17 +119,10 @@ def _describe_export(export: str, run: Run) -> str:
     reported = run.record.best.epoch if run.record and run.record.best else None
     try:
         about = read_json(folder / EXPORT_FILE)
-    except FileNotFoundError:
+    except (OSError, ValueError):
         about = {}
-    except OSError as error:
-        return f"{folder / EXPORT_FILE} can't be read: {extract_first_line(error)}"
-    except ValueError:
-        return f"{folder / EXPORT_FILE} is damaged or was changed: remove {run.folder.path} to train and export again"
     if about.get("epoch") != reported or reported is None:
-        return (
-            f"not exported, because epoch {reported} had ended before checkpoint.export was set: remove "
-            f"{run.folder.path} to train and export it"
-        )
+        return f"epoch {reported} is not in {folder}: remove {run.folder.path} to train and export it"
     text = f"epoch {about['epoch']} exported to {folder}, for transformers' {about['load_with']}"
     if not about["lacks"]:
         return text

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -62,7 +63,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     """
     watch = SignalWatch()
     try:
-        with folder.lock() as ours:
+        with folder.lock() as ours, _keep_threads():
             if not ours:
                 return None
             record = folder.read_final_record(cfg.retry_failed, since)
@@ -82,6 +83,16 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         watch.stop()
     watch.raise_if_signalled()  # a signal too late to stop this run stops the sweep
     return folder.read_record()
+
+
+@contextlib.contextmanager
+def _keep_threads() -> Iterator[None]:
+    """A context after which torch has as many threads as before: one run's setting is not the next one's."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @dataclass

@@ -298,17 +298,11 @@ def _prepare_training(run: CheckedRun, options: Options) -> Config:
 
 def _train_again(cfg: Config) -> tuple[RunRecord, Any]:
     """Train a run; return its record as a file holds it, and the rows of its predictions, None without an epoch."""
-    import torch
-
     from isobench.training.execute import train_if_needed
 
     validate_config(cfg)
     run = Run(cfg, RunFolder(cfg.output_dir, identify(cfg).key), None)
-    threads = torch.get_num_threads()
-    try:
-        record = train_if_needed(run, since=math.inf)
-    finally:
-        torch.set_num_threads(threads)
+    record = train_if_needed(run, since=math.inf)
     assert record is not None
     return record, run.folder.read_predictions()
 

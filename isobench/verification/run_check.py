@@ -5,7 +5,7 @@ Predictions have the columns that isobench.runs.folder writes: ``split`` and ``i
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import multimode
 from typing import Any
@@ -89,18 +89,13 @@ def _check_contents(folder: RunFolder, cfg: Config, record: RunRecord, outcomes:
         problems.append("its seeds are not those of its config")
     if record.scale.name != cfg.scale:
         problems.append(f"its scale {record.scale.name!r} is not that of its config")
-    problems += _check_scale(cfg, record)
+    found = drop_paper_remarks(find_scale_differences(cfg, ()))  # follows no path of the config
+    if unsaid := [phrase for phrase in found if phrase not in record.scale.differs]:
+        problems.append(f"it does not say: {'; '.join(unsaid)}")
     outcomes.judge(name, "record", problems)
     key = compute_key(cfg, record.data.fingerprint, record.encoder.fingerprint)
     is_same = key == record.key
     outcomes.judge(name, "key", [] if is_same else [f"its settings and fingerprints give {run_folder_name(key)}"])
-
-
-def _check_scale(cfg: Config, record: RunRecord) -> Iterator[str]:
-    """Yield what a record leaves unsaid of how its data are less than the whole. No path of a config is followed."""
-    found = drop_paper_remarks(find_scale_differences(cfg, ()))
-    if unsaid := [phrase for phrase in found if phrase not in record.scale.differs]:
-        yield f"it does not say: {'; '.join(unsaid)}"
 
 
 def _check_predictions(folder: RunFolder, run: CheckedRun, outcomes: Outcomes) -> None:
