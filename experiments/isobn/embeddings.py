@@ -69,7 +69,7 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
     """
     from isobench.analyses.subject import no_variance_error
     from isobench.common.linalg import gram, row_mean
-    from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
+    from isobench.metrics.correlation import clusters_of, correlation_of
 
     h = subject.embeddings()
     covariance = gram(h, row_mean(h)) / len(h)
@@ -80,7 +80,8 @@ def measure_dimensions(subject: "Subject", strong: list[float], threshold: float
     deviation, correlation = covariance.diagonal().sqrt().numpy(), rho.abs().numpy()
     varying, d = deviation[deviation > 0], len(deviation)
     pairs, sizes = correlation[np.triu_indices(d, 1)], np.bincount(cluster)[1:]
-    apart = block_diagonal(cluster)[np.triu_indices(d, 1)] - pairs
+    assumed = cluster[:, None] == cluster  # the |rho| that IsoBN assumes: 1 within a cluster, 0 between
+    apart = assumed[np.triu_indices(d, 1)] - pairs
     summary = {
         "examples": len(h),
         "dimensions": d,

@@ -1,6 +1,5 @@
 """Vocabularies, and how often their tokens occur in a corpus."""
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 from isobench.analyses.subject import Subject, check_no_calibration, iterate_subjects
 from isobench.common.errors import UserError
 from isobench.common.linalg import to_float64
+from isobench.models.tokenization import count_tokens
 from isobench_papers.too_much_in_common.corpus import Corpus
 
 
@@ -24,16 +24,15 @@ def iterate_vocabularies(
     check_no_calibration(subjects)
     for subject in iterate_subjects(subjects, "vocabularies"):
         matrix = to_float64(subject.vocabulary())
-        counts = count_tokens(subject, corpus, len(matrix)) if corpus else None
+        counts = count_corpus(subject, corpus, len(matrix)) if corpus else None
         subject.release()  # the rest of the encoder is not needed, and large
         yield subject, matrix, counts
 
 
-def count_tokens(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
-    counted = np.zeros(max(rows, max(subject.tokenizer.get_vocab().values()) + 1))
+def count_corpus(subject: Subject, corpus: Corpus, rows: int) -> Tensor:
+    counted = np.zeros(rows)
     for texts in corpus.track(f"tokens, {subject.encoder}"):
-        ids = subject.tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
-        counted += np.bincount(list(itertools.chain.from_iterable(ids["input_ids"])), minlength=len(counted))
-    if not counted[:rows].any():
+        counted += count_tokens(subject.tokenizer, texts, rows)
+    if not counted.any():
         raise UserError("the corpus has no tokens; choose another analysis.corpus, or raise analysis.texts")
-    return torch.from_numpy(counted[:rows])
+    return torch.from_numpy(counted)

@@ -67,10 +67,6 @@ class Flow(Calibration):
             log_likelihood: Tensor = (log_normal + log_determinant).mean()
             return -log_likelihood / (self.dim * math.log(2))
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """Map z [B, d] back to embeddings [B, d]."""
-        return self.glow.inverse(z)
-
     def _to_parameter_dtype(self, h: Tensor) -> Tensor:
         return h.to(next(self.parameters()).dtype)
 
@@ -113,18 +109,6 @@ class Glow(nn.Module):
                 log_determinant = log_determinant + step_log_determinant
         return torch.cat([*outputs, h], dim=1), log_determinant
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """Map z [B, d] back to h [B, d]."""
-        sizes = [z.shape[1] // 2**number for number in range(1, len(self.levels))]
-        outputs: list[Tensor] = list(z.split([*sizes, z.shape[1] - sum(sizes)], dim=1))
-        h = outputs.pop()
-        for number, level in reversed(list(enumerate(self.levels))):
-            for step in reversed(level):  # type: ignore[call-overload]
-                h = step.inverse(h)
-            if number:
-                h = torch.cat([outputs[number - 1], h], dim=1)
-        return h
-
     @torch.no_grad()
     def initialize_actnorms(self, h: Tensor) -> None:
         """Initialise every actnorm from the first training batch [B, d], unless a checkpoint brought its values.
@@ -165,11 +149,6 @@ class _FlowStep(nn.Module):
         h, coupling_log_determinant = self.coupling(h)
         return h, log_determinant + coupling_log_determinant
 
-    def inverse(self, h: Tensor) -> Tensor:
-        h = self.coupling.inverse(h)
-        h = h.flip(1) if self.mixing is None else torch.linalg.solve(self.mixing.to(h.dtype).T, h.T).T
-        return self.norm.inverse(h)
-
 
 class _ActNorm(nn.Module):
     """Glow's activation normalisation, (h + bias) exp(log_scale), initialised from the first batch."""
@@ -192,9 +171,6 @@ class _ActNorm(nn.Module):
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         return (h + self.bias) * self.log_scale.exp(), self.log_scale.sum()
-
-    def inverse(self, h: Tensor) -> Tensor:
-        return h * (-self.log_scale).exp() - self.bias
 
 
 class _Coupling(nn.Module):
@@ -219,18 +195,10 @@ class _Coupling(nn.Module):
 
     def forward(self, h: Tensor) -> tuple[Tensor, Tensor]:
         kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
-        shift, log_scale = self._compute_shift_and_scale(kept)
+        shift = self.network(kept)
+        log_scale = torch.zeros_like(shift)
+        if self.affine:
+            shift, raw_scale = shift.chunk(2, dim=1)
+            log_scale = nn.functional.logsigmoid(raw_scale + 2)
         moved = (moved + shift) * log_scale.exp()
         return torch.cat([kept, moved], dim=1), log_scale.sum(1)
-
-    def inverse(self, h: Tensor) -> Tensor:
-        kept, moved = h[:, : self.kept_count], h[:, self.kept_count :]
-        shift, log_scale = self._compute_shift_and_scale(kept)
-        return torch.cat([kept, moved * (-log_scale).exp() - shift], dim=1)
-
-    def _compute_shift_and_scale(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        output = self.network(kept)
-        if not self.affine:
-            return output, torch.zeros_like(output)
-        shift, raw_scale = output.chunk(2, dim=1)
-        return shift, nn.functional.logsigmoid(raw_scale + 2)

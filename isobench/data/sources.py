@@ -159,7 +159,8 @@ def load_hub_split(task: Task, split: str) -> Any:
 def advise_without_hub(task: Task) -> str:
     """Say what to set if the task's data set on the hub can't be had."""
     instead, _ = kind_of(task).packaged
-    return f"set data.root=FOLDER to Parquet files, or use scale=embedded task={instead}"
+    other = f"use scale=embedded task={instead}" if instead else "name files of your own (data.files)"
+    return f"set data.root=FOLDER to Parquet files, or {other}"
 
 
 def check_texts(

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -91,20 +91,21 @@ def diagnose(
     found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
     text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    judge = Judge(sample)
+    judged, classes, scored = sample, None, None  # what methods are measured on, and by what
     if pairs is not None:
-        judge, of_judge, said = _judge_by_pairs(vectors, scan.missing, *pairs)
-        found, noted = found + of_judge, noted + said
+        judged, scored, measured, said = _judge_by_pairs(vectors, scan.missing, *pairs)
+        found, noted = found + measured, noted + said
     if isinstance(labels, np.ndarray):
-        judge, of_judge, said = _judge_by_labels(sample, labels[drawn], seed)
-        found, noted = found + of_judge, noted + said
+        judged, classes, measured, said = _judge_by_labels(sample, labels[drawn], seed)
+        found, noted, scored = found + measured, noted + said, None
         noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
         noted += ["With labels and pairs, methods are judged by the labels."] if pairs is not None else []
     findings, said = _add_reference(found, scan.dim, texts)
     noted += said
-    counted = None if counts is None or judge.score else counts[drawn]
+    score = "accuracy" if classes is not None else "spearman" if scored else None
+    counted = None if counts is None or score else counts[drawn]
     # Levels: the cosines that few random pairs reach, with each method.
-    effects, levels, said = measure_effects(*judge, methods or {}, counted, seed)
+    effects, levels, said = measure_effects(judged, classes, scored, methods or {}, counted, seed)
     retrieval: list[Retrieval] = []
     if search:
         # Methods are fitted on fewer rows, which have the mean and the covariance of all.
@@ -121,42 +122,31 @@ def diagnose(
         norms=_thin(norms),
         coordinates=scan.coordinates.tolist(),
         effects=effects,
-        score=judge.score,
+        score=score,
         notes=[*noted, *said],
         retrieval=retrieval,
         levels=levels,
     )
 
 
-class Judge(NamedTuple):
-    """Hold the vectors [n, d] that methods are measured on, and what judges them: classes [n], or scored pairs."""
-
-    vectors: Tensor
-    classes: np.ndarray | None = None
-    pairs: tuple[np.ndarray, np.ndarray] | None = None  # row numbers [P, 2] and scores [P]
-
-    @property
-    def score(self) -> str | None:
-        """Return the name of the score that judges them; None without classes and pairs."""
-        return "accuracy" if self.classes is not None else "spearman" if self.pairs else None
-
-
 def _judge_by_pairs(
     vectors: Array, missing: np.ndarray, ends: np.ndarray, scores: np.ndarray
-) -> tuple[Judge, list[Measured], list[str]]:
+) -> tuple[Tensor, tuple[np.ndarray, np.ndarray], list[Measured], list[str]]:
     rows, pairs, notes = _leave_out(missing, ends, scores)
     measured = torch.from_numpy(read_rows(vectors, rows)).double()
-    return Judge(measured, pairs=pairs), _describe_pairs(measured, *pairs), notes
+    return measured, pairs, _describe_pairs(measured, *pairs), notes
 
 
-def _judge_by_labels(sample: Tensor, labels: np.ndarray, seed: int) -> tuple[Judge, list[Measured], list[str]]:
+def _judge_by_labels(
+    sample: Tensor, labels: np.ndarray, seed: int
+) -> tuple[Tensor, np.ndarray, list[Measured], list[str]]:
     once = find_first_rows(sample.numpy())  # no row is trained on and tested
     measured, classes = sample[torch.from_numpy(once)], labels[once]
     repeated = len(sample) - len(once)
     notes = [f"Labels are judged without the rows that repeat another: {repeated:,}."] if repeated else []
     accuracy, said = score_probe(measured, classes, seed)
     found = _describe_classes(silhouette(measured, torch.from_numpy(classes)), accuracy, classes)
-    return Judge(measured, classes), found, notes + said
+    return measured, classes, found, notes + said
 
 
 class Scan:

@@ -1,7 +1,6 @@
 """Measure what post-hoc methods change: each is fitted on one half of the vectors, and measured on the other."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,9 +278,7 @@ def _limit_training(dim: int, classes: np.ndarray) -> int:
 def _predict(train: Tensor, classes: np.ndarray, test: Tensor) -> np.ndarray:
     """Predict classes; the intercept is not penalised, so that subtracting the mean helps the optimiser alone."""
     mean = train.mean(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of an optimiser that stops at its last step, and of rare classes
-        return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
+    return predict_tuned((train - mean).numpy(), classes, (test - mean).numpy())[0]
 
 
 def score_pairs(vectors: Tensor, rows: np.ndarray, scores: np.ndarray) -> float:

@@ -175,15 +175,16 @@ class FrozenEncoder:
 
     def count_tokens(self, sentences: Sequence[str], words: int) -> np.ndarray:
         """Count how often each of the first ``words`` tokens of the vocabulary occurs in sentences, [words]."""
-        return np.bincount(self._make_batches(sentences)[0].ids, minlength=words)[:words]
+        return tokenization.count_tokens(self.tokenizer, self._prepare(sentences), words)
+
+    def _prepare(self, sentences: Sequence[str]) -> list[str]:
+        return [sentence.lower() for sentence in sentences] if self.own.small_letters else list(sentences)
 
     def _make_batches(self, sentences: Sequence[str]) -> tuple[Tokens, DataLoader, int]:
         """Tokenise sentences; return tokens, padded batches of like length, and how many tokens a text may have."""
         limits = (self.loaded.max_positions, self.tokenizer.model_max_length, self.own.longest)
         longest = min(limit for limit in limits if limit is not None)
-        if self.own.small_letters:
-            sentences = [sentence.lower() for sentence in sentences]
-        examples = Examples([list(sentences)], np.zeros(len(sentences), np.float32))  # there are no labels
+        examples = Examples([self._prepare(sentences)], np.zeros(len(sentences), np.float32))  # there are no labels
         tokens = tokenise_examples(examples, self.tokenizer, longest)
         self.loaded.encoder.to(self.device)  # not when it is loaded: a vocabulary alone is read on the CPU
         collator = Collator(tokens, self.tokenizer.pad_token_id, ONE_CHUNK, self.cfg.encoder.token_type_ids)

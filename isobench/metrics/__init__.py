@@ -8,7 +8,7 @@ need further packages.
 from isobench.metrics.accumulator import IsotropyAccumulator, class_summary, isotropy_summary
 from isobench.metrics.clusters import local_isotropy, silhouette, silhouette_values
 from isobench.metrics.coordinates import best_threshold_accuracy, coordinate_share, fisher_score, threshold_accuracies
-from isobench.metrics.correlation import block_diagonal, clusters_of, correlation_of
+from isobench.metrics.correlation import clusters_of, correlation_of
 from isobench.metrics.hypersphere import alignment, uniformity
 from isobench.metrics.isotropy import (
     alpha_req,
@@ -32,7 +32,6 @@ __all__ = [
     "alpha_req",
     "average_cosine",
     "best_threshold_accuracy",
-    "block_diagonal",
     "class_summary",
     "clusters_of",
     "coordinate_share",

@@ -51,15 +51,6 @@ def clusters_of(correlation: Array, threshold: float) -> tuple[np.ndarray, np.nd
     return leaves_list(tree), rank_by_size[cluster]
 
 
-def block_diagonal(clusters: np.ndarray) -> np.ndarray:
-    """Build the |rho| that IsoBN assumes, [d, d], from cluster numbers [d]: 1 within a cluster, 0 between."""
-    clusters = np.asarray(clusters)
-    if clusters.ndim != 1:
-        raise ValueError(f"cluster numbers must be [d], not {clusters.shape}")
-    same: np.ndarray = clusters[:, None] == clusters
-    return same.astype(np.float64)
-
-
 def _check_square(x: Array) -> Tensor:
     x = as_vectors(x)
     if x.shape[0] != x.shape[1]:

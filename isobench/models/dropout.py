@@ -82,8 +82,8 @@ class MaskedScale(torch.autograd.Function):
         return (gradient * mask.to(gradient.dtype)).mul_(ctx.scale), None, None
 
 
-def replace_dropout(model: nn.Module, source: DropoutNumbers) -> int:
-    """Replace every ``torch.nn.Dropout`` in a model by a ``CpuDropout`` of the same rate, in place; count them.
+def replace_dropout(model: nn.Module, source: DropoutNumbers) -> None:
+    """Replace every ``torch.nn.Dropout`` in a model by a ``CpuDropout`` of the same rate, in place.
 
     Dropout that a model computes without such a module stays torch's, such as all of BART's. The attention weights of
     packed sentences get it from these modules too (isobench/models/attention.py).
@@ -95,7 +95,6 @@ def replace_dropout(model: nn.Module, source: DropoutNumbers) -> int:
                 if child not in replaced:
                     replaced[child] = CpuDropout(child.p, source).train(child.training)
                 parent._modules[name] = replaced[child]
-    return len(replaced)
 
 
 def attend_with_dropout(

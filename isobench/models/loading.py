@@ -135,9 +135,12 @@ def enable_gradient_checkpointing(model: Any) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
+COUNTS_FROM_PADDING = ("roberta", "camembert", "mpnet", "data2vec-text", "ibert", "longformer", "xmod")
+
+
 def read_max_positions(config: Any) -> int:
-    """Return the model's longest input, in tokens; RoBERTa's family reserves its first positions for padding."""
+    """Return the model's longest input, in tokens; some families reserve their first positions for padding."""
     positions = getattr(config, "max_position_embeddings", None) or 0
     positions = positions if positions > 0 else 1 << 20  # XLNet's is -1
-    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+    offset = (config.pad_token_id or 0) + 1 if any(name in config.model_type for name in COUNTS_FROM_PADDING) else 0
     return int(positions) - offset

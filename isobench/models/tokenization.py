@@ -1,7 +1,11 @@
 """Load a model's tokenizer and fingerprint it."""
 
+import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from isobench.common.errors import refuse
 from isobench.common.files import sha256_json
@@ -37,6 +41,12 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
     knows_none = len(tokenizer) <= MOST_SPECIAL_TOKENS and set(tokenizer.get_vocab()) <= special
     refuse((knows_none, f"encoder={cfg.name}: its tokenizer knows no word: {weights.ADD_TOKENIZER}"))
     return tokenizer
+
+
+def count_tokens(tokenizer: Any, texts: Sequence[str], words: int) -> np.ndarray:
+    """Count how often each of the first ``words`` tokens of a vocabulary is in texts, but special ones: [words]."""
+    ids = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
+    return np.bincount(np.fromiter(itertools.chain.from_iterable(ids), np.int64), minlength=words)[:words]
 
 
 def fingerprint_tokenizer(tokenizer: Any) -> str:

@@ -10,6 +10,7 @@ from helpers import WORDS, check_done, check_refused
 from transformers import AutoModel, AutoTokenizer
 
 import isobench
+from isobench.models.tokenization import count_tokens
 
 RNG = np.random.default_rng(0)
 TEXTS = [" ".join(RNG.choice(WORDS, 3 + number % 5)) for number in range(40)]
@@ -86,6 +87,9 @@ def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
         assert value(check_done(cli("diagnose", *arguments, *settings))[0], "EV1") == ev1(expected), arguments
     counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *settings)[1])
     assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
+    counts = count_tokens(tokenizer, TEXTS, len(matrix))
+    assert not counts[tokenizer.all_special_ids].any()
+    assert counts.sum() == sum(len(tokenizer.tokenize(text)) for text in TEXTS)
 
 
 @pytest.mark.slow

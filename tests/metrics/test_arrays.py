@@ -41,7 +41,7 @@ OTHERS = {
     "IsotropyAccumulator": lambda h: metrics.IsotropyAccumulator(8).update(h).compute(),
     "correlation_of": lambda h: metrics.correlation_of(h[:8]),
 }
-NOT_OF_VECTORS = {"block_diagonal", "clusters_of", "Chain", "Link"}
+NOT_OF_VECTORS = {"clusters_of", "Chain", "Link"}
 PUBLIC = {name: getattr(module, name) for module in (metrics, calibration) for name in module.__all__}
 METHODS = [n for n, f in PUBLIC.items() if inspect.isclass(f) and issubclass(f, calibration.Calibration)]
 FUNCTIONS = sorted(set(PUBLIC) - {*METHODS, *NOT_OF_VECTORS})

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers
 from helpers import fails, make_config, save_tiny
 
 from isobench.common.errors import UserError
@@ -16,11 +17,25 @@ from isobench.data.packaged import encoders as packaged_encoders
 from isobench.data.sentence_settings import DECLARED_TOKENS, read_sentence_settings
 from isobench.frozen.encode import FrozenEncoder
 from isobench.models.encoders import ENCODER_DECODER, load_encoder, load_generator
+from isobench.models.loading import read_max_positions
 from isobench.models.tokenization import load_tokenizer
 
 
 def batch(tokenizer, *texts):
     return tokenizer(list(texts), return_tensors="pt", padding=True)
+
+
+@pytest.mark.parametrize(("family", "longest"), [("Bert", 20), ("Roberta", 18), ("MPNet", 18), ("Camembert", 18)])
+def test_the_longest_input_is_what_the_position_embeddings_allow(family, longest):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=9, max_position_embeddings=20, pad_token_id=1, **sizes
+    )
+    model = getattr(transformers, f"{family}Model")(config).eval()
+    assert read_max_positions(config) == longest
+    model(input_ids=torch.full((1, longest), 5))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(input_ids=torch.full((1, longest + 1), 5))
 
 
 @pytest.mark.parametrize(

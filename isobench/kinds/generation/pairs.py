@@ -1,11 +1,8 @@
 """Read the sources and targets of translation and summarisation, and check them."""
 
 import unicodedata
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from isobench.common.errors import doing
 from isobench.config.schema import Data, Generation, Task
 from isobench.data.sources import check_texts, find_data_source, find_parquet_file, load_hub_split, select_by_hash
 from isobench.data.tables import read_columns, read_field, require_columns
@@ -33,43 +30,28 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
 
     ``limit``: keep this many examples at most, chosen by ``select_by_hash`` with ``task.sample_seed``.
     """
+    import pyarrow
+
     generation = require_generation(task)
     columns = (task.text[0], generation.target)
     if generation.grammar:
-        where = f"the grammar {generation.grammar}"
-        texts = list(grammars.generate_pairs(generation.grammar, split))
-        if limit is not None and limit < len(texts[0]):
-            chosen = select_by_hash(len(texts[0]), limit, task.sample_seed)
-            texts = [[column[i] for i in chosen] for column in texts]
+        made = grammars.generate_pairs(generation.grammar, split)
+        table, where = pyarrow.table(dict(zip(columns, made, strict=True))), f"the grammar {generation.grammar}"
     elif find_data_source(task, data) == "parquet":
         path = find_parquet_file(task, data, split)
-        texts, where = _read_parquet_pairs(path, columns, limit, task.sample_seed), str(path)
+        table, where = read_columns(path, columns), str(path)
     else:
-        texts, where = _read_hub_pairs(task, split, columns, limit), f"{task.hub}/{task.subset} {split}"
-    for name, column in zip(columns, texts, strict=True):
-        check_texts(column, name, where)
+        where = f"{task.hub}/{task.subset} {split}"
+        table = load_hub_split(task, split).with_format("arrow")[:]
+        require_columns(table.schema, columns, where)
+    if limit is not None and limit < len(table):
+        table = table.take(select_by_hash(len(table), limit, task.sample_seed))
+    texts = [check_texts(read_field(table, name), name, where) for name in columns]
     for side, language in enumerate(generation.languages or []):
         if language.startswith("ro"):
             texts[side] = [normalise_diacritics(text, generation.diacritics) for text in texts[side]]
     sources, targets = texts
     return Examples([sources], targets)
-
-
-def _read_parquet_pairs(path: Path, columns: Sequence[str], limit: int | None, seed: int | None) -> list[list[Any]]:
-    table = read_columns(path, columns)
-    with doing(f"{path} can't be read as Parquet"):
-        if limit is not None and limit < len(table):
-            table = table.take(select_by_hash(len(table), limit, seed))
-        return [read_field(table, name) for name in columns]
-
-
-def _read_hub_pairs(task: Task, split: str, columns: Sequence[str], limit: int | None) -> list[list[Any]]:
-    rows = load_hub_split(task, split)
-    if limit is not None and limit < len(rows):
-        rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
-    table = rows.with_format("arrow")[:]
-    require_columns(table.schema, columns, f"{task.hub}/{task.subset}")
-    return [read_field(table, name) for name in columns]
 
 
 def normalise_diacritics(text: str, how: str) -> str:

@@ -18,7 +18,7 @@ class Language(Words):
     metrics = ("token_probability",)
     reads = ("task.language", "encoder.scratch", "encoder.vocabulary_size", *FOR_NEW_MODELS)
     scored = (*Words.scored, "task.language.subsample", "task.language.masked_share")
-    packaged = ("rotten_tomatoes", "gpt-scratch")
+    packaged = ("", "gpt-scratch")
     has_labels = False
 
     def check(self, cfg: Config) -> None:

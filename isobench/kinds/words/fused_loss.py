@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-IGNORED = -100  # the label of a token that adds nothing to the loss, as in torch
 CHUNK_LOGITS = 2**23  # logits that exist at a time, 32 MiB in float32, unless these are of fewer tokens than
 LEAST_CHUNK_TOKENS = 256  # with far fewer the matrix products become slower
 
@@ -19,7 +18,7 @@ LEAST_CHUNK_TOKENS = 256  # with far fewer the matrix products become slower
 def fused_cross_entropy(
     states: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None = None, smoothing: float = 0.0
 ) -> Tensor:
-    """Sum the cross-entropy of softmax(states W^T + bias), in nats, over all tokens that are not ignored.
+    """Sum the cross-entropy of softmax(states W^T + bias), in nats, over all tokens.
 
     Value and gradients are those of ``torch.nn.functional.cross_entropy`` with ``reduction="sum"``, up to rounding.
     Under autocast the matrix products have autocast's precision. The softmax is at least float32. The gradients of W
@@ -28,12 +27,12 @@ def fused_cross_entropy(
     Args:
         states: the decoder's states, [N, d].
         weight: the output embedding W, [V, d].
-        labels: the words to predict, [N], each from 0 to V - 1, or ``IGNORED``.
+        labels: the words to predict, [N], each from 0 to V - 1.
         bias: added to the logits, [V].
         smoothing: share of the target probability that is spread over the whole vocabulary (Szegedy et al. 2016).
 
     Returns:
-        A scalar, 0 if all tokens are ignored; float64 for states of float64 without autocast, otherwise float32.
+        A scalar; float64 for states of float64 without autocast, otherwise float32.
 
     Raises:
         RuntimeError: in the backward pass, if it is the second one, or has ``create_graph=True``.
@@ -95,18 +94,15 @@ def _compute_loss_and_gradients(
         total = buffer.new_zeros(())
         for start in range(0, len(states), chunk_tokens):
             chunk = slice(start, start + chunk_tokens)
-            counts = (labels[chunk] != IGNORED)[:, None]  # [n, 1]
-            targets = torch.where(counts, labels[chunk, None], 0)
-            h = torch.where(counts, states[chunk].to(dtype), 0)  # so ignored tokens don't reach W's gradient
+            h = states[chunk].to(dtype)
             logits = buffer[: len(h)]  # [n, V]
             _write_logits(logits, h, w, b)
-            losses = _replace_by_gradients(logits, targets, smoothing)
-            total += torch.where(counts, losses, 0).sum()
+            total += _replace_by_gradients(logits, labels[chunk, None], smoothing).sum()
             if grad_bias is not None:
-                grad_bias += logits.T @ counts[:, 0].to(logits.dtype)
+                grad_bias += logits.T @ logits.new_ones(len(h))
             gradients = logits.to(dtype)
             if grad_states is not None:
-                grad_states[chunk] = torch.where(counts, gradients @ w, 0)
+                grad_states[chunk] = gradients @ w
             if grad_weight is not None and grad_weight.dtype == dtype:
                 grad_weight.addmm_(gradients.T, h)
             elif grad_weight is not None:

@@ -11,7 +11,7 @@ from isobench.data.sources import require_unchanged
 from isobench.models.tokenization import load_tokenizer
 
 VERSION = 2  # of learned tokenizers, part of their cache key
-DEFAULT_SIZE, SMALLEST_SIZE = 8000, 300  # of a learned vocabulary; the schema has the bound
+DEFAULT_SIZE = 8000  # of a learned vocabulary
 SPECIAL_TOKENS = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}  # ids 0 to 3
 
 
