@@ -107,7 +107,7 @@ def report(arguments: Sequence[str], paper: str | None = None) -> None:
         show_stored_analysis(folder, cfg.analysis, folder).print_to(make_console())
         print(f"Rows and figures: {folder}/")
         return
-    runs = _require_records(runs, f"{cfg.output_dir}: isobench report lists what has ended there")
+    runs = _require_records(runs, f"{cfg.output_dir}: isobench report output_dir={cfg.output_dir} lists what has")
     shown, notes = repeat_analysis(runs) if cfg.analysis else (None, [])
     folders = [Path(folder) for folder in split_config_dirs(arguments)[0]]
     notes += describe_changed_sources(runs, read_own_classes(folders).values())

@@ -88,6 +88,20 @@ def share_processor() -> None:
         os.environ[SPIN_COUNT] = "1000"
 
 
+@contextmanager
+def keep_threads(count: int | None = None) -> Iterator[None]:
+    """A context in which torch has ``count`` threads, if it is given, and after which it has as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, for its next tensors, in place of giving it back each time.
 

@@ -85,7 +85,8 @@ def cache_dir(configured: str | None) -> Path:
 
 
 def refuse_bundle(path: Path) -> None:
-    """Raise UserError if a path is a bundle or lies in one: what is written there would break it."""
+    """Raise UserError if a path is a file, or is a bundle or lies in one: what is written there would break it."""
+    refuse((path.is_file(), f"{path} is a file: name a folder"))
     for folder in (path.resolve(), *path.resolve().parents):
         is_bundle = (folder / BUNDLE_FILE).is_file() and (folder / BUNDLE_PLAN).is_file()
         refuse((is_bundle, f"{path} is or lies in the bundle {folder}: name another folder"))

@@ -16,7 +16,7 @@ COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0  # inches
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 LINE_STYLES = ("-", "--", "-.", ":")
 FEWEST = 5  # values that an axis must have before any of them is an outlier
-FAR = 3
+FAR, MOST = 3, 5  # times as far as nine tenths of all values; how many may be outliers
 TITLE_CHARACTERS = 15  # how many characters of a panel's title fit into one inch of its width
 FIGURE_STYLE = {
     "font.size": 8,
@@ -116,7 +116,9 @@ def _mark_outliers(axis: Axes, x: np.ndarray, y: np.ndarray, edge: float) -> Non
 
 
 def find_outliers(values: np.ndarray) -> np.ndarray:
-    """Mark by True [n] the values that are more than ``FAR`` times as far from the median as nine tenths of all are.
+    """Mark by True [n] the values, ``MOST`` at most, that are far from the median.
+
+    Far is more than ``FAR`` times as far as nine tenths of all values are.
 
     Args:
         values: [n], in the axis's unit, logarithms for a logarithmic axis; one that is not finite is no outlier.
@@ -125,7 +127,7 @@ def find_outliers(values: np.ndarray) -> np.ndarray:
     if finite.sum() < FEWEST:
         return np.zeros(len(values), bool)
     distances = np.where(finite, np.abs(values - np.median(values[finite])), 0)
-    limit = FAR * np.quantile(distances[finite], 0.9, method="lower")
+    limit = max(FAR * np.quantile(distances[finite], 0.9, method="lower"), np.sort(distances)[-MOST - 1 :][0])
     return (distances > limit) & (limit > 0)
 
 

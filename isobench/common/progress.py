@@ -15,6 +15,8 @@ from isobench.common.terminal import PlainStream, unwrap_stream
 
 T = TypeVar("T")
 
+# The most important first: a narrow terminal cuts the rest.
+FORM = "{n_fmt}/{total_fmt}{postfix}, {rate_fmt}, {remaining} left, {desc} |{bar}|"
 MANY_ROWS = 100  # tqdm hides bars that have no row; ours are at most three
 
 
@@ -23,7 +25,7 @@ class ProgressBar(tqdm):
 
     There is none if stderr is no terminal, as in a sweep's worker: the sweep itself shows the progress of all runs.
     tqdm by itself shows nothing on a pseudo-terminal without a size (0 columns, 0 rows). This bar takes 80 columns
-    there. ``start`` is the number of units that were done before.
+    there, and measures the terminal before each drawing. ``start`` is the number of units that were done before.
     """
 
     monitor_interval = 0  # no thread of tqdm's: every update looks at the time
@@ -34,6 +36,8 @@ class ProgressBar(tqdm):
             items, label, total, leave=False, file=stream, ncols=measure_columns(stream), nrows=MANY_ROWS,
             miniters=0, disable=None, unit=unit, initial=start, smoothing=0,
         )  # fmt: skip
+        self.bar_format = FORM if self.total else None
+        self.dynamic_ncols = lambda stream: (measure_columns(stream), MANY_ROWS)
 
 
 def measure_columns(stream: TextIO) -> int:

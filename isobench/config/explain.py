@@ -19,6 +19,7 @@ from isobench.config.schema import OPTIONAL_PARTS, Config
 from isobench.papers.folders import advise_on_experiment, find_config_folders, list_config_groups, read_config_file
 
 ADVICE = (  # what Hydra says -> what to do
+    (r"is not a ListConfig.*\n\s*full_key: (\S+)", "{0} is a list: put its values into brackets, {0}=[...]"),
     (r"To append to your default list use \+(\S+)", "{0} needs a + before it: write +{0}"),
     (r"(?i)missing mandatory value: (\S+)", "{0} must be set: add {0}=..."),
 )
@@ -52,7 +53,11 @@ def _explain_hydra(error: BaseException, causes: Sequence[BaseException]) -> str
         written = str(error.override)
         if advice := advise_on_experiment(written):
             return advice
-        return f"{written}: {extract_first_line(error)}"
+        is_cut = any(written.count(a) > written.count(b) for a, b in ("{}", "[]"))  # mostly by the shell
+        reason = (
+            "a bracket is not closed: put a setting with blanks into quotes" if is_cut else extract_first_line(error)
+        )
+        return f"{written}: {reason}"
     if match := re.search(r"Could not find '([^']+)/([^'/]*)'", text):
         options = re.findall(r"^\t(\S+)$", text, re.MULTILINE)  # Hydra lists all, a user's own search path included
         yours = "; for one of yours add --config-dir=FOLDER or --paper=FOLDER"

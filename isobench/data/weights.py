@@ -63,9 +63,23 @@ def fingerprint_encoder(encoder: Encoder) -> dict[str, str]:
     folder = _require_encoder_folder(encoder)
     files = {file for pattern in FINGERPRINTED_FILES for file in folder.glob(pattern) if file.name != EXPORT_FILE}
     digests = {file.name: sha256_file(file) for file in sorted(files)}
+    if about := _read_export(folder):
+        _require_exported_files(folder, digests, about["sha256"])
     if encoder.missing_from:
         digests[encoder.missing_from] = sha256_file(require_missing_from_file(encoder))
     return digests
+
+
+def _require_exported_files(folder: Path, digests: dict[str, str], exported: dict[str, str]) -> None:
+    """Raise UserError if an exported model's folder lacks a file, or has another or a changed one that is read."""
+    for name in sorted(digests.keys() | exported.keys()):
+        found = digests.get(name) or (sha256_file(folder / name) if (folder / name).is_file() else None)
+        if found != exported.get(name):
+            fault = "is missing" if found is None else "was changed, or came after the export"
+            raise UserError(
+                f"encoder.path: {folder / name} {fault} (by the sha256 in {EXPORT_FILE}): copy the exported folder "
+                f"again, or remove {EXPORT_FILE} to use it as it is"
+            )
 
 
 def find_word_vectors(encoder: Encoder) -> Path:
@@ -140,6 +154,8 @@ def _read_export(folder: Path) -> dict[str, Any]:
 
 def _require_encoder_folder(encoder: Encoder) -> Path:
     folder = find_encoder_folder(encoder)
+    # Else its files would have no fingerprint, and its name would be looked for on the hub.
+    refuse((not folder.is_dir(), f"encoder.path: {folder} is no folder"))
     if encoder.scratch and (folder / EXPORT_FILE).exists():
         raise UserError(
             f"encoder.path: {folder} is a run's model, and encoder={encoder.name} starts from nothing: encoder=local "

@@ -18,6 +18,9 @@ from isobench.models.attention import keep_masks_on_gpu, register_packed_attenti
 
 MOST_MISSING = 0.05  # share of a model's weights, but for its head, that a checkpoint may lack
 NUMBER = re.compile(r"\d+")
+COUNTS_FROM_PADDING = (  # model types whose first position comes after that of the padding token
+    "roberta", "camembert", "mpnet", "data2vec-text", "ibert", "longformer", "xmod", "luke", "esm", "markuplm",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -133,9 +136,6 @@ def enable_gradient_checkpointing(model: Any) -> None:
     with warnings.catch_warnings():  # transformers deprecates this name, and 5.0 lacks the new one
         warnings.simplefilter("ignore", FutureWarning)
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-
-
-COUNTS_FROM_PADDING = ("roberta", "camembert", "mpnet", "data2vec-text", "ibert", "longformer", "xmod")
 
 
 def read_max_positions(config: Any) -> int:

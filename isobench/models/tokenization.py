@@ -44,7 +44,7 @@ def load_tokenizer(cfg: Encoder, cache: str | None, instead: str = "minilm") -> 
 
 
 def count_tokens(tokenizer: Any, texts: Sequence[str], words: int) -> np.ndarray:
-    """Count how often each of the first ``words`` tokens of a vocabulary is in texts, but special ones: [words]."""
+    """Count how often each of the first ``words`` tokens of a vocabulary is in texts, [words]; none is added."""
     ids = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]
     return np.bincount(np.fromiter(itertools.chain.from_iterable(ids), np.int64), minlength=words)[:words]
 

@@ -103,19 +103,18 @@ def forecast_memory(configs: Iterable[Config], runs: Iterable[Run], with_gpu: bo
     """Forecast how many bytes of the machine's own memory, not of a GPU's, the largest of some runs needs.
 
     The peaks of ``runs`` that finished, on machines with a GPU or on ones without, tell it for runs of their shape.
-    None if an encoder's config is needed for it and can't be read.
+    None if an encoder's config can't be read.
     """
     peaks: dict[RunShape, float] = defaultdict(float)
     for run in runs:
         record, shape = run.record, _build_run_shape(run.cfg)
         if record and record.status == "finished" and bool(record.provenance.gpus) == with_gpu:
             peaks[shape] = max(peaks[shape], MARGIN * MIB * record.cost.peak_memory_mib.resident)
+    estimate = _estimate_weights if with_gpu else estimate_bytes  # which go to a GPU through the machine's memory
     needs = [0.0]
     for shape, cfg in {_build_run_shape(cfg): cfg for cfg in configs}.items():
         try:
-            needs.append(peaks[shape] or BASE_BYTES)
-            if not (peaks[shape] or with_gpu):  # on a GPU model and activations take its memory
-                needs.append(BASE_BYTES + estimate_bytes(cfg, _read_encoder_config(cfg.encoder)))
+            needs.append(peaks[shape] or BASE_BYTES + estimate(cfg, _read_encoder_config(cfg.encoder)))
         except UserError:
             return None
     return max(needs)
@@ -152,12 +151,18 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
     target = min(kind_of(task).count_written(task), read_max_positions(model))
     examples = max(1, o.batch_tokens // (source + target)) if o.batch_tokens else o.batch_size
     width, layers = model.hidden_size, model.num_hidden_layers
-    parameters = 12 * layers * width**2 * (1 + DECODER_SHARE * bool(target)) + model.vocab_size * width
     kept = VECTORS_OF_LAYER * layers
     if cfg.encoder.gradient_checkpointing:  # each layer's input, and all of the layer that is at work
         kept = VECTORS_OF_LAYER + layers
     vectors = examples * (source + DECODER_SHARE * target) * kept
-    return int(BYTES_OF_PARAMETER * parameters + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
+    of_parameters = BYTES_OF_PARAMETER / 4 * _estimate_weights(cfg, model)
+    return int(of_parameters + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
+
+
+def _estimate_weights(cfg: Config, model: Any) -> float:
+    """Estimate the bytes of a model's weights in float32."""
+    width, decoder = model.hidden_size, DECODER_SHARE * bool(kind_of(cfg.task).count_written(cfg.task))
+    return float(4 * (12 * model.num_hidden_layers * width**2 * (1 + decoder) + model.vocab_size * width))
 
 
 def _read_encoder_config(cfg: Encoder) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from isobench.common.environment import read_command_start
+from isobench.common.environment import keep_threads, read_command_start
 from isobench.config.bounds import PositiveInt, check_values, read_hints
 from isobench.config.classes import locate_class
 from isobench.runs.run import Run
@@ -49,11 +49,8 @@ class Launcher:
             division = limit_by_memory(division, forecast_memory(configs, runs, with_gpu=bool(division.gpus)))
         since = read_command_start()
         if division.workers == 1:
-            if division.threads:
-                import torch
-
-                torch.set_num_threads(division.threads)
-            return [work(todo, since, is_numbered=len(runs) > 1)]
+            with keep_threads(division.threads):
+                return [work(todo, since, is_numbered=len(runs) > 1)]
         return Workers(format_work_command(plan, todo, since), division).carry_out(todo, since)
 
 

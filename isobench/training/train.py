@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
-from isobench.common.environment import collect_provenance, list_rounding, reset_peak_memory
+from isobench.common.environment import collect_provenance, keep_threads, list_rounding, reset_peak_memory
 from isobench.common.errors import RunFailure, UserError, extract_first_line, refuse
 from isobench.common.files import is_storage_error, remove_temporaries
 from isobench.common.interruption import SignalWatch
@@ -63,7 +62,7 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
     """
     watch = SignalWatch()
     try:
-        with folder.lock() as ours, _keep_threads():
+        with folder.lock() as ours, keep_threads():
             if not ours:
                 return None
             record = folder.read_final_record(cfg.retry_failed, since)
@@ -83,16 +82,6 @@ def train(cfg: Config, identity: Identity, folder: RunFolder, since: float = mat
         watch.stop()
     watch.raise_if_signalled()  # a signal too late to stop this run stops the sweep
     return folder.read_record()
-
-
-@contextlib.contextmanager
-def _keep_threads() -> Iterator[None]:
-    """A context after which torch has as many threads as before: one run's setting is not the next one's."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @dataclass

@@ -15,7 +15,8 @@ TYPED = [
     ["prune", "+experiment=glue_isobn"], ["+seed=1"], ["calibration=isobn_paper", "calibration.betta=1"],
     ["experiment.name=../up"], ["optimizer=sgd", "optimization.optimizer.betas=[0.9,0.9]"],
     ["papers", "--new", "isobn"], ["papers", "--new", "my-paper"], ["papers", "isob"],
-    ["report", "--claims", "isob"], ["--config-dir", str(ROOT / "examples" / "paper"), "+experiment=greetings"],
+    ["report", "--claims", "isob"], ["encoder=local", "encoder.path=nowhere", "task=rotten_tomatoes"],
+    ["--config-dir", str(ROOT / "examples" / "paper"), "+experiment=greetings"],
 ]  # fmt: skip
 # Values that are valid alone and would give a wrong number together, or cost a training; tests/config has the bounds.
 INVALID = [

@@ -50,7 +50,7 @@ def test_measured_peaks_replace_the_formula_for_runs_of_their_shape():
     assert BASE_BYTES < forecast_memory([cfg, smaller], ended, with_gpu=False) < by_formula
     unknown = make_config("encoder=bert-base-cased")  # from the hub, which can't be reached
     assert forecast_memory([cfg, unknown], ended, with_gpu=False) is None
-    assert forecast_memory([cfg, unknown], [], with_gpu=True) == BASE_BYTES  # the rest is in the GPU's memory
+    assert BASE_BYTES < forecast_memory([cfg], [], with_gpu=True) < 0.2 * by_formula + BASE_BYTES  # its weights alone
 
 
 def test_a_start_is_forecast_once_and_not_for_every_epoch():

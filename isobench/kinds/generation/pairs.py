@@ -42,7 +42,10 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
         table, where = read_columns(path, columns), str(path)
     else:
         where = f"{task.hub}/{task.subset} {split}"
-        table = load_hub_split(task, split).with_format("arrow")[:]
+        rows = load_hub_split(task, split)
+        if limit is not None and limit < len(rows):  # before millions of others are read
+            rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
+        table = rows.with_format("arrow")[:]
         require_columns(table.schema, columns, where)
     if limit is not None and limit < len(table):
         table = table.take(select_by_hash(len(table), limit, task.sample_seed))

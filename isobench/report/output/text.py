@@ -42,21 +42,28 @@ def format_latex(report: Report) -> str:
 def list_rows(view: TableView) -> list[list[str]]:
     """List a table's rows as texts: encoder, method, cells, training time.
 
-    The row ``[print]`` below ours has the paper's cells in brackets. It names their encoders if they are not ours.
+    The row ``[print]`` below ours has the paper's cells in brackets, and names their encoder if it is not ours.
     """
     rows = []
     for line in view.lines:
         label = f"{label_method(line.method)} ({line.settings})" if line.settings else label_method(line.method)
         cells = [line.cells.get(name) for name in view.columns]
-        printed = ["" if cell is None or not cell.published else f"[{cell.published}]" for cell in cells]
+        encoders = {cell.published_of for cell in cells if cell and cell.published}
+        printed = [_format_published(cell, len(encoders) > 1) if cell else "" for cell in cells]
         if not line.is_reported:
             ours = ["" if cell is None else f"{cell.ours or NOTHING} {cell.mark}".rstrip() for cell in cells]
             rows.append([line.encoder, label, *ours, line.time or NOTHING])
-            encoders = {cell.published_of: None for cell in cells if cell and cell.published}
-            label = "[print]" if list(encoders) == [line.encoder] else f"[print: {', '.join(encoders)}]"
+            is_other = len(encoders) == 1 and encoders != {line.encoder}
+            label = f"[print: {encoders.pop()}]" if is_other else "[print]"
         if any(printed):
             rows.append([line.encoder, label, *printed, ""])
     return rows
+
+
+def _format_published(cell: Any, with_encoder: bool) -> str:
+    if not cell.published:
+        return ""
+    return f"[{cell.published} {cell.published_of}]" if with_encoder else f"[{cell.published}]"
 
 
 def format_configuration(line: Any) -> dict[str, Any]:
