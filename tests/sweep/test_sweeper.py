@@ -27,7 +27,7 @@ def test_a_sweep_runs_once_skips_what_is_finished_and_ends_with_its_table(cli, s
         scores = [100 * r["best"]["score"] for r in first.values() if r["config"]["calibration"]["name"] == name]
         assert f"{sum(scores) / 2:.2f}" in line  # the mean of two
         assert all(f"{score:.2f}" in out for score in scores)
-        assert f"[{cell} bert-base-cased]" in out  # the published SST-2 cell, with the encoder it is for
+        assert f"[{cell}]" in out  # the published SST-2 cell
     assert "Not the paper's setting: encoder local is not the paper's" in out
     assert check_done(cli(*sweep, "seed=1,2"))[0] == out
     assert read_records(outputs) == first
