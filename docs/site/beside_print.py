@@ -66,8 +66,8 @@ def list_gains(report: Report) -> list[Gain]:
         name, own, arms = name_method(report.methods, row), [], []
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
             plain = base.get((cell.group, cell.column))
-            if cell.published is None or plain is None or not (cell.values and plain.values):
-                continue
+            if cell.published is None or plain is None or min(len(cell.values), len(plain.values)) < 2:
+                continue  # one run says nothing of chance
             pair = Arm(cell.values, cell.seeds), Arm(plain.values, plain.seeds)
             ours = None if any(map(math.isnan, [*cell.values, *plain.values])) else compare_runs([pair])
             arms += [pair] if ours else []
