@@ -282,9 +282,9 @@ def _write_run(folder: RunFolder, names: list[str], text: bytes, rows: Any, ende
 
 def _write_analysis(bundle: Path, manifest: Manifest, folder: Path) -> list[Path]:
     """Write the rows of an analysis that trains nothing, about.json last; UserError if others are there."""
-    paths = (path for path in manifest.files if path.startswith(f"{ANALYSIS_FOLDER}/"))
-    last = sorted(paths, key=lambda path: path.endswith(ABOUT_FILE))
-    files = {folder / Path(path).name: read_member(bundle, path) for path in last}
+    found_paths = (path for path in manifest.files if path.startswith(f"{ANALYSIS_FOLDER}/"))
+    paths = sorted(found_paths, key=lambda path: path.endswith(ABOUT_FILE))
+    files = {folder / Path(path).name: read_member(bundle, path) for path in paths}
     found = {file: file.read_bytes() for file in files if file.exists()}
     if others := [f"{file} has other content" for file, content in found.items() if content != files[file]]:
         raise _make_conflict(folder.parent.parent, others)

@@ -39,9 +39,8 @@ class _Problems:
         self.target = classes[:, :, None, None].expand(*self.shape[:3], 1)
         self.totals = weights.sum(1)  # [D, M]
         self.share = (weights / self.totals[:, None])[..., None]  # [D, n, M, 1]
-        self.curvature = (
-            (1 / count) * (1 - 1 / count) * (self.inputs * self.inputs).mean(1)[..., None]
-        )  # [D, r + 1, 1]
+        squares = (self.inputs * self.inputs).mean(1)[..., None]
+        self.curvature = (1 / count) * (1 - 1 / count) * squares  # [D, r + 1, 1]
         self.penalised = x.new_ones(rank + 1, 1)
         self.penalised[-1] = 0  # the intercepts are free
 

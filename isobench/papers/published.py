@@ -171,7 +171,7 @@ def check_tables_exist(paper: str | None, tables: Sequence[str]) -> None:
 
 
 def list_misspellings(
-    paper: str, tables: Iterable[str], tasks: Iterable[str] = (), methods: Iterable[str] = ()
+    paper: str, tables: Iterable[str], tasks: Iterable[str], methods: Iterable[str]
 ) -> Iterator[str]:
     """Yield a remark on each task and method of a paper's tables that seems misspelt, as an existing one is close.
 

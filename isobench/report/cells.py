@@ -18,7 +18,7 @@ from isobench.common.terminal import format_count
 from isobench.config.schema import Experiment, Task
 from isobench.papers import published
 from isobench.papers.folders import find_papers
-from isobench.papers.published import PublishedTable
+from isobench.papers.published import PublishedColumn, PublishedTable
 from isobench.report.selection import find_varying
 from isobench.report.tables import (
     BASE_METHOD,
@@ -35,8 +35,8 @@ from isobench.report.tables import (
 from isobench.statistics.seeds import ALPHA, Arm, compare_runs, compute_cell_statistics, count_trials, hedges_g, holm
 
 ColumnKind = tuple[str | None, str | None]  # a published column's ``isotropy`` and ``time``; both None for a score
-SCORE_KIND: ColumnKind = (None, None)
 NO_PAPER = PublishedTable(what="", form=["mean", "sd"], cells={}, columns={}, methods={})
+A_SCORE = PublishedColumn(task="")  # the kind of column that every task has
 AVERAGE = "Avg"  # title of the column of each row's average
 
 
@@ -94,13 +94,13 @@ def _list_tables(experiment: Experiment, tasks: dict[str, Task]) -> list[Table]:
     used_kinds: set[ColumnKind] = set()  # kinds of columns that the other tasks have already
     tables = []
     for name, content in contents.items():
-        kinds = list(dict.fromkeys((column.isotropy, column.time) for column in content.columns.values()))
-        new_kinds = [kind for kind in kinds if kind not in used_kinds]
+        kinds = {(column.isotropy, column.time): column for column in content.columns.values()}
+        new_kinds = [column for kind, column in kinds.items() if kind not in used_kinds]
         columns = [*_build_paper_columns(content, tasks), *_build_other_columns(other_tasks, new_kinds)]
-        used_kinds |= set(kinds)
+        used_kinds |= kinds.keys()
         if columns:
             tables.append(Table(name, content, columns))
-    return tables or [Table("", NO_PAPER, list(_build_other_columns(list(tasks.values()), [SCORE_KIND])))]
+    return tables or [Table("", NO_PAPER, list(_build_other_columns(list(tasks.values()), [A_SCORE])))]
 
 
 def _load_contents(experiment: Experiment) -> dict[str, PublishedTable]:
@@ -136,18 +136,20 @@ def _build_paper_columns(content: PublishedTable, tasks: dict[str, Task]) -> Ite
                 metric = task.primary if task.primary in known or not known else known[0]
                 score = f"{column.split or task.dev_splits[0]}/{metric}"
                 title = f"{printed} ({name})" if difference else printed
-                source = "" if column.time else column.isotropy or score
-                yield Column(title, name, column.kind, source, printed, difference)
+                yield Column(title, name, column.kind, _find_source(column, score), printed, difference)
 
 
-def _build_other_columns(tasks: Sequence[Task], kinds: Sequence[ColumnKind]) -> Iterator[Column]:
-    """Make columns of the given kinds for tasks that the paper doesn't have."""
+def _build_other_columns(tasks: Sequence[Task], alike: Sequence[PublishedColumn]) -> Iterator[Column]:
+    """Make columns of the same kinds as printed ones for tasks that the paper doesn't have."""
     for task in tasks:
-        for isotropy, time in kinds:
-            title = f"{task.name} {isotropy or time or task.primary}"
-            kind = "isotropy" if isotropy else "time" if time else "score"
-            source = "" if time else isotropy or f"{task.dev_splits[0]}/{task.primary}"
-            yield Column(title, task.name, kind, source)
+        for column in alike:
+            title = f"{task.name} {column.isotropy or column.time or task.primary}"
+            yield Column(title, task.name, column.kind, _find_source(column, f"{task.dev_splits[0]}/{task.primary}"))
+
+
+def _find_source(column: PublishedColumn, score: str) -> str:
+    """Return the column of ``runs`` that a printed column's numbers are in, ``score`` being the scores'."""
+    return "" if column.time else column.isotropy or score
 
 
 # Compares a method's runs with plain fine-tuning's in a column: the values of the columns paired_*.

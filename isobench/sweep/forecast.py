@@ -24,7 +24,7 @@ from isobench.tasks.kind import kind_of
 MIB, GIB = 2**20, 2**30
 BASE_BYTES = 1 * GIB  # of a process: Python with its libraries
 MARGIN = 1.15  # a run may need this much more memory than the runs that were measured
-BYTES_OF_PARAMETER = 16
+COPIES = 4  # of the weights: themselves, their gradients, and Adam's two moments
 VECTORS_OF_LAYER = 16  # kept for the backward pass; a decoder's layer, which also attends to the source, keeps more
 DECODER_SHARE = 1.5  # what a decoder's layer keeps, in layers of an encoder
 BYTES_OF_ENTRY = {"32-true": 4, "bf16-mixed": 3, "16-mixed": 3}
@@ -155,8 +155,7 @@ def estimate_bytes(cfg: Config, model: Any) -> int:
     if cfg.encoder.gradient_checkpointing:  # each layer's input, and all of the layer that is at work
         kept = VECTORS_OF_LAYER + layers
     vectors = examples * (source + DECODER_SHARE * target) * kept
-    of_parameters = BYTES_OF_PARAMETER / 4 * _estimate_weights(cfg, model)
-    return int(of_parameters + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
+    return int(COPIES * _estimate_weights(cfg, model) + BYTES_OF_ENTRY[cfg.trainer.precision] * width * vectors)
 
 
 def _estimate_weights(cfg: Config, model: Any) -> float:

@@ -36,19 +36,17 @@ def read_pairs(task: Task, data: Data, split: str, limit: int | None = None) -> 
     columns = (task.text[0], generation.target)
     if generation.grammar:
         made = grammars.generate_pairs(generation.grammar, split)
-        table, where = pyarrow.table(dict(zip(columns, made, strict=True))), f"the grammar {generation.grammar}"
+        rows, where = pyarrow.table(dict(zip(columns, made, strict=True))), f"the grammar {generation.grammar}"
     elif find_data_source(task, data) == "parquet":
         path = find_parquet_file(task, data, split)
-        table, where = read_columns(path, columns), str(path)
+        rows, where = read_columns(path, columns), str(path)
     else:
-        where = f"{task.hub}/{task.subset} {split}"
-        rows = load_hub_split(task, split)
-        if limit is not None and limit < len(rows):  # before millions of others are read
-            rows = rows.select(select_by_hash(len(rows), limit, task.sample_seed))
-        table = rows.with_format("arrow")[:]
-        require_columns(table.schema, columns, where)
-    if limit is not None and limit < len(table):
-        table = table.take(select_by_hash(len(table), limit, task.sample_seed))
+        rows, where = load_hub_split(task, split).with_format("arrow"), f"{task.hub}/{task.subset} {split}"
+    if limit is not None and limit < len(rows):
+        chosen = select_by_hash(len(rows), limit, task.sample_seed)
+        rows = rows.take(chosen) if isinstance(rows, pyarrow.Table) else rows.select(chosen)
+    table = rows[:]  # of the hub's, which is read now
+    require_columns(table.schema, columns, where)
     texts = [check_texts(read_field(table, name), name, where) for name in columns]
     for side, language in enumerate(generation.languages or []):
         if language.startswith("ro"):
