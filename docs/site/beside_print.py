@@ -4,7 +4,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -19,7 +19,7 @@ from isobench.report.methods import list_score_cells, name_method
 from isobench.report.output.templating import escape_markdown
 from isobench.report.printed import find_printed_sd
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import DASH, format_interval, format_p_value, format_points
+from isobench.report.wording import DASH, format_interval, format_p_value
 from isobench.statistics.seeds import Arm, Comparison, compare_runs
 
 WIDEST = 50  # points from zero that a figure shows
@@ -45,6 +45,7 @@ class Gain:
     columns: Sequence[str]
     printed: tuple[float, float, float]  # with Welch's interval; NaN where print has none
     printed_of: str
+    encoder: str
     ours: Comparison | None  # None if a score is not defined
     constant: int  # runs that predict one class, of all
     runs: int
@@ -73,42 +74,53 @@ def list_gains(report: Report) -> list[Gain]:
             arms += [pair] if ours else []
             printed = (cell.published_difference, *_find_printed_interval(report, cell))
             constant = cell.troubles.count(CONSTANT_PREDICTOR)
-            own.append(Gain(name, [cell.column], printed, cell.published_of, ours, constant, len(cell.seeds)))
+            own.append(
+                Gain(name, [cell.column], printed, cell.published_of, cell.encoder, ours, constant, len(cell.seeds))
+            )
         defined = [gain for gain in own if gain.ours]
         gains += own
         if len({gain.printed_of for gain in defined}) == 1 < len(defined):
             printed = statistics.fmean(gain.printed[0] for gain in defined), math.nan, math.nan
             constant, runs = (sum(getattr(gain, count) for gain in defined) for count in ("constant", "runs"))
-            columns = [gain.columns[0] for gain in defined]
-            gains.append(Gain(name, columns, printed, defined[0].printed_of, compare_runs(arms), constant, runs))
+            columns, ours = [gain.columns[0] for gain in defined], compare_runs(arms)
+            mean = replace(defined[0], columns=columns, printed=printed, ours=ours, constant=constant, runs=runs)
+            gains.append(mean)
     return gains
 
 
+def find_means(gains: Sequence[Gain]) -> list[Gain]:
+    """Find what each method gains over all its tasks: the mean if it has several, which is its last gain."""
+    return list({gain.method: gain for gain in gains if gain.ours}.values())
+
+
 def describe_gains(gains: Sequence[Gain]) -> str:
-    """Say what each method gains: over its tasks if it has several."""
-    phrases = []
-    for gain in {gain.method: gain for gain in gains if gain.ours}.values():  # a method's mean is its last one
-        where = f"over {len(gain.columns)} tasks" if len(gain.columns) > 1 else f"on {gain.columns[0]}"
-        text = f"{gain.method} {gain.format_ours()} {where}{gain.count_constant(', where ')}"
-        phrases.append(f"{text} ({gain.printed_of} in print: {format_points(gain.printed[0])})")
-    return escape_markdown(f"gains over plain, in points, are {'; '.join(phrases)}.")
+    """Count the methods that gain and that lose over all their tasks."""
+    ours = [gain.ours for gain in find_means(gains)]
+    above, below = sum(gain.low > 0 for gain in ours), sum(gain.high < 0 for gain in ours)
+    found = f"above 0 for {above} of {len(ours)} methods and below 0 for {below}, without a correction"
+    return f"the 95% interval of the gain over plain is {found}."
 
 
 def write_gains(gains: Sequence[Gain]) -> str:
-    """Return a table of the gains; empty without any."""
+    """Return a table of the gains, with what its intervals are; empty without any."""
+    has_spread = any(not math.isnan(gain.printed[1]) for gain in gains)
+    note = f"{OURS_NOTE} {PRINT_NOTE if has_spread else MEDIANS_NOTE}"
+    return f"{tabulate_gains(gains)}\n\n{note}" if gains else ""
+
+
+def tabulate_gains(gains: Sequence[Gain]) -> str:
+    """Return a table of the gains, means in bold."""
     lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
     for gain in gains:
         printed = "NaN" if math.isnan(gain.printed[0]) else format_interval(*gain.printed)
         p = format_p_value(gain.ours.p) if gain.ours else DASH
         is_mean = len(gain.columns) > 1
         name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
-        ours = gain.format_ours() + gain.count_constant(", ")
+        ours = f"{gain.format_ours()} ({gain.encoder}){gain.count_constant(', ')}"
         name, printed, ours = map(escape_markdown, (name, printed, ours))
         name = f"**{name}**" if is_mean else name
         lines.append(f"| {name} | {printed} ({gain.printed_of}) | {ours} | {p} |")
-    has_spread = any(not math.isnan(gain.printed[1]) for gain in gains)
-    note = f"{OURS_NOTE} {PRINT_NOTE if has_spread else MEDIANS_NOTE}"
-    return "\n".join([*lines, "", note]) if gains else ""
+    return "\n".join(lines)
 
 
 def _find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:

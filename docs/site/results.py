@@ -14,13 +14,23 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import yaml
-from beside_print import Gain, describe_gains, draw_gains, list_gains, write_beside_print, write_gains
+from beside_print import (
+    OURS_NOTE,
+    Gain,
+    describe_gains,
+    draw_gains,
+    find_means,
+    list_gains,
+    tabulate_gains,
+    write_beside_print,
+    write_gains,
+)
 from rich.table import Table
 from rich.text import Text
 from wanted import WANTED, write_wanted
@@ -76,6 +86,8 @@ What each experiment found, in a sentence or two. Its page has tables, figures, 
 **No paper's row has the paper's own setting.** *Plain* is fine-tuning without a method,
 *print* what the paper prints.
 """
+GAINS_TITLE = "## Do the methods help? Real GLUE tasks, laptop scale"
+GAINS_NOTE = f"{OURS_NOTE} A mean is over the tasks that have ended. Of isobn, print has medians. Print's seeds vary too."
 READING = """## Check them
 
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
@@ -164,6 +176,7 @@ class Section:
     visible: list[str]
     folded: list[str]
     front: list[str] = field(default_factory=list)  # what the paper's own page shows too
+    gains: list[Gain] = field(default_factory=list)  # over plain, of tasks that print has
 
 
 def main() -> None:
@@ -210,14 +223,18 @@ def find_bundles() -> list[Bundle]:
 def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
     """Return the text of the index, of each experiment's page and of the papers' own pages, by file."""
     claims = judge_claims(bundles)
-    pages, rows = {}, {heading: [] for heading in GROUPS}
+    pages, rows, gains = {}, {heading: [] for heading in GROUPS}, list[Gain]()
     parts: dict[Path, list[tuple[str, list[str]]]] = {}  # a paper's own page -> its experiments' rows and fronts
     for name in dict.fromkeys(bundle.experiment for bundle in bundles):
         own = [bundle for bundle in bundles if bundle.experiment == name]
         own.sort(key=lambda bundle: (bundle.is_extra, SCALES.index(bundle.scale)))
-        text, found, front = write_page(name, own, claims)
-        pages[PAGES / f"{name}.md"] = text
+        sections = [write_section(bundle, [one for one in claims if one["bundle"] == bundle.name]) for bundle in own]
+        pages[PAGES / f"{name}.md"] = write_page(name, own, sections)
+        found = FOUND.get(name) or shorten(sections[0].outcome)
+        front = [part for section in sections for part in section.front]
         folder = own[0].path.parents[1]
+        means = find_means([gain for section in sections for gain in section.gains])
+        gains += [replace(gain, method=f"{folder.name}: {gain.method}") for gain in means]
         paper = f"Papers, {own[0].scale} scale"
         heading = next((title for title, folders in GROUPS.items() if folder.name in folders), paper)
         row = f"{name}.md) | {describe_scales(own)} | {found} |"
@@ -228,25 +245,27 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         if place := re.search(FOUND_PLACE, text):
             pages[file] = text[: place.start()] + write_found(own_parts) + text[place.end() :]
     tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
-    index = [INTRODUCTION, *tables, explain_names("".join(tables)), READING, write_claims(bundles, claims)]
+    index = [
+        INTRODUCTION,
+        GAINS_TITLE,
+        tabulate_gains(gains),
+        GAINS_NOTE,
+        *tables,
+        explain_names("".join(tables)),
+        READING,
+        write_claims(bundles, claims),
+    ]
     return {INDEX: join_parts(index), **pages}
 
 
-def write_page(name: str, bundles: list[Bundle], claims: list[dict[str, Any]]) -> tuple[str, str, list[str]]:
-    """Return the text of an experiment's page, what was found, and what its paper's own page shows.
-
-    The bundles begin with the largest scale.
-    """
-    sections = [write_section(bundle, [one for one in claims if one["bundle"] == bundle.name]) for bundle in bundles]
-    paragraphs = []
+def write_page(name: str, bundles: list[Bundle], sections: list[Section]) -> str:
+    """Return the text of an experiment's page, whose bundles begin with the largest scale."""
+    about = find_config("experiment", name)
+    parts = [f"# {name}", WARNING, escape(describe_choice(about)) if about else ""]
     for bundle, section in zip(bundles, sections, strict=True):
         titles = [f"## {bundle.name}, scale={bundle.scale}"] * (len(bundles) > 1 or bundle.scale != "embedded")
-        paragraphs += [*titles, section.outcome, *section.visible, FOLD, *section.folded, "</details>"]
-    found = FOUND.get(name) or shorten(sections[0].outcome)
-    front = [part for section in sections for part in section.front]
-    about = find_config("experiment", name)
-    about = escape(describe_choice(about)) if about else ""
-    return join_parts([f"# {name}", WARNING, about, *paragraphs]), found, front
+        parts += [*titles, section.outcome, *section.visible, FOLD, *section.folded, "</details>"]
+    return join_parts(parts)
 
 
 def write_found(parts: list[tuple[str, list[str]]]) -> str:
@@ -330,7 +349,7 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     folded = [f"{bundle.describe_runs()} {bundle.describe_origin()}", commands]
     outside = [claim for claim in claims if is_outside(claim)]
     inside = [claim for claim in claims if claim not in outside]
-    front = []
+    front, gains = [], list[Gain]()
     shown = show_analysis(bundle) if bundle.has_analysis else Shown()
     tables = [format_table(table) for table in shown.tables if table.row_count <= LONGEST_TABLE]
     if (bundle.path / ANALYSIS_FOLDER / "slopes.parquet").is_file():
@@ -373,7 +392,7 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
     if outside:
         lines = (f"- {claim['outcome'].capitalize()}: {escape(claim['claim'])}" for claim in outside)
         folded += [f"Claims, {OUTSIDE}:", "\n".join(lines)]
-    return Section(outcome, visible, folded, front)
+    return Section(outcome, visible, folded, front, gains)
 
 
 def draw_picture(bundle: Bundle, gains: Sequence[Gain]) -> str:

@@ -6,6 +6,7 @@ The vectors are read in batches, twice: memory does not grow with their number, 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,38 +81,30 @@ def diagnose(
         seed: of samples and halves.
         search: queries whose answers among the vectors are measured.
     """
-    scan = Scan(vectors)
-    rng = np.random.default_rng(seed)
+    scan, rng = Scan(vectors), np.random.default_rng(seed)
     drawn = np.sort(rng.choice(len(vectors), min(len(vectors), SAMPLE), replace=False))
     drawn = drawn[~scan.missing[drawn]]
     sample = torch.from_numpy(read_rows(vectors, drawn)).double()
-    noted = [*notes, *scan.list_notes(), *_describe_sample(sample, scan, seed)]
-    shuffled = sample[torch.from_numpy(rng.permutation(len(sample)))]
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
-    found = [*scan.list_findings(), _describe_trimmed(trimmed_isoscore(sample), isoscore(sample))]
-    text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
-    found += [*_describe_norms(norms), ("uniformity", uniformity(shuffled[:UNIFORMITY_ROWS]), text)]
-    judged, classes, scored = sample, None, None  # what methods are measured on, and by what
-    if pairs is not None:
-        judged, scored, measured, said = _judge_by_pairs(vectors, scan.missing, *pairs)
-        found, noted = found + measured, noted + said
-    if isinstance(labels, np.ndarray):
-        judged, classes, measured, said = _judge_by_labels(sample, labels[drawn], seed)
-        found, noted, scored = found + measured, noted + said, None
-        noted += [_advise_on_whitening(len(labels) / len(np.unique(labels)))] if texts else []
-        noted += ["With labels and pairs, methods are judged by the labels."] if pairs is not None else []
+    judged, measured, said = _judge(
+        vectors, scan.missing, sample, None if labels is None else labels[drawn], pairs, seed
+    )
+    noted = [*notes, *scan.list_notes(), *_describe_sample(sample, scan, seed), *said]
+    if labels is not None and texts:
+        noted.append(_advise_on_whitening(len(labels) / len(np.unique(labels))))
+    found = [*scan.list_findings(), *_measure_sample(sample, norms, rng), *measured]
     findings, said = _add_reference(found, scan.dim, texts)
     noted += said
-    score = "accuracy" if classes is not None else "spearman" if scored else None
-    counted = None if counts is None or score else counts[drawn]
+    counted = None if counts is None or judged.score else counts[drawn]
     # Levels: the cosines that few random pairs reach, with each method.
-    effects, levels, said = measure_effects(judged, classes, scored, methods or {}, counted, seed)
+    effects, levels, said = measure_effects(judged.rows, judged.classes, judged.pairs, methods or {}, counted, seed)
+    noted += said
     retrieval: list[Retrieval] = []
     if search:
         # Methods are fitted on fewer rows, which have the mean and the covariance of all.
         like = imitate(scan.accumulator.mean, scan.accumulator.scatter / scan.rows)
-        retrieval, levels_of_search, more = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
-        said += more
+        retrieval, levels_of_search, said = measure_retrieval(vectors, sample, like, search, methods or {}, seed)
+        noted += said
         levels = levels_of_search + levels
     return Diagnosis(
         source=source,
@@ -122,31 +115,50 @@ def diagnose(
         norms=_thin(norms),
         coordinates=scan.coordinates.tolist(),
         effects=effects,
-        score=score,
-        notes=[*noted, *said],
+        score=judged.score,
+        notes=noted,
         retrieval=retrieval,
         levels=levels,
     )
 
 
-def _judge_by_pairs(
-    vectors: Array, missing: np.ndarray, ends: np.ndarray, scores: np.ndarray
-) -> tuple[Tensor, tuple[np.ndarray, np.ndarray], list[Measured], list[str]]:
-    rows, pairs, notes = _leave_out(missing, ends, scores)
-    measured = torch.from_numpy(read_rows(vectors, rows)).double()
-    return measured, pairs, _describe_pairs(measured, *pairs), notes
+@dataclass(frozen=True)
+class Judged:
+    """Rows that methods are measured on, and what judges them: their classes, or scored pairs of them, or neither."""
+
+    rows: Tensor  # [n, d] float64
+    classes: np.ndarray | None = None  # [n]
+    pairs: tuple[np.ndarray, np.ndarray] | None = None  # places among the rows [P, 2] and scores [P]
+
+    @property
+    def score(self) -> str | None:
+        """Name what methods are judged by."""
+        return "accuracy" if self.classes is not None else "spearman" if self.pairs else None
 
 
-def _judge_by_labels(
-    sample: Tensor, labels: np.ndarray, seed: int
-) -> tuple[Tensor, np.ndarray, list[Measured], list[str]]:
-    once = find_first_rows(sample.numpy())  # no row is trained on and tested
-    measured, classes = sample[torch.from_numpy(once)], labels[once]
-    repeated = len(sample) - len(once)
-    notes = [f"Labels are judged without the rows that repeat another: {repeated:,}."] if repeated else []
-    accuracy, said = score_probe(measured, classes, seed)
-    found = _describe_classes(silhouette(measured, torch.from_numpy(classes)), accuracy, classes)
-    return measured, classes, found, notes + said
+def _judge(
+    vectors: Array,
+    missing: np.ndarray,
+    sample: Tensor,
+    labels: np.ndarray | None,
+    pairs: tuple[np.ndarray, np.ndarray] | None,
+    seed: int,
+) -> tuple[Judged, list[Measured], list[str]]:
+    """Measure what labels of the sample [n] and scored pairs tell; methods are judged by labels if there are both."""
+    judged, found, notes = Judged(sample), list[Measured](), list[str]()
+    if pairs is not None:
+        rows, kept, notes = _leave_out(missing, *pairs)
+        judged = Judged(torch.from_numpy(read_rows(vectors, rows)).double(), pairs=kept)
+        found = _describe_pairs(judged.rows, *kept)
+    if labels is not None:
+        once = find_first_rows(sample.numpy())  # no row is trained on and tested
+        judged = Judged(sample[torch.from_numpy(once)], labels[once])
+        if repeated := len(sample) - len(once):
+            notes.append(f"Labels are judged without the rows that repeat another: {repeated:,}.")
+        accuracy, said = score_probe(judged.rows, labels[once], seed)
+        found += _describe_classes(silhouette(judged.rows, torch.from_numpy(labels[once])), accuracy, labels[once])
+        notes += [*said, *["With labels and pairs, methods are judged by the labels."] * (pairs is not None)]
+    return judged, found, notes
 
 
 class Scan:
@@ -276,20 +288,20 @@ def _describe_sample(sample: Tensor, scan: Scan, seed: int) -> list[str]:
     return said
 
 
-def _describe_trimmed(trimmed: float, whole: float) -> Measured:
-    """Describe IsoScore of the sampled rows without the 2% that are farthest from the median."""
-    said = " A few far rows decide IsoScore." if trimmed > DECIDED * whole else ""
-    return "IsoScore, trimmed", trimmed, f"Without the 2% of rows farthest from the median it is {trimmed:.3g}.{said}"
-
-
-def _describe_norms(norms: Tensor) -> list[Measured]:
-    """Describe the lengths of the sampled rows, ascending."""
+def _measure_sample(sample: Tensor, norms: Tensor, rng: np.random.Generator) -> list[Measured]:
+    """Measure the sampled rows: IsoScore without the 2% farthest from the median, lengths (ascending), uniformity."""
+    trimmed, whole = trimmed_isoscore(sample), isoscore(sample)
+    far = " A few far rows decide IsoScore." if trimmed > DECIDED * whole else ""
     low, median, high = np.quantile(norms.numpy(), (0.25, 0.5, 0.75)).tolist()
     spread = (high - low) / median if median > 0 else math.nan
     said = "Cosine and dot product rank alike." if spread < 0.01 else "Dot products mix length and direction."
+    few = sample[torch.from_numpy(rng.permutation(len(sample)))[:UNIFORMITY_ROWS]]
+    text = "How evenly the directions cover the sphere: 0 if all are one direction, about -4 if they cover it evenly."
     return [
+        ("IsoScore, trimmed", trimmed, f"Without the 2% of rows farthest from the median it is {trimmed:.3g}.{far}"),
         ("median norm", median, f"Half of the vectors are longer than {median:.4g}."),
         ("spread of norms", spread, f"The middle half of the lengths differs by {_percent(spread)}. {said}"),
+        ("uniformity", uniformity(few), text),
     ]
 
 
