@@ -87,7 +87,7 @@ What each experiment found, in a sentence or two. Its page has tables, figures, 
 *print* what the paper prints.
 """
 GAINS_TITLE = "## Do the methods help? Real GLUE tasks, laptop scale"
-GAINS_NOTE = f"{OURS_NOTE} A mean is over the tasks that have ended. Of isobn, print has medians. Print's seeds vary too."
+GAINS_NOTE = f"{OURS_NOTE} Means are over the tasks that have ended. Isobn prints medians. Print's seeds vary too."
 READING = """## Check them
 
 All of these results are in the repository. Each is a [bundle](how-to/bundles.md): the records, predictions and rows
