@@ -332,7 +332,7 @@ class Experiment(Section):
     tables: list[str] = field(default_factory=list)  # of that paper
     selection: Selection = field(default_factory=Selection)
     order: list[str] = field(default_factory=list)  # start runs by these settings, such as [encoder, seed]
-    gpu_hours: PositiveFloat | None = None  # of the whole grid at the paper's scale, at most
+    gpu_hours: PositiveFloat | None = None  # of the whole grid at the paper's scale, roughly: docs/how-to/memory.md
     # For each scale a list of sub-grids, each a mapping from an override to its values.
     grid: dict[str, list[dict[str, list[Any]]]] = field(default_factory=dict)
 

@@ -280,8 +280,9 @@ def _describe_sample(sample: Tensor, scan: Scan, seed: int) -> list[str]:
         said.append(f"Coordinates that number the rows, as ids do (from 0): {name_some(list(map(str, numbering)))}.")
     if scan.rows > SAMPLE:
         said.append(
-            f"Norms, silhouette, the probe and what methods change are of {len(sample):,} rows drawn at random (seed "
-            f"{seed}), uniformity of {UNIFORMITY_ROWS:,} of them; all other measures are of all {scan.rows:,} rows."
+            f"Norms, silhouette, trimmed IsoScore and, without pairs, what methods change are of {len(sample):,} "
+            f"rows drawn at random (seed {seed}), uniformity and the probe of fewer of them; all other measures are "
+            f"of all {scan.rows:,} rows."
         )
     elif len(sample) > UNIFORMITY_ROWS:
         said.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")
