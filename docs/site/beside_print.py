@@ -51,12 +51,10 @@ class Gain:
     runs: int
 
     def format_ours(self) -> str:
-        """Write ours with its interval."""
-        return format_interval(self.ours.value, self.ours.low, self.ours.high) if self.ours else "NaN"
-
-    def count_constant(self, before: str) -> str:
-        """Say how many runs predict one class, after the words ``before``; empty if none does."""
-        return f"{before}{self.constant} of {self.runs} runs predict one class" if self.constant else ""
+        """Write ours with its interval and encoder, and how many runs predict one class if any does."""
+        value = format_interval(self.ours.value, self.ours.low, self.ours.high) if self.ours else "NaN"
+        constant = f", {self.constant} of {self.runs} runs predict one class" if self.constant else ""
+        return f"{value} ({self.encoder}){constant}"
 
 
 def list_gains(report: Report) -> list[Gain]:
@@ -83,8 +81,9 @@ def list_gains(report: Report) -> list[Gain]:
             printed = statistics.fmean(gain.printed[0] for gain in defined), math.nan, math.nan
             constant, runs = (sum(getattr(gain, count) for gain in defined) for count in ("constant", "runs"))
             columns, ours = [gain.columns[0] for gain in defined], compare_runs(arms)
-            mean = replace(defined[0], columns=columns, printed=printed, ours=ours, constant=constant, runs=runs)
-            gains.append(mean)
+            gains.append(
+                replace(defined[0], columns=columns, printed=printed, ours=ours, constant=constant, runs=runs)
+            )
     return gains
 
 
@@ -116,8 +115,7 @@ def tabulate_gains(gains: Sequence[Gain]) -> str:
         p = format_p_value(gain.ours.p) if gain.ours else DASH
         is_mean = len(gain.columns) > 1
         name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
-        ours = f"{gain.format_ours()} ({gain.encoder}){gain.count_constant(', ')}"
-        name, printed, ours = map(escape_markdown, (name, printed, ours))
+        name, printed, ours = map(escape_markdown, (name, printed, gain.format_ours()))
         name = f"**{name}**" if is_mean else name
         lines.append(f"| {name} | {printed} ({gain.printed_of}) | {ours} | {p} |")
     return "\n".join(lines)

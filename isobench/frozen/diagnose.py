@@ -86,9 +86,8 @@ def diagnose(
     drawn = drawn[~scan.missing[drawn]]
     sample = torch.from_numpy(read_rows(vectors, drawn)).double()
     norms = torch.linalg.vector_norm(sample, dim=1).sort().values
-    judged, measured, said = _judge(
-        vectors, scan.missing, sample, None if labels is None else labels[drawn], pairs, seed
-    )
+    classes = None if labels is None else labels[drawn]
+    judged, measured, said = _judge(vectors, scan.missing, sample, classes, pairs, seed)
     noted = [*notes, *scan.list_notes(), *_describe_sample(sample, scan, seed), *said]
     if labels is not None and texts:
         noted.append(_advise_on_whitening(len(labels) / len(np.unique(labels))))
@@ -152,12 +151,15 @@ def _judge(
         found = _describe_pairs(judged.rows, *kept)
     if labels is not None:
         once = find_first_rows(sample.numpy())  # no row is trained on and tested
-        judged = Judged(sample[torch.from_numpy(once)], labels[once])
+        classes = labels[once]
+        judged = Judged(sample[torch.from_numpy(once)], classes)
         if repeated := len(sample) - len(once):
             notes.append(f"Labels are judged without the rows that repeat another: {repeated:,}.")
-        accuracy, said = score_probe(judged.rows, labels[once], seed)
-        found += _describe_classes(silhouette(judged.rows, torch.from_numpy(labels[once])), accuracy, labels[once])
-        notes += [*said, *["With labels and pairs, methods are judged by the labels."] * (pairs is not None)]
+        accuracy, said = score_probe(judged.rows, classes, seed)
+        found += _describe_classes(silhouette(judged.rows, torch.from_numpy(classes)), accuracy, classes)
+        notes += said
+        if pairs is not None:
+            notes.append("With labels and pairs, methods are judged by the labels.")
     return judged, found, notes
 
 
