@@ -54,7 +54,10 @@ def main() -> None:
 def _diagnose(options: Namespace, arguments: Sequence[str]) -> None:
     """Carry out the command: diagnose, then print, and write the page."""
     paths, settings = split_files(arguments)
-    refuse((len(paths) > 1, f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}"))
+    refuse(
+        (len(paths) > 1, f"isobench diagnose takes one X, not {' and '.join(map(str, paths))}"),
+        (options.against and (settings or options.to), "--against only prints: leave out --to and settings"),
+    )
     path = paths[0] if paths else None
     is_matrix = not (options.vocabulary or path is None or options.text or path.suffix.lower() in TEXT_ENDINGS)
     _check_flags(options, path, is_matrix)

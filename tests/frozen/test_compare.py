@@ -73,4 +73,5 @@ def test_the_command(cli, tmp_path, monkeypatch):
     out, _ = check_done(cli("diagnose", "a.npy", "--against", "b.npy"))
     assert "linear CKA" in out
     assert json.loads(cli("diagnose", "a.npy", "--against", "b.npy", "--json")[1])["rows"] == 90
-    check_refused(cli("diagnose", "a.npy", "--against", "b.npy", "--labels", "y.npy"))
+    for more in (["--labels", "y.npy"], ["--to", "here"], ["calibration=center"]):
+        check_refused(cli("diagnose", "a.npy", "--against", "b.npy", *more))
