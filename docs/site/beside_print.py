@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -25,7 +26,7 @@ from isobench.statistics.seeds import Arm, Comparison, compare_runs
 WIDEST = 50  # points from zero that a figure shows
 OURS_NOTE = "Ours: with the 95% interval over seeds of the t-test whose p stands beside, without a correction."
 PRINT_NOTE = "Print: with Welch's, from its SDs over all its seeds, failed ones too."
-MEDIANS_NOTE = "Print has medians, and its gains are of these."
+MEDIANS_NOTE = "Print's gains are of its medians, ours of means."
 # Cells that print and another encoder's runs share: paper, table, methods, and why.
 COMPARABLE = [
     (
@@ -43,12 +44,18 @@ class Gain:
 
     method: str
     columns: Sequence[str]
-    printed: tuple[float, float, float]  # with Welch's interval; NaN where print has none
+    printed: float  # NaN where print has no number
+    spreads: Sequence[tuple[float, int]]  # SD and seeds of print's rows, plain's too; empty where it has none
     printed_of: str
     encoder: str
     ours: Comparison | None  # None if a score is not defined
     constant: int  # runs that predict one class, of all
     runs: int
+
+    def find_printed_interval(self) -> tuple[float, float]:
+        """Return Welch's 95% interval of print's gain over the seeds of all its rows; NaN without their spreads."""
+        half = _compute_welch_margin(self.spreads) / len(self.columns)
+        return self.printed - half, self.printed + half
 
     def format_ours(self) -> str:
         """Write ours with its interval and encoder, and how many runs predict one class if any does."""
@@ -70,19 +77,22 @@ def list_gains(report: Report) -> list[Gain]:
             pair = Arm(cell.values, cell.seeds), Arm(plain.values, plain.seeds)
             ours = None if any(map(math.isnan, [*cell.values, *plain.values])) else compare_runs([pair])
             arms += [pair] if ours else []
-            printed = (cell.published_difference, *_find_printed_interval(report, cell))
-            constant = cell.troubles.count(CONSTANT_PREDICTOR)
-            own.append(
-                Gain(name, [cell.column], printed, cell.published_of, cell.encoder, ours, constant, len(cell.seeds))
-            )
+            constant, runs = cell.troubles.count(CONSTANT_PREDICTOR), len(cell.seeds)
+            printed = cell.published_difference, _find_printed_spreads(report, cell), cell.published_of
+            own.append(Gain(name, [cell.column], *printed, cell.encoder, ours, constant, runs))
         defined = [gain for gain in own if gain.ours]
         gains += own
         if len({gain.printed_of for gain in defined}) == 1 < len(defined):
-            printed = statistics.fmean(gain.printed[0] for gain in defined), math.nan, math.nan
-            constant, runs = (sum(getattr(gain, count) for gain in defined) for count in ("constant", "runs"))
-            columns, ours = [gain.columns[0] for gain in defined], compare_runs(arms)
             gains.append(
-                replace(defined[0], columns=columns, printed=printed, ours=ours, constant=constant, runs=runs)
+                replace(
+                    defined[0],
+                    columns=[gain.columns[0] for gain in defined],
+                    printed=statistics.fmean(gain.printed for gain in defined),
+                    spreads=list(chain(*(gain.spreads for gain in defined))) * all(gain.spreads for gain in defined),
+                    ours=compare_runs(arms),
+                    constant=sum(gain.constant for gain in defined),
+                    runs=sum(gain.runs for gain in defined),
+                )
             )
     return gains
 
@@ -93,16 +103,26 @@ def find_means(gains: Sequence[Gain]) -> list[Gain]:
 
 
 def describe_gains(gains: Sequence[Gain]) -> str:
-    """Count the methods that gain and that lose over all their tasks."""
-    ours = [gain.ours for gain in find_means(gains)]
-    above, below = sum(gain.low > 0 for gain in ours), sum(gain.high < 0 for gain in ours)
-    found = f"above 0 for {above} of {len(ours)} methods and below 0 for {below}, without a correction"
-    return f"the 95% interval of the gain over plain is {found}."
+    """Name the methods whose mean gain over all their tasks is beyond chance, and those that lack tasks."""
+    means = find_means(gains)
+    above = _count_methods([gain for gain in means if gain.ours.low > 0])
+    below = _count_methods([gain for gain in means if gain.ours.high < 0])
+    found = f"above 0 for {above} of {len(means)} methods and below 0 for {below}, without a correction"
+    sentences = [f"the 95% interval of a method's mean gain over its tasks is {found}."]
+    most = max(len(gain.columns) for gain in means)
+    for columns in dict.fromkeys(tuple(gain.columns) for gain in means if len(gain.columns) < most):
+        names = ", ".join(gain.method for gain in means if tuple(gain.columns) == columns)
+        sentences.append(f"Only {', '.join(columns)}: {names}.")
+    return escape_markdown(" ".join(sentences))
+
+
+def _count_methods(gains: Sequence[Gain]) -> str:
+    return f"{len(gains)} ({', '.join(gain.method for gain in gains)})" if gains else "none"
 
 
 def write_gains(gains: Sequence[Gain]) -> str:
     """Return a table of the gains, with what its intervals are; empty without any."""
-    has_spread = any(not math.isnan(gain.printed[1]) for gain in gains)
+    has_spread = any(gain.spreads for gain in gains)
     note = f"{OURS_NOTE} {PRINT_NOTE if has_spread else MEDIANS_NOTE}"
     return f"{tabulate_gains(gains)}\n\n{note}" if gains else ""
 
@@ -111,7 +131,9 @@ def tabulate_gains(gains: Sequence[Gain]) -> str:
     """Return a table of the gains, means in bold."""
     lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
     for gain in gains:
-        printed = "NaN" if math.isnan(gain.printed[0]) else format_interval(*gain.printed)
+        printed = "NaN"
+        if not math.isnan(gain.printed):
+            printed = format_interval(gain.printed, *gain.find_printed_interval())
         p = format_p_value(gain.ours.p) if gain.ours else DASH
         is_mean = len(gain.columns) > 1
         name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
@@ -121,15 +143,13 @@ def tabulate_gains(gains: Sequence[Gain]) -> str:
     return "\n".join(lines)
 
 
-def _find_printed_interval(report: Report, cell: pd.Series) -> tuple[float, float]:
-    """Return Welch's 95% interval of print's gain over the seeds of both rows; NaN where it prints no mean and SD."""
+def _find_printed_spreads(report: Report, cell: pd.Series) -> list[tuple[float, int]]:
+    """Return the SD and seeds of a method's row and of plain's; empty unless print has both with their means."""
     content = find_content(report.experiment, cell.table)
     rows = [_find_printed(content, cell, method) for method in (cell.method, BASE_METHOD)]
-    spreads = [
-        (row["sd"], _count_printed_seeds(content)) for row in rows if None not in (row.get("mean"), row.get("sd"))
-    ]
-    half = _compute_welch_margin(spreads) if len(spreads) == 2 else math.nan
-    return cell.published_difference - half, cell.published_difference + half
+    if any(None in (row.get("mean"), row.get("sd")) for row in rows):
+        return []
+    return [(row["sd"], _count_printed_seeds(content)) for row in rows]
 
 
 def _find_printed(content: PublishedTable, cell: pd.Series, method: str) -> dict[str, Any]:
@@ -148,9 +168,9 @@ def _count_printed_seeds(content: PublishedTable) -> int:
 
 
 def _compute_welch_margin(spreads: Sequence[tuple[float, int]]) -> float:
-    """Compute half of Welch's 95% interval of a difference of means; NaN if nothing varies.
+    """Compute half of Welch's 95% interval of a sum of means, some less others; NaN if nothing varies.
 
-    ``spreads``: the SD and the number of seeds of both.
+    ``spreads``: the SD and the number of seeds of each.
     """
     shares = [float(sd) ** 2 / seeds for sd, seeds in spreads]
     if not (error := math.sqrt(sum(shares))):
@@ -170,8 +190,8 @@ def draw_gains(gains: Sequence[Gain]) -> Figure:
     panels = dict(zip(names, axes[0], strict=False))
     for gain in gains:
         axis, place = panels[gain.method], tasks.index(gain.columns[0])
-        axis.plot(gain.printed[1:], [place + 0.15] * 2, color=PALETTE[1])
-        axis.plot(gain.printed[0], place + 0.15, "s", color=PALETTE[1], markersize=4)
+        axis.plot(gain.find_printed_interval(), [place + 0.15] * 2, color=PALETTE[1])
+        axis.plot(gain.printed, place + 0.15, "s", color=PALETTE[1], markersize=4)
         if gain.ours:
             axis.plot([gain.ours.low, gain.ours.high], [place - 0.15] * 2, color=PALETTE[0])
             inside = "white" if gain.constant else PALETTE[0]
@@ -216,8 +236,9 @@ def write_beside_print(report: Report) -> tuple[str, str]:
         else:
             why = cell.why if cell.published_of == cell.encoder else "another encoder"
         lines.append(f"| {name} | {numbers} {why} |")
-    note = "Differences, ours less print, with Welch's 95% interval over the seeds of both, "
-    note += "widened on each side by half a unit of print's last digit."
+    note = "Differences are ours less print."
+    if any("\\[" in line for line in lines):
+        note += " Their intervals are Welch's (95%) over the seeds of both, half a unit of print's last digit wider."
     note = " ".join([note, *(f"Comparable: {why}." for why in sorted(notes))])
     head = ["| cell | print | ours | difference |", "|---|---|---|---|"]
     return (

@@ -36,21 +36,23 @@ export` gets `--anonymous`; the kinds of its GPUs and processor stay.
 GPU-hours are rough, of the whole grid on one card. Those of isotropy calibration's Tables 2, 3 and 5 are the paper's
 own minutes. The others are of `trainer.precision=bf16-mixed`; in 32 bits, the commands' default, they are more than
 twice as many. GiB are those of the largest run in 32 bits. [Memory and cost](how-to/memory.md) says how they are
-counted. In a command, `FOLDER` has the data that the paper's page names.
+counted. In a command, `FOLDER` has the data that the paper's page names. I-STAR's 210 runs are not listed, because
+their cost is not estimated: `+experiment=glue_istar scale=paper`.
 
 | paper, tables and figures | cells in these tables | runs | GPU-hours | GiB |
 |---|---|---|---|---|
 """
 
-# Experiment -> settings with which scale=laptop has an encoder of the paper, each a command of its own.
-LAPTOP_ENCODERS = {
-    "glue_isobn": ["encoder=bert-base-cased"],
-    "isobn_ev": ["encoder=bert-base-cased encoder.pooling=pooler"],
-    "isobn_drift": ["encoder=bert-base-cased encoder.pooling=pooler"],
-    "glue_calibration": ["encoder=bert-base-cased", "encoder=distilbert-base-cased"],
-    "glue_adaptation": ["encoder=bert-base-uncased"],
-    "adaptation_embeddings": ["encoder=bert-base-uncased encoder.pooling=pooler"],
-}
+# With which settings scale=laptop has an encoder of a paper's, and which of print's rows they are, each a command.
+LAPTOP_ENCODERS = [
+    ("isobn, Table 1: BERT on RTE, CoLA, MRPC, STS-B", "glue_isobn", "encoder=bert-base-cased"),
+    ("isobn, Table 2, Figure 7: BERT", "isobn_ev", "encoder=bert-base-cased encoder.pooling=pooler"),
+    ("isobn, Figures 2, 3: BERT", "isobn_drift", "encoder=bert-base-cased encoder.pooling=pooler"),
+    ("isotropy_calibration, Tables 1, 4: BERT on five tasks", "glue_calibration", "encoder=bert-base-cased"),
+    ("isotropy_calibration, Tables 1, 4: DistilBERT on them", "glue_calibration", "encoder=distilbert-base-cased"),
+    ("task_adaptation, Table 1: BERT-base on RTE, MRPC", "glue_adaptation", "encoder=bert-base-uncased"),
+    ("task_adaptation, Figures 1 to 3", "adaptation_embeddings", "encoder=bert-base-uncased encoder.pooling=pooler"),
+]  # fmt: skip
 TOKENS = {"cola": 98_000, "stsb": 167_000, "wnli": 24_000, "mrpc": 201_000, "rte": 169_000}  # task -> of an epoch
 SIZES = {"distilbert-base-cased": (66e6, 400)}  # encoder -> its parameters, and tokens per second on a core
 BERT = (110e6, 200)
@@ -58,16 +60,17 @@ LAPTOP_TEXT = """## Small: a paper's own encoder at laptop scale
 
 `scale=laptop` is close to a paper's protocol, on its small tasks and with another encoder; `laptop.md` in a paper's
 folder lists the differences, and says what such runs can show. With the hub, the commands below have the paper's
-encoder: their runs of the paper's methods are runs of `scale=paper` too. Of `glue_isobn`'s grid they have one
-configuration.
+encoder: their runs of the paper's methods are runs of `scale=paper` too. Of `glue_isobn`'s grid, 6 configurations for
+plain and 18 for IsoBN, they have one each.
 
 Hours are those of training all epochs of all runs. GPU-hours count 6 operations per token and parameter at 40
-TFLOP/s, as above; such short runs don't keep a GPU busy, so they may take several times as long. Core-hours come from
-our own runs: in 32 bits, a free core with AVX-512 trains DistilBERT on 400 tokens per second, as the
-three fastest of 60 runs of [glue_calibration](results/glue_calibration.md) did, and BERT, with twice the layers, on
-200. Shared cores take longer; early stopping, of glue_isobn and glue_adaptation, ends sooner.
+TFLOP/s, with `trainer.precision=bf16-mixed`; in 32 bits they are more than twice as many. Such short runs don't keep
+a GPU busy, and may take several times as long. Core-hours are of a free core with AVX-512, in 32 bits. DistilBERT
+takes 400 tokens per second, as the slowest of the three fastest of our 60 runs of
+[glue_calibration](results/glue_calibration.md). For BERT, with twice the layers, we assume 200. Shared cores take
+longer; early stopping, of glue_isobn and glue_adaptation, ends sooner.
 
-| experiment | encoder | runs | GPU-hours | core-hours |
+| rows in print | settings beside `scale=laptop` | runs | GPU-hours | core-hours |
 |---|---|---|---|---|
 """
 
@@ -97,16 +100,15 @@ def write_wanted() -> str:
 def write_laptop_wanted() -> list[str]:
     """Write what laptop scale lacks: runs of the papers' own encoders."""
     rows, commands = [], []
-    for experiment, choices in LAPTOP_ENCODERS.items():
+    for printed, experiment, settings in LAPTOP_ENCODERS:
         config = read_config_file(find_config("experiment", experiment))
+        encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
         trains = needs_training(config.get("analysis", {"trains": True}))
-        for settings in choices:
-            encoder = re.sub(r"encoder=(\S+).*", r"\1", settings)
-            cost = estimate_laptop_cost(config, encoder) if trains else "trains nothing | - | -"
-            rows.append(f"| {experiment} | {encoder} | {cost} |")
-            command = f"+experiment={experiment} scale=laptop {settings}"
-            target = f"--to {experiment}_{encoder} --license CC-BY-4.0"
-            commands.append(f"    {PROGRAM} {command}\n    isobench export {command} {target}")
+        cost = estimate_laptop_cost(config, encoder) if trains else "trains nothing | - | -"
+        rows.append(f"| {printed} | `+experiment={experiment} {settings}` | {cost} |")
+        command = f"+experiment={experiment} scale=laptop {settings}"
+        target = f"--to {experiment}_{encoder} --license CC-BY-4.0"
+        commands.append(f"    {PROGRAM} {command}\n    isobench export {command} {target}")
     return [LAPTOP_TEXT + "\n".join(rows), "\n\n".join(commands)]
 
 
@@ -126,10 +128,17 @@ def estimate_laptop_cost(config: dict[str, Any], encoder: str) -> str:
 
 
 def count_cells(titles: dict[str, list[str]]) -> int:
-    """Count the cells of papers' tables of which we have the printed numbers; ``titles``: paper -> its tables."""
-    names = [(name, found[1]) for name, own in titles.items() for t in own if (found := re.match(r"Table (\d+)", t))]
-    printed = [load_tables(name)[f"table{number}"].cells.values() for name, number in names]
-    return sum(len(cells) for encoders in printed for rows in encoders for cells in rows.values())
+    """Count the cells of papers' tables of which we have the printed numbers.
+
+    ``titles``: paper -> its tables, some with the encoders that they are of, such as "Table 1, BERT-base".
+    """
+    count = 0
+    for paper, own in titles.items():
+        for number, family in re.findall(r"^Table (\d+)(?:, (\S+))?", "\n".join(own), re.MULTILINE):
+            encoders = load_tables(paper)[f"table{number}"].cells
+            rows = [row for name in encoders if name.startswith(family.lower()) for row in encoders[name].values()]
+            count += sum(map(len, rows))
+    return count
 
 
 def read_costs() -> dict[str, list[str]]:

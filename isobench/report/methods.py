@@ -293,12 +293,14 @@ def _deny_effects(methods: pd.DataFrame, tested: Sequence[Any], none: str) -> st
         points = f"{format_points(row.difference)} points ({_describe_numbers(row, 1)})"
         return f"{name_method(methods, row)} does not differ from {BASE_LABEL} by more than chance: {points}."
     smallest = _describe_p(min(tested, key=lambda row: row.p_holm), len(tested))
-    names = [f"{name_method(methods, row)} {format_interval(row.difference, row.low, row.high)}" for row in tested]
-    points = f"{name_some(names, limit=MAX_LISTED)} points"
     columns, *others = {tuple(row.compared) for row in tested}
-    where = f", mean of {len(columns)} tasks" if len(columns) > 1 else f" on {columns[0]}"
-    points += "" if others else where
-    return f"{none} differs from {BASE_LABEL} by more than chance (smallest {smallest}): {points}."
+    names = []
+    for row in tested:
+        tasks = f" on {'/'.join(row.compared)}" if others else ""
+        names.append(f"{name_method(methods, row)} {format_interval(row.difference, row.low, row.high)}{tasks}")
+    where = "" if others else f", mean of {len(columns)} tasks" if len(columns) > 1 else f" on {columns[0]}"
+    points = f"in points: {name_some(names, limit=MAX_LISTED)}{where}"
+    return f"{none} differs from {BASE_LABEL} by more than chance (smallest {smallest}), {points}."
 
 
 def _name_untested(methods: pd.DataFrame, compared: Sequence[Any]) -> str:

@@ -127,7 +127,7 @@ def test_what_it_says_was_found_is_in_the_bundles():
         f"{-own.difference[0]:.1f} points",
         "{:.2f} [{:.2f}, {:.2f}]".format(*-own.loc[5, ["difference", "high", "low"]]),
         f"{sgd:.3f} with SGD", f"{best:.3f} with AdamW", f"{adamw:.3f} with AdamW",
-        f"smallest p is {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
+        f"smallest p {min(after_holm):.2f}", f"{len(ended)} of {len(planned)} runs",
     ]  # fmt: skip
     assert [number for number in numbers if number not in FOUND] == []
 
