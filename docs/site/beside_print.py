@@ -5,7 +5,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -20,8 +20,8 @@ from isobench.report.methods import list_score_cells, name_method
 from isobench.report.output.templating import escape_markdown
 from isobench.report.printed import find_printed_sd
 from isobench.report.tables import BASE_METHOD, CONSTANT_PREDICTOR, label_method
-from isobench.report.wording import DASH, format_interval, format_p_value
-from isobench.statistics.seeds import Arm, Comparison, compare_runs
+from isobench.report.wording import format_interval, format_p_value
+from isobench.statistics.seeds import Arm, Arms, Comparison, compare_runs, find_welch_error
 
 WIDEST = 50  # points from zero that a figure shows
 OURS_NOTE = "Ours: with the 95% interval over seeds of the t-test whose p stands beside, without a correction."
@@ -43,14 +43,19 @@ class Gain:
     """Hold what a method gains over plain fine-tuning on a task, or on the mean of several, printed and ours."""
 
     method: str
-    columns: Sequence[str]
+    columns: tuple[str, ...]
     printed: float  # NaN where print has no number
-    spreads: Sequence[tuple[float, int]]  # SD and seeds of print's rows, plain's too; empty where it has none
+    spreads: list[tuple[float, int]]  # SD and seeds of print's rows, plain's too; empty where it has none
     printed_of: str
     encoder: str
-    ours: Comparison | None  # None if a score is not defined
+    arms: list[Arms]  # our scores and plain's, a pair a column
     constant: int  # runs that predict one class, of all
     runs: int
+
+    @cached_property
+    def ours(self) -> Comparison:
+        """Compare our runs with plain's; NaN if a score is not defined."""
+        return compare_runs(self.arms)
 
     def find_printed_interval(self) -> tuple[float, float]:
         """Return Welch's 95% interval of print's gain over the seeds of all its rows; NaN without their spreads."""
@@ -59,47 +64,54 @@ class Gain:
 
     def format_ours(self) -> str:
         """Write ours with its interval and encoder, and how many runs predict one class if any does."""
-        value = format_interval(self.ours.value, self.ours.low, self.ours.high) if self.ours else "NaN"
         constant = f", {self.constant} of {self.runs} runs predict one class" if self.constant else ""
-        return f"{value} ({self.encoder}){constant}"
+        return f"{_format_gain(self.ours.value, self.ours.low, self.ours.high)} ({self.encoder}){constant}"
+
+
+def _format_gain(value: float, low: float, high: float) -> str:
+    return "NaN" if math.isnan(value) else format_interval(value, low, high)
 
 
 def list_gains(report: Report) -> list[Gain]:
-    """List the gains that both print and the runs have: each method's tasks, then their mean over all its runs."""
+    """List the gains that both print and the runs have: each method's tasks, then their mean."""
     scores, gains = list_score_cells(report.cells), []
-    base = {(cell.group, cell.column): cell for cell in scores[scores["method"] == BASE_METHOD].itertuples()}
+    plain = {(cell.group, cell.column): cell for cell in scores[scores["method"] == BASE_METHOD].itertuples()}
     for row in report.methods[report.methods["method"] != BASE_METHOD].itertuples():
-        name, own, arms = name_method(report.methods, row), [], []
+        name, own = name_method(report.methods, row), []
         for cell in scores[(scores["method"] == row.method) & (scores["group"] == row.group)].itertuples():
-            plain = base.get((cell.group, cell.column))
-            if cell.published is None or plain is None or min(len(cell.values), len(plain.values)) < 2:
+            base = plain.get((cell.group, cell.column))
+            if cell.published is None or base is None or min(len(cell.values), len(base.values)) < 2:
                 continue  # one run says nothing of chance
-            pair = Arm(cell.values, cell.seeds), Arm(plain.values, plain.seeds)
-            ours = None if any(map(math.isnan, [*cell.values, *plain.values])) else compare_runs([pair])
-            arms += [pair] if ours else []
-            constant, runs = cell.troubles.count(CONSTANT_PREDICTOR), len(cell.seeds)
             printed = cell.published_difference, _find_printed_spreads(report, cell), cell.published_of
-            own.append(Gain(name, [cell.column], *printed, cell.encoder, ours, constant, runs))
-        defined = [gain for gain in own if gain.ours]
-        gains += own
-        if len({gain.printed_of for gain in defined}) == 1 < len(defined):
-            gains.append(
-                replace(
-                    defined[0],
-                    columns=[gain.columns[0] for gain in defined],
-                    printed=statistics.fmean(gain.printed for gain in defined),
-                    spreads=list(chain(*(gain.spreads for gain in defined))) * all(gain.spreads for gain in defined),
-                    ours=compare_runs(arms),
-                    constant=sum(gain.constant for gain in defined),
-                    runs=sum(gain.runs for gain in defined),
-                )
-            )
+            arms = [(Arm(cell.values, cell.seeds), Arm(base.values, base.seeds))]
+            constant = cell.troubles.count(CONSTANT_PREDICTOR)
+            own.append(Gain(name, (cell.column,), *printed, cell.encoder, arms, constant, len(cell.seeds)))
+        gains += [*own, *_average_gains(own)]
     return gains
+
+
+def _average_gains(gains: Sequence[Gain]) -> list[Gain]:
+    """Average a method's gains over the tasks that have ended, those with its most seeds; none of a single task."""
+    most = max((gain.runs for gain in gains), default=0)
+    ended = [gain for gain in gains if gain.runs == most and not math.isnan(gain.ours.value)]
+    if len(ended) < 2 or len({gain.printed_of for gain in ended}) > 1:
+        return []
+    is_spread = all(gain.spreads for gain in ended)
+    mean = replace(
+        ended[0],
+        columns=tuple(gain.columns[0] for gain in ended),
+        printed=statistics.fmean(gain.printed for gain in ended),
+        spreads=[spread for gain in ended for spread in gain.spreads] if is_spread else [],
+        arms=[gain.arms[0] for gain in ended],
+        constant=sum(gain.constant for gain in ended),
+        runs=sum(gain.runs for gain in ended),
+    )
+    return [mean]
 
 
 def find_means(gains: Sequence[Gain]) -> list[Gain]:
     """Find what each method gains over all its tasks: the mean if it has several, which is its last gain."""
-    return list({gain.method: gain for gain in gains if gain.ours}.values())
+    return list({gain.method: gain for gain in gains if not math.isnan(gain.ours.value)}.values())
 
 
 def describe_gains(gains: Sequence[Gain]) -> str:
@@ -109,9 +121,9 @@ def describe_gains(gains: Sequence[Gain]) -> str:
     below = _count_methods([gain for gain in means if gain.ours.high < 0])
     found = f"above 0 for {above} of {len(means)} methods and below 0 for {below}, without a correction"
     sentences = [f"the 95% interval of a method's mean gain over its tasks is {found}."]
-    most = max(len(gain.columns) for gain in means)
-    for columns in dict.fromkeys(tuple(gain.columns) for gain in means if len(gain.columns) < most):
-        names = ", ".join(gain.method for gain in means if tuple(gain.columns) == columns)
+    most = max((gain.columns for gain in means), key=len, default=())
+    for columns in dict.fromkeys(gain.columns for gain in means if gain.columns != most):
+        names = ", ".join(gain.method for gain in means if gain.columns == columns)
         sentences.append(f"Only {', '.join(columns)}: {names}.")
     return escape_markdown(" ".join(sentences))
 
@@ -131,10 +143,8 @@ def tabulate_gains(gains: Sequence[Gain]) -> str:
     """Return a table of the gains, means in bold."""
     lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
     for gain in gains:
-        printed = "NaN"
-        if not math.isnan(gain.printed):
-            printed = format_interval(gain.printed, *gain.find_printed_interval())
-        p = format_p_value(gain.ours.p) if gain.ours else DASH
+        printed = _format_gain(gain.printed, *gain.find_printed_interval())
+        p = format_p_value(gain.ours.p)
         is_mean = len(gain.columns) > 1
         name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
         name, printed, ours = map(escape_markdown, (name, printed, gain.format_ours()))
@@ -172,12 +182,7 @@ def _compute_welch_margin(spreads: Sequence[tuple[float, int]]) -> float:
 
     ``spreads``: the SD and the number of seeds of each.
     """
-    shares = [float(sd) ** 2 / seeds for sd, seeds in spreads]
-    if not (error := math.sqrt(sum(shares))):
-        return math.nan
-    freedom = error**4 / sum(
-        share**2 / (seeds - 1) for share, (_, seeds) in zip(shares, spreads, strict=True) if share
-    )
+    error, freedom = find_welch_error([(float(sd) ** 2, seeds) for sd, seeds in spreads])
     return t.ppf(0.975, freedom) * error
 
 
@@ -192,10 +197,11 @@ def draw_gains(gains: Sequence[Gain]) -> Figure:
         axis, place = panels[gain.method], tasks.index(gain.columns[0])
         axis.plot(gain.find_printed_interval(), [place + 0.15] * 2, color=PALETTE[1])
         axis.plot(gain.printed, place + 0.15, "s", color=PALETTE[1], markersize=4)
-        if gain.ours:
-            axis.plot([gain.ours.low, gain.ours.high], [place - 0.15] * 2, color=PALETTE[0])
-            inside = "white" if gain.constant else PALETTE[0]
-            axis.plot(gain.ours.value, place - 0.15, "o", color=PALETTE[0], mfc=inside, markersize=4)
+        if math.isnan(gain.ours.value):
+            continue
+        axis.plot([gain.ours.low, gain.ours.high], [place - 0.15] * 2, color=PALETTE[0])
+        inside = "white" if gain.constant else PALETTE[0]
+        axis.plot(gain.ours.value, place - 0.15, "o", color=PALETTE[0], mfc=inside, markersize=4)
     for name, axis in panels.items():
         axis.axvline(0, color="0.5", linewidth=0.8)
         axis.set_title(name)

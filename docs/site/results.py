@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from isobench.papers.folders import find_config
 from isobench.report.build import Report, build_report
 from isobench.report.claims import NOT_RUN, UNKNOWN, load_claims
 from isobench.report.output.templating import escape_markdown
-from isobench.report.output.text import format_markdown
+from isobench.report.output.text import list_rows
 from isobench.runs.bundled import RECORDS_FILE, read_records
 from isobench.runs.folder import ABOUT_FILE
 from isobench.runs.plan import Plan, parse_plan
@@ -178,8 +178,8 @@ class Section:
     outcome: str
     visible: list[str]
     folded: list[str]
-    front: list[str] = field(default_factory=list)  # what the paper's own page shows too
-    gains: list[Gain] = field(default_factory=list)  # over plain, of tasks that print has
+    front: list[str]  # what the paper's own page shows too
+    gains: list[Gain]  # over plain, of tasks that print has
 
 
 def main() -> None:
@@ -236,7 +236,7 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         found = FOUND.get(name) or shorten(sections[0].outcome)
         front = [part for section in sections for part in section.front]
         folder = own[0].path.parents[1]
-        means = find_means([gain for section in sections for gain in section.gains])
+        means = [gain for section in sections for gain in find_means(section.gains)]
         gains += [replace(gain, method=f"{folder.name}: {gain.method}") for gain in means]
         paper = f"Papers, {own[0].scale} scale"
         heading = next((title for title, folders in GROUPS.items() if folder.name in folders), paper)
@@ -248,16 +248,8 @@ def write_pages(bundles: list[Bundle]) -> dict[Path, str]:
         if place := re.search(FOUND_PLACE, text):
             pages[file] = text[: place.start()] + write_found(own_parts) + text[place.end() :]
     tables = [f"## {heading}\n\n{FOUND_HEADER}" + "\n".join(lines) for heading, lines in rows.items() if lines]
-    index = [
-        INTRODUCTION,
-        GAINS_TITLE,
-        tabulate_gains(gains),
-        GAINS_NOTE,
-        *tables,
-        explain_names(tabulate_gains(gains) + "".join(tables)),
-        READING,
-        write_claims(bundles, claims),
-    ]
+    shown = [GAINS_TITLE, tabulate_gains(gains), GAINS_NOTE, *tables]
+    index = [INTRODUCTION, *shown, explain_names("".join(shown)), READING, write_claims(bundles, claims)]
     return {INDEX: join_parts(index), **pages}
 
 
@@ -367,13 +359,14 @@ def write_section(bundle: Bundle, claims: list[dict[str, Any]]) -> Section:
         folded += [] if claims else map(escape, shown.notes)
     else:
         report = bundle.build_report()
-        text = format_markdown(report)
         verdict = escape_markdown(report.verdict)
         outcome, *collapses = verdict.partition("Left out")  # where, is in its parentheses
         outcome = re.sub(r" \((?:[^()]|\([^()]*\))*\)", "", outcome) + "".join(collapses)
         folded += [verdict]
-        table = read_first_table(text)
-        tables = [f"*{escape(report.views[0].title)}{'. In square brackets: print' * ('[' in table)}*", table]
+        view = report.views[0]
+        cells = [["encoder", "method", *view.columns, "training time"], *list_rows(view)]
+        table = write_table([[escape_markdown(text) for text in row] for row in cells])
+        tables = [f"*{escape(view.title)}{'. In square brackets: print' * ('[' in table)}*", table]
         if bundle.scale != "embedded" and not bundle.is_extra:
             gains, (beside_print, comparable) = list_gains(report), write_beside_print(report)
             tables = [write_gains(gains), *tables, beside_print]
@@ -411,17 +404,17 @@ def draw_picture(bundle: Bundle, gains: Sequence[Gain]) -> str:
 def format_table(table: Table) -> str:
     """Write an analysis' table as Markdown."""
     columns = [[column.header, *column.cells] for column in table.columns]
-    first, *rest = (
-        "| " + " | ".join(escape(" ".join(Text.from_markup(str(cell)).plain.split())) for cell in row) + " |"
+    rows = [
+        [escape(" ".join(Text.from_markup(str(cell)).plain.split())) for cell in row]
         for row in zip(*columns, strict=True)
-    )
-    return "\n".join([f"*{escape(str(table.title))}*\n", first, "|" + " --- |" * len(columns), *rest])
+    ]
+    return f"*{escape(str(table.title))}*\n\n{write_table(rows)}"
 
 
-def read_first_table(text: str) -> str:
-    """Read the first table of a report in Markdown."""
-    lines = itertools.dropwhile(lambda line: not line.startswith("|"), text.splitlines())
-    return "\n".join(itertools.takewhile(lambda line: line.startswith("|"), lines))
+def write_table(rows: list[list[str]]) -> str:
+    """Write rows as a table in Markdown; the first is its head."""
+    head, *rest = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([head, "|" + " --- |" * len(rows[0]), *rest])
 
 
 def judge_claims(bundles: list[Bundle]) -> list[dict[str, Any]]:

@@ -193,7 +193,7 @@ def _know_values(column: list[str]) -> tuple[set[str], bool]:
 
 def _read_json_lines(path: Path, _: str | None) -> Any:
     """Read a file with one JSON object a line; it is in UTF-8, whatever encoding is named for other files."""
-    import pyarrow
+    from isobench.common.tidy import make_table
 
     rows = []
     for number, line in enumerate(read_text(path)[0].split("\n"), 1):
@@ -204,8 +204,7 @@ def _read_json_lines(path: Path, _: str | None) -> Any:
                     raise ValueError("it has no names of columns")
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}, line {number}, is no JSON object: {error}") from None
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+    return make_table(rows)
 
 
 def _make_mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

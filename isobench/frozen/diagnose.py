@@ -282,9 +282,9 @@ def _describe_sample(sample: Tensor, scan: Scan, seed: int) -> list[str]:
         said.append(f"Coordinates that number the rows, as ids do (from 0): {name_some(list(map(str, numbering)))}.")
     if scan.rows > SAMPLE:
         said.append(
-            f"Norms, silhouette, trimmed IsoScore and, without pairs, what methods change are of {len(sample):,} "
-            f"rows drawn at random (seed {seed}), uniformity and the probe of fewer of them; all other measures are "
-            f"of all {scan.rows:,} rows."
+            "Norms, silhouette, trimmed IsoScore and, unless pairs alone judge them, what methods change are of "
+            f"{len(sample):,} rows drawn at random (seed {seed}), uniformity and the probe of fewer of them; all "
+            f"other measures are of all {scan.rows:,} rows."
         )
     elif len(sample) > UNIFORMITY_ROWS:
         said.append(f"Uniformity is of {UNIFORMITY_ROWS:,} rows drawn at random (seed {seed}).")

@@ -123,10 +123,18 @@ def compare_runs(tasks: Sequence[Arms]) -> Comparison:
     value = statistics.fmean(means[::2]) - statistics.fmean(means[1::2])
     if min(len(arm.values) for arm in arms) < 2:
         return Comparison(value)
-    parts = [statistics.variance(arm.values) / len(arm.values) for arm in arms]
-    spread = sum(part**2 / (len(arm.values) - 1) for part, arm in zip(parts, arms, strict=True))
-    freedom = sum(parts) ** 2 / spread if spread else math.nan
-    return _test_difference(value, math.sqrt(sum(parts)) / len(tasks), freedom, 0)
+    error, freedom = find_welch_error([(statistics.variance(arm.values), len(arm.values)) for arm in arms])
+    return _test_difference(value, error / len(tasks), freedom, 0)
+
+
+def find_welch_error(spreads: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Return the standard error of a sum of means, some less others, and its degrees of freedom; NaN if none varies.
+
+    ``spreads``: the variance and the number of seeds of each.
+    """
+    parts = [variance / seeds for variance, seeds in spreads]
+    spread = sum(part**2 / (seeds - 1) for part, (_, seeds) in zip(parts, spreads, strict=True))
+    return math.sqrt(sum(parts)), sum(parts) ** 2 / spread if spread else math.nan
 
 
 def find_detectable_spreads(seeds: int, tests: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
+import yaml
 from helpers import ROOT, check_done
 from scipy import stats
 
@@ -51,6 +52,37 @@ def test_the_pages_of_results_are_written_from_the_bundles(page, monkeypatch, tm
     assert [file for file, text in written.items() if file.read_text() != text] == []
 
 
+LAPTOP = {"isobn": "glue_isobn", "isotropy_calibration": "glue_calibration", "task_adaptation": "glue_adaptation"}
+GAIN = re.compile(
+    r"(\w+): (\w+), (?:mean of )?([^|*]+?) \| (\S+)(?: \[(\S+), (\S+)\])? \((\S+)\) \| (\S+) \[(\S+), (\S+)\] \("
+)
+
+
+def test_the_gains_are_those_of_print_and_of_the_bundles():
+    lines = (ROOT / "docs" / "results.md").read_text().replace("\\", "").replace("**", "").splitlines()
+    start = lines.index("| gain over plain, in points | print | ours | p |") + 2
+    for line in lines[start : lines.index("", start)]:
+        paper, method, tasks, *numbers = GAIN.search(line).groups(default="")
+        printed = yaml.safe_load((ROOT / f"experiments/{paper}/published.yaml").read_text())["table1"]
+        columns = {name: printed["columns"][name]["task"] for name in tasks.split(", ")}
+        runs = isobench.load_runs(ROOT / f"experiments/{paper}/results/{LAPTOP[paper]}_laptop")
+        scores = runs.pivot_table("score", ["method", "task"], "seed")
+        gains = (scores.loc[method] - scores.loc["none"]).loc[list(columns.values())].mean()
+        expected = [gains.mean(), *stats.ttest_1samp(gains, 0).confidence_interval()]
+        own, plain = (printed["cells"][numbers[3]][row] for row in (printed["methods"][method], "plain"))
+        gain = np.mean([own[name][0] - plain[name][0] for name in columns])
+        spreads = [cells[name][1] for name in columns for cells in (own, plain)]
+        low = high = None
+        if printed["form"][0] == "mean" and None not in spreads:
+            seeds = int(re.search(r"of (\d) seeds", printed["what"])[1])
+            parts = np.square(np.array(spreads, float)) / (seeds - ("population_sd" in printed["form"]))
+            freedom = parts.sum() ** 2 / (parts**2).sum() * (seeds - 1)
+            half = stats.t.ppf(0.975, freedom) * parts.sum() ** 0.5 / len(columns)
+            low, high = gain - half, gain + half
+        texts = ["" if number is None else f"{number:+.2f}" for number in (gain, low, high, *expected)]
+        assert numbers[:3] + numbers[4:] == texts, line
+
+
 def test_the_page_of_wanted_runs_is_written_from_the_papers(page):
     assert page.write_wanted() == page.WANTED.read_text()
 
@@ -74,6 +106,9 @@ def test_laptop_scale_with_a_papers_encoder_has_the_papers_runs(command, monkeyp
     shared = own.keys() & methods
     assert "none" in shared
     assert all(own[method] <= keys for method in shared)
+    settings = command.replace("scale=laptop ", "")
+    (row,) = [line for line in WANTED.splitlines() if f"| `{settings}` |" in line]
+    assert "| trains nothing |" in row or f"| {len(runs)} |" in row
 
 
 TEXT = (ROOT / "README.md").read_text()

@@ -1,6 +1,7 @@
 """What the report says the runs support: every sentence from made-up runs whose answer is known."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,12 @@ def test_methods_that_help_harm_or_do_neither_are_told_apart():
     assert verdict({"none": {"a": LOW}, "isobn": {"a": HIGH}}).startswith(
         f"isobn gains {test.value:.2f} points over plain (95% interval {test.low:.2f} to {test.high:.2f}, p < 0.001"
     )
+
+
+def test_methods_on_other_tasks_name_them():
+    base, x = ({column: noisy(80, 5, k + add) for k, column in enumerate("ab")} for add in (0, 3))
+    said = verdict({"none": base, "x": x, "y": {"a": noisy(80, 5, 9)}})
+    assert re.search(r"x \S+ \[\S+ \S+\] on a/b, y \S+ \[\S+ \S+\] on a\.", said)
 
 
 def test_the_verdict_rests_on_the_p_after_holm_over_methods():
