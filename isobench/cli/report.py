@@ -150,10 +150,9 @@ def _report_bundle(bundle: Path, output_dir: str, config_dirs: Sequence[str]) ->
     if manifest.experiment:
         flags = [f"--config-dir={place}" for place in config_dirs]
         runs = take_own_experiment(runs, [*flags, f"{EXPERIMENT}{manifest.experiment}"])
+    refuse(*((run.trouble, str(run.trouble)) for run in runs))  # a verdict on the others would not say so
     name = bundle.resolve().name
-    if manifest.experiment or not name.startswith("bundle"):
-        name = f"bundle-{manifest.experiment or name}"
-    folder = report_folder(output_dir, name)
+    folder = report_folder(output_dir, name if name.startswith("bundle") else f"bundle-{name}")
     analysis, shown = runs[0].cfg.analysis, None
     if f"{ANALYSIS_FOLDER}/{ABOUT_FILE}" in manifest.files and analysis:
         shown = show_stored_analysis(bundle / ANALYSIS_FOLDER, analysis, folder)

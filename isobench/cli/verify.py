@@ -68,7 +68,7 @@ def print_outcome(typed: argparse.Namespace) -> None:
         print(json.dumps(told, indent=1))
     elif len(folders) > 1:
         outcome = f"These fail: {failed}" if failed else "Nothing that was checked fails."
-        print(f"{len(verified)} of {len(folders)} folders verified. {outcome}")
+        print(f"{len(verified)} of {len(folders)} folders checked. {outcome}")
     if failed:
         raise SystemExit(1)
     if problems:

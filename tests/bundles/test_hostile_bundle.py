@@ -10,6 +10,7 @@ from bundle_tools import editable, repair, sign, write_signed_json
 from helpers import ROOT, check_done, check_refused
 from tampering import edit_record
 
+from isobench.cli import report
 from isobench.runs.plan import format_plan, parse_plan, read_plans
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bundles")]  # they share runs that are trained once
@@ -35,6 +36,14 @@ def test_nothing_is_imported_of_a_bundle_that_fails(bundle, run_import, tmp_path
     """tests/verification/test_verify.py has all that fails."""
     sign(bundle, change) if change else (bundle / "evil.html").write_text("evil")
     check_nothing_is_imported(run_import, bundle, tmp_path / "outputs")
+
+
+def test_a_bundle_with_a_damaged_record_gets_no_report(bundle, command, tmp_path):
+    with editable(bundle) as place:
+        file = min((place / "runs").glob("*/result.json"))
+        file.write_text(file.read_text().replace('"score": 0', '"score": 1', 1))
+    check_refused(command(report.main, str(bundle), f"output_dir={tmp_path}/shown"))
+    assert not (tmp_path / "shown").exists()
 
 
 def test_no_class_that_a_bundle_names_is_imported(bundle, run_import, run_report, tmp_path, monkeypatch):
