@@ -140,15 +140,13 @@ def write_gains(gains: Sequence[Gain]) -> str:
 
 
 def tabulate_gains(gains: Sequence[Gain]) -> str:
-    """Return a table of the gains, means in bold."""
+    """Return a table of the gains."""
     lines = ["| gain over plain, in points | print | ours | p |", "|---|---|---|---|"]
     for gain in gains:
         printed = _format_gain(gain.printed, *gain.find_printed_interval())
         p = format_p_value(gain.ours.p)
-        is_mean = len(gain.columns) > 1
-        name = f"{gain.method}, {'mean of ' * is_mean}{', '.join(gain.columns)}"
+        name = f"{gain.method}, {'mean of ' * (len(gain.columns) > 1)}{', '.join(gain.columns)}"
         name, printed, ours = map(escape_markdown, (name, printed, gain.format_ours()))
-        name = f"**{name}**" if is_mean else name
         lines.append(f"| {name} | {printed} ({gain.printed_of}) | {ours} | {p} |")
     return "\n".join(lines)
 
