@@ -210,7 +210,7 @@ class Scan:
         is_rest = missing > MOST_MISSING * len(self.missing) or self.rows < 2
         refuse((is_rest, f"{missing:,} of {len(self.missing):,} rows have NaN or infinity, the first is row {first}"))
         scatter = self.accumulator.scatter.trace()
-        refuse((not (scatter > 0 and scatter.isfinite()), "all rows are equal, or squares of their numbers overflow or vanish"))
+        refuse((not (scatter > 0 and scatter.isfinite()), "all rows are equal, or their squares overflow or vanish"))
 
     def list_notes(self) -> list[str]:
         """Say what of the matrix a reader must know before the measures mean anything."""
