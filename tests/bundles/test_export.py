@@ -53,17 +53,6 @@ def test_a_bundle_holds_records_byte_for_byte_predictions_a_plan_and_a_checksum_
     assert len(load_runs(target)) == 4
 
 
-def test_what_has_no_experiment_is_listed_by_its_settings_and_its_bundles_folder_is_named_once(cli, small, tmp_path):
-    folder = next(text for text in small if text.startswith("output_dir="))
-    check_done(cli(*small, "seed=1"))
-    listed, _ = check_done(cli("report", folder))
-    (line,) = (line for line in listed.splitlines() if line.startswith("1 of 1 run ended"))
-    check_done(cli(*shlex.split(line.partition(" isobench ")[2])))
-    check_done(cli("export", *small, "seed=1", "--to", str(tmp_path / "bundle")))
-    check_done(cli("report", str(tmp_path / "bundle"), f"output_dir={tmp_path}/shown"))
-    assert [path.name for path in (tmp_path / "shown" / "reports").iterdir()] == ["bundle"]
-
-
 @pytest.mark.parametrize("flags", [[], ["--anonymous"]])
 def test_imported_runs_without_an_experiment_are_listed_and_shown_without_their_data(
     cli, small, tmp_path, monkeypatch, flags
@@ -83,6 +72,8 @@ def test_imported_runs_without_an_experiment_are_listed_and_shown_without_their_
     assert hint in check_done(cli("report"))[0]
     check_done(cli(*shlex.split(hint)))
     assert len(list(here.glob("outputs/reports/*/report.html"))) == 1
+    check_done(cli("report", str(tmp_path / "bundle"), f"output_dir={tmp_path}/shown"))
+    assert [path.name for path in (tmp_path / "shown" / "reports").iterdir()] == ["bundle"]
 
 
 def test_a_run_ends_when_its_record_says_it_and_not_when_its_file_was_copied(alice, run_export, tmp_path):

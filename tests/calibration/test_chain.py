@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import build_parts, check_done, fails, make_config
+from helpers import check_done, fails, make_config
 from killed_runs import stop_training
 from torch import nn
 
@@ -58,17 +58,13 @@ def test_each_is_given_what_the_one_before_gives_with_the_pooler_in_its_place():
 
 
 class Regularised(Shifted):
-    def __init__(self, dim, reads_token_states=False):
-        super().__init__(dim, 3.0)
-        self.reads_token_states = reads_token_states
-
     def regularize(self, h):
         return h.square().mean()
 
 
 def test_a_regulariser_gets_what_its_method_is_given_and_its_gradient_reaches_the_encoder():
-    links = [Link(Shifted(2, 5.0), "before_pooler"), Link(Regularised(2), "before_pooler"), Link(Regularised(2))]
-    chain = Chain(links)
+    before, after = Regularised(2, 3.0), Regularised(2, 3.0)
+    chain = Chain([Link(Shifted(2, 5.0), "before_pooler"), Link(before, "before_pooler"), Link(after)])
     h = torch.ones(4, 2, requires_grad=True)
     _, given = chain(h, lambda x: 10 * x)
     matrices = {"head": lambda: torch.zeros(1, 2)}
@@ -97,17 +93,6 @@ def test_the_config_of_a_chain_has_every_part_with_its_place_and_target():
     pca = ["calibration=whitening_pca", "+calibration@calibration.then=batch_norm", "calibration.k=3"]
     narrow = instantiate_chain(make_config(*pca).calibration, 8)
     assert ([part.dim for part in narrow], narrow.out_dim) == ([8, 3], 3)
-
-
-def test_the_statistics_are_those_of_the_training_sets_vectors_before_the_pooler(small):
-    module, loaders, *_ = build_parts(*small, "calibration=fixed_norm_z")
-    module.eval()
-    with torch.no_grad():
-        vectors = torch.cat([module.encode(batch) for batch in loaders.train])
-        method = next(iter(module.chain))
-        normal = method(vectors)
-    torch.testing.assert_close(normal.mean(0), torch.zeros(32), rtol=0, atol=1e-4)
-    torch.testing.assert_close(normal.std(0, unbiased=False), torch.ones(32), rtol=1e-3, atol=1e-3)
 
 
 METHODS = sorted(file.stem for file in Path(conf_dir(), "calibration").glob("*.yaml"))

@@ -58,16 +58,6 @@ def test_chunks_hold_the_batch_and_nothing_else_and_a_packed_batch_is_one_row(to
     assert len(packing.groups) == 1 if overhead == 10**6 else len(packing.groups) > 1
 
 
-def test_the_batch_agrees_with_the_tokenizer(tokenizer):
-    data = examples(pairs=True)
-    tokens = tokenise_examples(data, tokenizer, 30)
-    expected = tokenizer(data.texts[0][0], data.texts[1][0])
-    batch = Collator(tokens, 0, 0, token_type_ids=True)([0])["chunks"][0]
-    assert batch["input_ids"][0].tolist() == expected["input_ids"]
-    assert batch["token_type_ids"][0].tolist() == expected["token_type_ids"]
-    assert "token_type_ids" not in Collator(tokens, 0, 0, token_type_ids=False)([0])["chunks"][0]
-
-
 def test_cached_tokens_come_back_and_damage_is_noticed_and_said(tokenizer, tmp_path, capsys):
     tokens, file = tokenise_examples(examples(), tokenizer, 30), tmp_path / "t.safetensors"
     save_cached_arrays(vars(tokens), file)

@@ -101,8 +101,9 @@ class Moving(Calibration):
 def test_an_own_method_takes_all_rows_whole_whose_yaml_does_not_set_its_momentum():
     place = {"placement": "after_pooler", "target": "head"}
     own = {"_target_": f"{__name__}.Moving", "name": "moving", "version": 1} | place
-    for found in (fit_cure(own, X)[0].transform(Y), apply_method(own)):
-        assert deviation(found, Y - X.mean(0, dtype=float)) < 1e-6
+    for chain in (own, settings("gradient_norm", then=own)):  # which changes no vector
+        for found in (fit_cure(chain, X)[0].transform(Y), apply_method(chain)):
+            assert deviation(found, Y - X.mean(0, dtype=float)) < 1e-6
 
 
 def test_rows_with_nan_are_left_out_and_stay_nan():

@@ -149,18 +149,6 @@ def test_ragged_and_missing_lists():
 
 
 @pytest.mark.parametrize(
-    "vectors",
-    [
-        np.ma.masked_array(X, X > 0), torch.from_numpy(X).to_sparse(), [[1, 2], [3]], X.astype(complex), X[:, 0],
-        [torch.ones(2, requires_grad=True)] * 2, X.reshape(3, 3, 3), np.array([["a", "b"]] * 3),
-    ],
-)  # fmt: skip
-def test_objects_that_are_no_matrix_are_refused(vectors):
-    with fails():
-        matrix.check_vectors(vectors, "X")
-
-
-@pytest.mark.parametrize(
     "labels",
     [
         list("aabb"), ["1_11", "1_11", "11_1", "11_1"], [3, 3, 7, 7], np.array([1, 1, 2, 2], np.uint8),
@@ -171,18 +159,6 @@ def test_classes_are_numbered(labels):
     classes = own_values.make_classes(labels, 4)
     assert classes[0] == classes[1] != classes[2] == classes[3]
     assert set(classes.tolist()) == {0, 1}
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        list("aab"), list("aaaa"), list("abcd"), [0.5, 0.5, 1, 1], ["a", None, "b", "b"], [1.0, np.nan, 2, 2],
-        ["1", "nan", "2", "2"], ["pos", "Pos", "pos", "Pos"], ["7", "007", "7", "007"], [-1, -1, 0, 0],
-    ],
-)  # fmt: skip
-def test_what_are_no_classes_is_refused(labels):
-    with fails():
-        own_values.make_classes(labels, 4)
 
 
 def test_labels_of_files_and_columns(tmp_path):
@@ -216,15 +192,29 @@ def test_pairs_by_row_and_by_text(tmp_path):
     assert own_values.number_pairs(named, 3, {"u": 0, "v": 1, "w": 2})[0].tolist() == [[0, 1], [1, 2], [0, 2]]
 
 
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        ([0, 1, 3], [1, 2, 0], [1, 2, 3]), ([0, 1, -1], [1, 2, 0], [1, 2, 3]), ([0, 1, 2], [1, 0.5, 0], [1, 2, 3]),
-        ([0, 1, 2], [1, 2, 0], [1, None, 3]), ([0, 1], [1, 2, 0], [1, 2, 3]),
-        ([0, 1, 2], [1, 2, 0], ["1", "1_0", "3"]), (["u", "x", "u"], ["v", "v", "u"], [1, 2, 3]),
-        ([0, None, 2], [1, 2, 0], [1, 2, 3]),
-    ],
-)  # fmt: skip
-def test_wrong_pairs(pairs):
-    with fails():
-        own_values.number_pairs(pairs, 3, {"u": 0, "v": 1})
+NO_MATRIX = [
+    np.ma.masked_array(X, X > 0), torch.from_numpy(X).to_sparse(), [[1, 2], [3]], X.astype(complex), X[:, 0],
+    [torch.ones(2, requires_grad=True)] * 2, X.reshape(3, 3, 3), np.array([["a", "b"]] * 3),
+]  # fmt: skip
+NO_CLASSES = [
+    list("aab"), list("aaaa"), list("abcd"), [0.5, 0.5, 1, 1], ["a", None, "b", "b"], [1.0, np.nan, 2, 2],
+    ["1", "nan", "2", "2"], ["pos", "Pos", "pos", "Pos"], ["7", "007", "7", "007"], [-1, -1, 0, 0],
+]  # fmt: skip
+NO_PAIRS = [
+    ([0, 1, 3], [1, 2, 0], [1, 2, 3]), ([0, 1, -1], [1, 2, 0], [1, 2, 3]), ([0, 1, 2], [1, 0.5, 0], [1, 2, 3]),
+    ([0, 1, 2], [1, 2, 0], [1, None, 3]), ([0, 1], [1, 2, 0], [1, 2, 3]),
+    ([0, 1, 2], [1, 2, 0], ["1", "1_0", "3"]), (["u", "x", "u"], ["v", "v", "u"], [1, 2, 3]),
+    ([0, None, 2], [1, 2, 0], [1, 2, 3]),
+]  # fmt: skip
+
+
+def test_objects_that_are_no_matrix_no_classes_or_no_pairs_are_refused():
+    for vectors in NO_MATRIX:
+        with fails():
+            matrix.check_vectors(vectors, "X")
+    for labels in NO_CLASSES:
+        with fails():
+            own_values.make_classes(labels, 4)
+    for pairs in NO_PAIRS:
+        with fails():
+            own_values.number_pairs(pairs, 3, {"u": 0, "v": 1})

@@ -180,7 +180,7 @@ def test_gains_are_counted_by_students_test_against_chance():
         assert checks.gains_are_few(make_report(*plain, *make_runs("cosine", scores))).word == NOT_RUN
 
 
-def test_most_methods_degrade_and_by_how_much():
+def test_most_methods_degrade():
     plain = on_tasks("none", PLAIN, PLAIN)
 
     def judge(check, **shifts):
@@ -190,9 +190,6 @@ def test_most_methods_degrade_and_by_how_much():
     words = [judge(checks.most_degrade, a=-9, b=-9, c=0.1), judge(checks.most_degrade, a=-9, b=-9, c=0.1, d=9)]
     words += [judge(checks.most_degrade, a=9, b=9), judge(checks.most_degrade, a=-0.1), judge(checks.most_degrade)]
     assert words == [HOLDS, UNDECIDED, FAILS, UNDECIDED, NOT_RUN]
-    sizes = [{"task0": 3, "task1": 5}, {"task0": 9.5, "task1": 5}, {"task0": 99, "task1": 99}, {"other": 1}]
-    words = [judge(checks.loses_more(points), a=-9, b=-9) for points in sizes]
-    assert words == [HOLDS, UNDECIDED, FAILS, NOT_RUN]
 
 
 def with_head(method, pairs, **columns):
@@ -226,21 +223,8 @@ def test_a_head_must_go_half_of_the_way_to_isotropy_on_three_quarters_of_the_tas
 
     assert [judge(better, better, better, worse), judge(better, better, worse, worse)] == [HOLDS, FAILS]
     assert judge() == NOT_RUN
-
-
-def test_a_change_is_judged_on_three_quarters_of_the_tasks():
-    def judge(*scores, heads=(0.9,) * 4, **limits):
-        plain = [run for task in "abcd" for run in with_head("none", [(0.9, 50.0)] * 3, task=task)]
-        pairs = zip("abcd", scores, heads, strict=True)
-        ours = [run for task, score, i1 in pairs for run in with_head("cosine", [(i1, score)] * 3, task=task)]
-        return checks.changes_little(**limits)(make_report(*plain, *ours)).word
-
-    assert [judge(51, 49, 50, 0, points=1), judge(50, 50, 0, 0, points=1)] == [HOLDS, FAILS]
-    assert judge(90, 90, 90, 90, isotropy=0.02) == HOLDS  # scores are not asked for
-    heads = [judge(50, 50, 50, 50, points=1, isotropy=0.02, heads=(0.9, 0.9, x, 0.1)) for x in (0.91, 0.93)]
-    assert heads == [HOLDS, UNDECIDED]  # with 0.93 the score alone stays
-    plain = make_runs("none", PLAIN)
-    assert checks.changes_little(isotropy=1)(make_report(*plain, *make_runs("cosine", PLAIN))).word == NOT_RUN
+    unmeasured = make_report(*make_runs("none", PLAIN), *make_runs("cosine", PLAIN))
+    assert checks.changes_little(isotropy=1)(unmeasured).word == NOT_RUN
 
 
 def test_learning_is_prevented_where_every_run_predicts_one_class_and_not_every_plain_one():

@@ -4,13 +4,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import build_parts, make_config, train_run, write_parquet
+from helpers import build_parts, train_run, write_parquet
 
-from isobench.analyses.subject import Subject
 from isobench.kinds.classification.module import Classifier
 from isobench.metrics.task import evaluate_predictions
-from isobench.runs.identity import identify
-from isobench.runs.run import Run
 from isobench.training.fine_tuned import FineTuningModule
 
 
@@ -164,8 +161,7 @@ def test_held_out_examples_choose_the_epoch_and_are_not_trained_on(small, monkey
 
 def test_the_held_out_examples_are_the_same_for_every_seed_and_none_is_trained_on(small):
     def examples(*overrides):
-        cfg = make_config(*small, *overrides)
-        loaders = Subject(Run.of(cfg, identify(cfg).key)).loaders
+        loaders = build_parts(*small, *overrides).loaders
         return [
             [tuple(tokens.ids[a:b]) for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
             for tokens in (loaders.train.dataset, loaders.dev[-1].dataset)

@@ -1,6 +1,5 @@
 """Translation and summarisation from the command line: the record, resuming, users' mistakes, models of all kinds."""
 
-import json
 import math
 import signal
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 import torch
-from helpers import WORDS, check_done, fails, make_config, read_records, translation_overrides, write_parquet
+from helpers import check_done, fails, make_config, read_records, save_tiny, translation_overrides, write_parquet
 from killed_runs import outcome, start
 from tampering import list_failures
 from test_seq2seq import small_model
@@ -102,20 +101,6 @@ def test_empty_and_overlong_texts_are_evaluated_counted_and_said(cli, tiny_trans
     assert len(pyarrow.parquet.read_table(next(outputs.glob("runs/*/predictions.parquet")))) == 3
 
 
-def save_model(folder: Path, kind: str) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
-    vocabulary = {word: i for i, word in enumerate(["<pad>", "</s>", "<s>", "<unk>", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    special = {"pad_token": "<pad>", "eos_token": "</s>", "bos_token": "<s>", "unk_token": "<unk>"}
-    model = small_model(kind)
-    model.save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=20, **special).save_pretrained(folder)
-
-
 def test_mbart_marks_its_languages():
     """Sources and targets end with their language, and the search starts with the target's (Liu et al. 2020)."""
     from transformers import MBartTokenizer
@@ -136,10 +121,10 @@ def test_mbart_marks_its_languages():
 
 
 def test_a_marian_tokenizers_own_files_are_part_of_a_runs_key(tmp_path):
-    save_model(tmp_path / "model", "marian")
-    cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path / 'model'}")
+    save_tiny(tmp_path)
+    cfg = make_config("task=captions", "encoder=local", f"encoder.path={tmp_path}")
     before = fingerprint_encoder(cfg.encoder)
-    (tmp_path / "model" / "source.spm").write_bytes(b"pieces")
+    (tmp_path / "source.spm").write_bytes(b"pieces")
     assert fingerprint_encoder(cfg.encoder).keys() - before.keys() == {"source.spm"}
 
 
@@ -147,11 +132,8 @@ def test_a_tokenizer_without_closing_tokens_is_given_them(tmp_path):
     """Else no hypothesis would ever end."""
     from transformers import AutoTokenizer
 
-    save_model(tmp_path / "model", "bart")
-    file = tmp_path / "model" / "tokenizer.json"
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "post_processor": None}))
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    save_tiny(tmp_path, "gpt2")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer("film")["input_ids"] == [tokenizer.get_vocab()["film"]]
     found = tokenise_texts(["film plot", "", "a b c d e f"], tokenizer, "text_target", 4)
     assert [found.ids[end - 1] for end in found.offsets[1:]] == [tokenizer.eos_token_id] * 3

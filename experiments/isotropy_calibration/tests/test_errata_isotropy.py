@@ -7,8 +7,6 @@ import pytest
 from helpers import list_printed_cells
 from scipy import stats
 
-from isobench.papers import published
-
 
 def rounding(value):
     digits = len(str(value).partition(".")[2].partition("e")[0]) + (4 if "e-4" in str(value) else 0)
@@ -116,11 +114,3 @@ def test_spectrum_controls_printed_i2_rises_with_the_number_of_training_steps():
     assert len(tests) == 6
     assert min(test.statistic for test in tests) > 0.75
     assert max(test.pvalue for test in tests) < 0.02
-
-
-def test_the_largest_i2_printed_beside_one_predicted_class():
-    """Its score has no deviation: tests/papers/test_errata.py. MNLI, in two columns there, always learnt."""
-    scores = published.load_tables("isotropy_calibration")["table1"].cells
-    of_one_class = [i2 for number, encoder, row, task, _, (i2, _) in isotropies()
-                    if number == 4 and task != "MNLI" and not scores[encoder][row][task][1]]  # fmt: skip
-    assert (len(of_one_class), max(of_one_class)) == (22, 0.002)  # the bound of errata.md, point 23

@@ -8,30 +8,8 @@ from scipy import stats
 from transformers import AutoModel, AutoTokenizer
 
 from isobench.analyses.rows import select_rows
-from isobench.frozen.posthoc import take_batch_whole
-from isobench.papers import published
 from isobench_papers.mteb import sts_similarity
 from isobench_papers.mteb.similarities import SIMILARITIES
-
-
-def test_moving_averages_of_a_chain_take_the_whole_set():
-    after = {"placement": "after_pooler"}
-    moving, other = ({"_target_": f"isobench.calibration.{name}"} | after for name in ("IsoBN", "FixedNorm"))
-    chain = moving | {"momentum": 0.1, "then": other | {"norm": 2, "then": moving}}
-    last = other | {"norm": 2, "then": moving | {"momentum": 1.0}}
-    assert take_batch_whole(chain) == moving | {"momentum": 1.0, "then": last}
-
-
-def test_the_published_cells_are_those_of_the_result_files():
-    cells = published.load_tables("mteb")["cosine"].cells
-    printed = {
-        "STS12": [72.369, 81.36], "STS13": [80.603, 80.152], "STS15": [85.390, 84.736], "STS16": [78.989, 77.937],
-        "STS-B": [82.032, 82.741],
-    }  # fmt: skip
-    assert cells["minilm"] == cells["all-minilm-l6-v2"]
-    assert {name: cells["minilm"]["as published"][name] for name in printed} == printed
-    mpnet = {name: values[0] for name, values in cells["mpnet"]["as published"].items()}
-    assert mpnet.items() >= {"STS13": 83.485, "STS15": 85.663, "STS16": 80.030, "STS-B": 83.422}.items()
 
 
 def embed(folder, sentences, layer):

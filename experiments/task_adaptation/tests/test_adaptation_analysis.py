@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 import torch
 from helpers import check_done, read_analysis_rows
-from made_up_report import PLAIN, make_report, make_runs
 from scipy.cluster.vq import kmeans2
 from sklearn.feature_selection import f_classif
 
-from isobench.report.claims import FAILS, HOLDS, NOT_RUN, judge_claim, load_claims
-from isobench_papers.task_adaptation.claims import BASE, L2, LARGE
 from isobench_papers.task_adaptation.embeddings import (
     compare_with_one_gaussian,
     compute_cluster_index,
@@ -92,30 +89,3 @@ def test_with_a_pooler_h_is_what_comes_out_of_it_and_else_what_goes_in(cli, tiny
     check_done(cli(*setting, "analysis.points=60", "analysis.perplexity=9"))
     std = [row["std"] for row in read_analysis_rows(tmp_path, "adaptation_embeddings")["dimensions"]]
     np.testing.assert_allclose(std, before.double().numpy().std(0), rtol=1e-6)
-
-
-CLAIMS = load_claims("task_adaptation")
-
-
-def judge(text, rows, differences=()):
-    (claim,) = (claim for claim in CLAIMS if text in claim.quote)
-    return judge_claim(claim, lambda _: rows, lambda *_: (rows, list(differences)))[0]
-
-
-def make_scores(gains, encoder=BASE, base=PLAIN):
-    tasks = dict.fromkeys(task for _, task in gains)
-    runs = [run for task in tasks for run in make_runs("none", base, task=task, encoder=encoder)]
-    for (method, task), gain in gains.items():
-        runs += make_runs(method, [score + gain for score in base], task=task, encoder=encoder)
-    return runs
-
-
-def test_the_gains_with_bert_base_and_bert_large_are_compared_in_one_report():
-    text, large = "much less", {(L2, "mrpc"): 0.2, (L2, "rte"): 1.4, (L2, "sst2"): -0.1}
-    large_runs = make_scores(large, LARGE)
-    base_runs = make_scores({(L2, "mrpc"): 0.5, (L2, "rte"): 1.3, (L2, "sst2"): 0.3})
-    assert judge(text, make_report(*large_runs)).word == NOT_RUN
-    assert judge(text, make_report(*large_runs, *base_runs)).word == HOLDS
-    other = make_scores({names: 0.7 * gain for names, gain in large.items()})
-    assert judge(text, make_report(*large_runs, *other)).word == FAILS
-    assert judge("still helps", make_report(*large_runs, *base_runs)).numbers.count(" on ") == 3  # BERT-large alone
