@@ -155,6 +155,8 @@ def fit_cure(
     if rows <= width:
         notes.append(f"Only {rows:,} rows for {width:,} coordinates: a whitening of these does not fit others.")
     variances = torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
+    if variances.sum() <= 1e-24 * (mean @ mean):  # equal rows differ from their mean by its rounding
+        notes.append("All rows are equal: they have no directions to fit.")
     shares = (variances[:SHOWN] / variances.sum()).nan_to_num()
     notes.append(
         f"Largest components' shares of the variance: {', '.join(f'{share:.1%}' for share in shares)}.\n"

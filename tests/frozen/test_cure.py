@@ -118,6 +118,11 @@ def test_rows_with_nan_are_left_out_and_stay_nan():
     assert np.isfinite(cure.transform(kept)).all()
 
 
+@pytest.mark.parametrize("row", [np.zeros(DIM), X[0], X[0].astype(float) + 1e4])
+def test_equal_rows_are_named(row):
+    assert "equal" in fit_cure(settings("whitening_zca"), np.tile(row, (ROWS, 1)))[1][0]
+
+
 def test_large_means_and_constant_coordinates_leave_no_noise():
     x = X.astype(float) + 1e4
     x[:, 3] = 0.1
