@@ -75,7 +75,7 @@ def small_sets_gain_more(report: Report) -> Outcome:
         for _, group in cells[cells["method"] == method].groupby(["group", "task"], sort=False):
             arms[group["task"].iloc[0] in SMALL] += list_arms(group.itertuples()).values()
         if not all(arms):
-            return Outcome(NOT_RUN, f"{method}: no small or no large data set")
+            return Outcome(NOT_RUN, f"{method}: no {'large' if arms[1] else 'small'} data set")
         large, small = map(compare_runs, arms)
         if math.isnan(large.p + small.p):
             return Outcome(NOT_RUN, f"{method}: fewer than two seeds, or scores that do not vary")
