@@ -1,12 +1,17 @@
-"""Compare in_transformers.py with isobench, on made-up data."""
+"""Compare in_transformers.py with isobench on made-up data; hold the page's differences."""
 
+import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import build_parts, review_columns, save_tiny, tiny_overrides, train_run, write_parquet
+from scipy import stats
 
+import isobench
 from isobench.data.batches.tokens import list_epoch_order
 
 STUDY = Path(__file__).parents[1]
@@ -46,3 +51,17 @@ def test_without_dropout_the_script_gives_the_scores_of_a_run(method, name, tmp_
     accuracy, epoch = script.train(tmp_path / "encoder", tmp_path / "glue", method, 1)
     assert best["epoch"] == epoch
     assert accuracy / 100 == pytest.approx(best["score"], abs=1e-9)
+
+
+@pytest.mark.parametrize(("row", "own", "name"), [("plain", "plain", "none")])
+def test_the_pages_differences_from_the_script_are_those_of_the_runs(row, own, name):
+    script = pd.read_csv(STUDY / "in_transformers.csv").query("method == @own")["accuracy"]
+    runs = isobench.load_runs(STUDY / "results" / "glue_adaptation_laptop")
+    ours = runs.query("task == 'rte' and method == @name")["score"]
+    test = stats.ttest_ind(ours, script, equal_var=False)
+    scores = [*script.agg(["mean", "std"]), *ours.agg(["mean", "std"])]
+    computed = [*scores, scores[2] - scores[0], *test.confidence_interval(), test.pvalue]
+    section = (STUDY / "laptop.md").read_text().partition("## The same by transformers alone")[2].splitlines()
+    (printed,) = [line for line in section if line.startswith(f"| {row} |")]
+    numbers = [float(number) for number in re.findall(r"[-+]?\d*\.\d+", printed)]
+    np.testing.assert_allclose(numbers[:8], computed, rtol=0, atol=0.0051)
