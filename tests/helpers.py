@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
 import yaml
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
+from scipy import stats
 
 from isobench.common.packages import conf_dir
 from isobench.config.command_line import Override
@@ -259,6 +264,25 @@ def assert_contains(text: str, *phrases: str) -> None:
     """Assert that a text has each of the phrases, and name the first that it lacks."""
     for phrase in phrases:
         assert phrase in text, phrase
+
+
+def load_script(file: Path) -> ModuleType:
+    """Load a script as a module that no other of its name can stand in for."""
+    spec = spec_from_file_location(file.stem, file)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def check_difference_from_script(page: Path, row: str, theirs: Any, ours: Any) -> None:
+    """Check a row of a page: means and SDs of the script and of ours, ours less its, Welch's 95% interval and p."""
+    test = stats.ttest_ind(ours, theirs, equal_var=False)
+    (mean, sd), (own_mean, own_sd) = (scores.agg(["mean", "std"]) for scores in (theirs, ours))
+    computed = [mean, sd, own_mean, own_sd, own_mean - mean, *test.confidence_interval(), test.pvalue]
+    lines = page.read_text().partition("## The same by transformers alone")[2].splitlines()
+    (printed,) = [line for line in lines if line.startswith(f"| {row} |")]
+    numbers = [float(number) for number in re.findall(r"[-+]?\d*\.\d+", printed)]
+    np.testing.assert_allclose(numbers[:8], computed, rtol=0, atol=0.0051)
 
 
 def check_done(result: tuple[int, str, str]) -> tuple[str, str]:

@@ -1,15 +1,21 @@
 """Compare in_transformers.py, and transformers' own modules, with isobench; hold the page's differences."""
 
-import re
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from helpers import build_parts, review_columns, save_tiny, tiny_overrides, train_run, write_parquet
-from scipy import stats
+from helpers import (
+    build_parts,
+    check_difference_from_script,
+    load_script,
+    review_columns,
+    save_tiny,
+    tiny_overrides,
+    train_run,
+    write_parquet,
+)
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import isobench
@@ -46,8 +52,7 @@ def test_without_dropout_the_script_gives_the_scores_of_a_run(method, name, tmp_
     orders = iter([list_epoch_order(150, parts.loaders.sampler.seed, epoch) for epoch in range(10)])
     best = train_run(*overrides)[0]["best"]
 
-    monkeypatch.syspath_prepend(STUDY)
-    script = import_module("in_transformers")
+    script = load_script(STUDY / "in_transformers.py")
     monkeypatch.setattr(script, "LR", LR)
     monkeypatch.setattr(torch, "randperm", lambda n: torch.from_numpy(next(orders)))
     monkeypatch.setattr(torch.nn.Linear, "reset_parameters", lambda layer: take_head(layer, head))
@@ -99,10 +104,4 @@ def test_the_pages_differences_from_the_script_are_those_of_the_runs(row, bundle
     script = pd.read_csv(STUDY / "in_transformers.csv").set_index("method").loc[row.split(",")[0].strip("`")]
     runs = isobench.load_runs(STUDY / "results" / bundle)
     runs = runs[(runs["task"] == "cola") & (runs["method"] == name)]
-    test = stats.ttest_ind(runs["score"], script["matthews"], equal_var=False)
-    theirs, ours = (scores.agg(["mean", "std"]) for scores in (script["matthews"], runs["score"]))
-    computed = [*theirs, *ours, ours["mean"] - theirs["mean"], *test.confidence_interval(), test.pvalue]
-    lines = (STUDY / "laptop.md").read_text().splitlines()
-    (printed,) = [line for line in lines if line.startswith(f"| {row} | Matthews")]
-    numbers = [float(number) for number in re.findall(r"[-+]?\d*\.\d+", printed)]
-    np.testing.assert_allclose(numbers[:8], computed, rtol=0, atol=0.0051)
+    check_difference_from_script(STUDY / "laptop.md", f"{row} | Matthews x 100", script["matthews"], runs["score"])
