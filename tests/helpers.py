@@ -152,6 +152,18 @@ def save_tiny(folder: Path, architecture: str = "bert", dropout: float = 0.02) -
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
 
 
+def read_states(folder: str | Path, texts: Sequence[str]) -> list[list[Any]]:
+    """Read texts one by one by transformers' own model; returns for each layer each text's states, [tokens, d]."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        found = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in texts]
+    layers = zip(*(output.hidden_states for output in found), strict=True)
+    return [[states[0].double().numpy() for states in layer] for layer in layers]
+
+
 def write_parquet(file: Path, columns: dict) -> None:
     import pyarrow
     import pyarrow.parquet

@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-import torch
-from helpers import WORDS, check_done, check_refused
+from helpers import WORDS, check_done, check_refused, read_states
 from transformers import AutoModel, AutoTokenizer
 
 import isobench
@@ -53,14 +52,8 @@ def test_a_matrix_with_labels_and_an_own_method(cli, folder):
 
 @pytest.fixture
 def encoded(tiny, cache):
-    """Overrides of the tiny encoder, its model and its tokenizer."""
-    settings = ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", "--json"]
-    return settings, AutoModel.from_pretrained(tiny).eval(), AutoTokenizer.from_pretrained(tiny)
-
-
-def states(model, tokenizer):
-    with torch.no_grad():
-        return [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].double().numpy() for text in TEXTS]
+    """Overrides of the tiny encoder."""
+    return ["encoder=local", f"encoder.path={tiny}", f"data.cache={cache}", "--json"]
 
 
 def value(out, measure):
@@ -73,10 +66,9 @@ def ev1(x):
 
 
 @pytest.mark.slow
-def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
-    settings, model, tokenizer = encoded
-    per_text = states(model, tokenizer)
-    matrix = model.get_input_embeddings().weight.detach().double().numpy()
+def test_texts_tokens_and_the_vocabulary(cli, folder, encoded, tiny):
+    tokenizer, per_text = AutoTokenizer.from_pretrained(tiny), read_states(tiny, TEXTS)[-1]
+    matrix = AutoModel.from_pretrained(tiny).get_input_embeddings().weight.detach().double().numpy()
     for arguments, expected in (
         (["t.txt"], np.stack([rows.mean(0) for rows in per_text])),
         (["t.txt", "encoder.pooling=cls"], np.stack([rows[0] for rows in per_text])),
@@ -84,8 +76,8 @@ def test_texts_tokens_and_the_vocabulary(cli, folder, encoded):
         (["t.txt", "--tokens", "--without=first,special"], np.concatenate([rows[1:-1] for rows in per_text])),
         (["--vocabulary"], matrix),
     ):
-        assert value(check_done(cli("diagnose", *arguments, *settings))[0], "EV1") == ev1(expected), arguments
-    counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *settings)[1])
+        assert value(check_done(cli("diagnose", *arguments, *encoded))[0], "EV1") == ev1(expected), arguments
+    counted = json.loads(cli("diagnose", "t.txt", "--vocabulary", *encoded)[1])
     assert "Zipfian whitening" in [effect["method"] for effect in counted["effects"]]
     counts = count_tokens(tokenizer, TEXTS, len(matrix))
     assert not counts[tokenizer.all_special_ids].any()
@@ -109,7 +101,7 @@ def test_a_search_of_vectors_and_of_texts(cli, folder, encoded):
         lines = [json.dumps({"_id": f"{letter}{i}", "text": text}) for i, text in enumerate(texts)]
         (folder / name).write_text("\n".join(lines))
     asked = ("--queries", "q.jsonl", "--relevant", "r.txt", "--text", "text")
-    found = json.loads(cli("diagnose", "c.jsonl", *asked, *encoded[0])[1])
+    found = json.loads(cli("diagnose", "c.jsonl", *asked, *encoded)[1])
     assert found["retrieval"][0]["mrr_10"] == 1
     assert found["levels"][0]["pairs"] == "not relevant"
 

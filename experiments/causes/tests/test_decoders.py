@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-import torch
-from helpers import WORDS, check_done, read_analysis_rows, save_tiny, write_parquet
-from transformers import AutoModel, AutoTokenizer
+from helpers import WORDS, check_done, read_analysis_rows, read_states, save_tiny, write_parquet
 
 from isobench.metrics import average_cosine, explained_variance, isoscore
 
@@ -25,12 +23,7 @@ def test_each_layer_is_measured_without_a_few_tokens(cli, outputs, tmp_path):
     ]  # fmt: skip
     check_done(cli(*overrides, f"analysis.words={LENGTH}", "analysis.farthest=[0.05]"))
     rows = read_analysis_rows(outputs, "decoder_tokens")["layers"]
-    folder = tmp_path / "gpt2"
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    with torch.no_grad():
-        found = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in texts]
-    for place, layer in enumerate(("0", "1", "last")):
-        states = [output.hidden_states[place][0].double().numpy() for output in found]
+    for layer, states in zip(("0", "1", "last"), read_states(tmp_path / "gpt2", texts), strict=True):
         whole = np.concatenate(states)
         distances = np.linalg.norm(whole - np.median(whole, 0), axis=1)
         norms = np.linalg.norm(whole, axis=1)

@@ -3,21 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from helpers import WORDS, check_done, read_analysis_rows, write_parquet
+from helpers import WORDS, check_done, read_analysis_rows, read_states, write_parquet
 from scipy import stats
-from transformers import AutoModel, AutoTokenizer
 
 from isobench.analyses.rows import select_rows
 from isobench_papers.mteb import sts_similarity
 from isobench_papers.mteb.similarities import SIMILARITIES
-
-
-def embed(folder, sentences, layer):
-    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    with torch.no_grad():
-        outputs = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text in sentences]
-    states = [out.last_hidden_state if layer is None else out.hidden_states[layer] for out in outputs]
-    return np.stack([hidden[0].mean(0).double().numpy() for hidden in states])
 
 
 @pytest.mark.slow
@@ -39,8 +30,9 @@ def test_the_experiments_rows_are_those_of_their_definitions(cli, tiny, outputs,
     ))  # fmt: skip
     rows = read_analysis_rows(outputs, "sts_similarity")["similarity"]
     assert len(rows) == 2 * 2 * 3 * 4  # sets, layers, methods, similarities
-    for layer in (None, 0):
-        left, right = (embed(tiny, table[key], layer) for key in ("sentence1", "sentence2"))
+    both = [read_states(tiny, table[key]) for key in ("sentence1", "sentence2")]
+    for layer, place in ((None, -1), (0, 0)):
+        left, right = (np.stack([states.mean(0) for states in layers[place]]) for layers in both)
         mean = np.concatenate([left, right]).mean(0)
         for method, (a, b) in {"none": (left, right), "center": (left - mean, right - mean)}.items():
             cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
