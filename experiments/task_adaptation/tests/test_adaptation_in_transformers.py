@@ -8,6 +8,8 @@ import torch
 from helpers import (
     build_parts,
     check_difference_from_script,
+    check_script_row,
+    compare_by_welch,
     load_script,
     review_columns,
     save_tiny,
@@ -15,6 +17,7 @@ from helpers import (
     train_run,
     write_parquet,
 )
+from scipy import stats
 
 import isobench
 from isobench.data.batches.tokens import list_epoch_order
@@ -58,7 +61,12 @@ def test_without_dropout_the_script_gives_the_scores_of_a_run(method, name, tmp_
 
 
 def test_the_pages_differences_from_the_script_are_those_of_the_runs():
-    script = pd.read_csv(STUDY / "in_transformers.csv").query("method == 'plain'")["accuracy"]
-    runs = isobench.load_runs(STUDY / "results" / "glue_adaptation_laptop")
-    ours = runs.query("task == 'rte' and method == 'none'")["score"]
-    check_difference_from_script(STUDY / "laptop.md", "plain", script, ours)
+    page = STUDY / "laptop.md"
+    script = pd.read_csv(STUDY / "in_transformers.csv").pivot(index="seed", columns="method", values="accuracy")
+    runs = isobench.load_runs(STUDY / "results" / "glue_adaptation_laptop").query("task == 'rte'")
+    ours = runs.pivot(index="seed", columns="method", values="score")
+    check_difference_from_script(page, "plain", script["plain"], ours["none"])
+    check_difference_from_script(page, "L2", script["l2"], ours["fixed_norm_l2"])
+    gains = script["l2"] - script["plain"], ours["fixed_norm_l2"] - ours["none"]
+    intervals = [x for gain in gains for x in (gain.mean(), *stats.ttest_1samp(gain, 0).confidence_interval())]
+    check_script_row(page, "its gain over plain", [*intervals, *compare_by_welch(*gains)])
