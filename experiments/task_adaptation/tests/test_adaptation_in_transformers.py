@@ -69,4 +69,4 @@ def test_the_pages_differences_from_the_script_are_those_of_the_runs():
     check_difference_from_script(page, "L2", script["l2"], ours["fixed_norm_l2"])
     gains = script["l2"] - script["plain"], ours["fixed_norm_l2"] - ours["none"]
     intervals = [x for gain in gains for x in (gain.mean(), *stats.ttest_1samp(gain, 0).confidence_interval())]
-    check_script_row(page, "its gain over plain", [*intervals, *compare_by_welch(*gains)])
+    check_script_row(page, "L2's gain over plain", [*intervals, *compare_by_welch(*gains)])
