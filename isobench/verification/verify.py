@@ -208,8 +208,11 @@ def _list_trained_runs(
     folder: VerifiedFolder, about: Mapping[str, Any], runs: Mapping[str, CheckedRun], planned: Planned
 ) -> Iterator[Run]:
     """Yield the runs of an analysis of trained runs, in its order; ValueError if they are not those of the folder."""
-    ended = {run.record.key for run in runs.values() if run.record}
-    if folder.is_bundle and set(about["keys"]) != planned.keys():
+    records = [run.record for run in runs.values() if run.record]
+    ended = {record.key for record in records}
+    finished = {record.key for record in records if record.status == "finished"}
+    expected = planned.keys() if about["analysis"].get("unfinished") else planned.keys() & finished
+    if folder.is_bundle and set(about["keys"]) != expected:
         raise ValueError("it was made of other runs than the plan has: repeat the analysis, and the export")
     if not about["ended"] or about["ended"] != ended & set(about["keys"]):
         raise ValueError("it was made of other runs than the folder has: repeat the analysis, and the export")

@@ -6,7 +6,7 @@ import pytest
 from bundle_tools import read_content, read_manifest
 from helpers import check_done, check_refused
 
-from isobench.cli import export
+from isobench.cli import export, report
 from isobench.verification.folder import HOLDS, UNCHECKED
 from isobench.verification.reproduction import Options
 from isobench.verification.verify import verify
@@ -54,6 +54,11 @@ def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, ru
         assert (outcomes.has_failed, outcomes.count()["analysis"]) == (False, {HOLDS: 1})
     check_done(run_import(target, tmp_path / "elsewhere"))
     assert not (tmp_path / "elsewhere" / "reports").exists()
+    half = [text.replace("seed=1", "seed=1,2") for text in drift]
+    check_done(command(report.main, *half))
+    check_done(command(export.main, "--to", str(tmp_path / "half"), *half))
+    outcomes = verify(tmp_path / "half", Options())
+    assert (outcomes.has_failed, outcomes.count()["analysis"]) == (False, {HOLDS: 1})
     about = json.loads((own / "about.json").read_text())
     (own / "about.json").write_text(json.dumps(about | {"ended": []}))
     check_done(command(export.main, "--to", str(tmp_path / "outdated"), *drift))
