@@ -184,7 +184,7 @@ def _compute_again(
     settings = about["analysis"] | {"_target_": ours["_target_"]}  # what a stored file names is not imported
     with tempfile.TemporaryDirectory() as output_dir:
         if trains:
-            analysed = list(_list_trained_runs(folder, about, runs, planned))
+            analysed = list(_list_trained_runs(folder, about, runs, planned, bool(ours.get("unfinished"))))
         else:
             analysed = []
             for cfg, identity in map(planned.__getitem__, about["keys"]):
@@ -205,16 +205,21 @@ def _find_own_analysis(experiment: str) -> dict[str, Any]:
 
 
 def _list_trained_runs(
-    folder: VerifiedFolder, about: Mapping[str, Any], runs: Mapping[str, CheckedRun], planned: Planned
+    folder: VerifiedFolder,
+    about: Mapping[str, Any],
+    runs: Mapping[str, CheckedRun],
+    planned: Planned,
+    unfinished: bool,
 ) -> Iterator[Run]:
-    """Yield the runs of an analysis of trained runs, in its order; ValueError if they are not those of the folder."""
-    records = [run.record for run in runs.values() if run.record]
-    ended = {record.key for record in records}
-    finished = {record.key for record in records if record.status == "finished"}
-    expected = planned.keys() if about["analysis"].get("unfinished") else planned.keys() & finished
-    if folder.is_bundle and set(about["keys"]) != expected:
+    """Yield the runs of an analysis of trained runs, in its order; ValueError if they are not those of the folder.
+
+    A bundle's are the plan's that have finished, with ``unfinished`` all of the plan.
+    """
+    status = {run.record.key: run.record.status for run in runs.values() if run.record}
+    expected = [key for key in planned if unfinished or status.get(key) == "finished"]
+    if folder.is_bundle and sorted(about["keys"]) != sorted(expected):
         raise ValueError("it was made of other runs than the plan has: repeat the analysis, and the export")
-    if not about["ended"] or about["ended"] != ended & set(about["keys"]):
+    if not about["ended"] or about["ended"] != status.keys() & set(about["keys"]):
         raise ValueError("it was made of other runs than the folder has: repeat the analysis, and the export")
     for key in about["keys"]:
         run = runs.get(run_folder_name(key))
