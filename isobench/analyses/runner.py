@@ -75,12 +75,17 @@ def run_analysis(experiment: Experiment, runs: Sequence[Run]) -> Shown:
 
 
 def analyse_trained_runs(experiment: Experiment, runs: Sequence[Run]) -> Shown | None:
-    """Carry out the analysis on the finished runs, with ``analysis.unfinished`` on all; without any, print that."""
-    finished = [run for run in runs if run.record is not None and run.record.status == "finished"]
-    if finished:
-        return run_analysis(experiment, runs if runs[0].cfg.analysis.get("unfinished") else finished)
+    """Carry out the analysis on the runs that it is made of; print that there is nothing to analyse without any."""
+    if chosen := choose_analysed_runs(runs):
+        return run_analysis(experiment, chosen)
     print_note("no run has finished, so there is nothing to analyse")
     return None
+
+
+def choose_analysed_runs(runs: Sequence[Run]) -> Sequence[Run]:
+    """Choose what an analysis of trained runs is made of: the finished ones, with ``analysis.unfinished`` all."""
+    finished = [run for run in runs if run.record is not None and run.record.status == "finished"]
+    return runs if finished and runs[0].cfg.analysis.get("unfinished") else finished
 
 
 def show_stored_analysis(source: Path, analysis: Mapping[str, Any], folder: Path) -> Shown:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isobench.analyses.rows import needs_training, read_about
-from isobench.analyses.runner import list_analysis_inputs
+from isobench.analyses.runner import choose_analysed_runs, list_analysis_inputs
 from isobench.bundles.manifest import PLAN_FILE, Manifest
 from isobench.bundles.transfer import export_bundle
 from isobench.cli.command import CommandParser, run_guarded
@@ -129,11 +129,10 @@ def _find_analysis(runs: list[Run], trains: bool) -> Path | None:
         return None
     folder = report_folder(cfg.output_dir, cfg.experiment.name)
     about = read_about(folder)
-    if trains and not cfg.analysis.get("unfinished"):
-        runs = [run for run in runs if run.record is not None and run.record.status == "finished"]
-    expected = replace_non_finite(list_analysis_inputs(runs)) if runs else {}
-    expected["ended"] = [run.folder.key for run in runs if run.record is not None]
-    if about is not None and runs and all(about.get(name) == value for name, value in expected.items()):
+    chosen = choose_analysed_runs(runs) if trains else runs
+    expected = replace_non_finite(list_analysis_inputs(chosen)) if chosen else {}
+    expected["ended"] = [run.folder.key for run in chosen if run.record is not None]
+    if about is not None and chosen and all(about.get(name) == value for name, value in expected.items()):
         return folder
     command = shlex.join([*("isobench report" if trains else "python -m isobench").split(), *format_paper_flags()])
     reason = f"{folder} has no analysis of these runs: {command} +experiment={cfg.experiment.name} makes it"

@@ -7,7 +7,7 @@ from bundle_tools import read_content, read_manifest, repair, write_signed_json
 from helpers import check_done, check_refused
 
 from isobench.cli import export, report
-from isobench.verification.folder import HOLDS, UNCHECKED
+from isobench.verification.folder import FAILS, HOLDS, UNCHECKED
 from isobench.verification.reproduction import Options
 from isobench.verification.verify import verify
 
@@ -59,10 +59,10 @@ def test_the_analysis_of_trained_runs_goes_with_its_runs(cli, command, small, ru
     check_done(command(export.main, "--to", str(tmp_path / "half"), *half))
     file = tmp_path / "half" / "analysis" / "about.json"
     made = json.loads(file.read_text())
-    for keys, failed in ((made["keys"], False), (made["keys"] * 2, True), ([], True)):
+    for keys, outcome in ((made["keys"], HOLDS), (made["keys"] * 2, FAILS), ([], FAILS)):
         write_signed_json(file, made | {"keys": keys})
         repair(tmp_path / "half")
-        assert verify(tmp_path / "half", Options()).has_failed == failed
+        assert verify(tmp_path / "half", Options()).count()["analysis"] == {outcome: 1}
     about = json.loads((own / "about.json").read_text())
     (own / "about.json").write_text(json.dumps(about | {"ended": []}))
     check_done(command(export.main, "--to", str(tmp_path / "outdated"), *drift))
